@@ -1,0 +1,488 @@
+"""Bytes through a file descriptor, without blocking the event loop.
+
+It owns one direction each: `ReadPipe` delivers what arrives, `WritePipe` sends what it is given
+and keeps what the operating system does not take yet. A pipe, a socket and a terminal are polled;
+a descriptor that cannot be polled (a regular file, a pipe on Windows) gets a thread behind the
+same interface. `open_read_pipe` and `open_write_pipe` choose.
+
+It does not know what the bytes mean, nor who is at the other end: `process` knows about children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+
+from dragoman.errors import ConnectionBroken, ConnectionClosed, ConnectionLost
+from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE
+
+MAX_READ_SIZE = 1024 * 1024
+"""What one read may grow to while reads come back full: a long message then needs few reads, and
+short ones never pay for a large buffer."""
+
+READS_PER_CALLBACK = 4
+"""Reads before the event loop gets its turn, so that one flooding pipe does not starve the rest."""
+
+WRITE_BATCH = 64
+"""Buffers handed to one gathering write: well under IOV_MAX (1024), enough to fill a pipe."""
+
+THREAD_CHUNKS = 4
+"""Chunks a reading thread may be ahead of the event loop: enough to overlap, little to hold."""
+
+OnData = Callable[[bytes], None]
+OnEnd = Callable[[OSError | None], None]
+OnBroken = Callable[[OSError], None]
+
+
+class ReadPipe:
+    """Delivers what arrives at a descriptor. It owns the descriptor and closes it.
+
+    `on_data` gets bytes, never empty; `on_end` is called once, after the last data, with None for
+    the end of the stream or with the error of the read. After `close` neither is called.
+    """
+
+    def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
+        self._fd = fd
+        self._on_data = on_data
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._size = READ_SIZE
+        self._started = False
+        self._reading = False
+        self._paused = False
+        self._closed = False
+        self._was_blocking = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the end was reached or `close` was called."""
+        return self._closed
+
+    def start(self) -> None:
+        """Begin delivery, unless paused."""
+        self._was_blocking = os.get_blocking(self._fd)
+        if self._was_blocking:
+            os.set_blocking(self._fd, False)
+        self._started = True
+        self._follow()
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`. Idempotent; without effect on a closed pipe."""
+        self._paused = True
+        self._follow()
+
+    def resume(self) -> None:
+        """Undo `pause`. Idempotent; without effect on a closed pipe."""
+        self._paused = False
+        self._follow()
+
+    def deliver_available(self, limit_size: int) -> None:
+        """Deliver at once what the operating system already holds, up to about a limit.
+
+        For the moment after which nothing more is to be waited for. A pause does not hold it.
+        """
+        left_size = limit_size
+        while left_size > 0 and not self._closed:
+            taken = self._read_once()
+            if taken == 0:
+                return
+            left_size -= taken
+
+    def close(self) -> None:
+        """Give up the descriptor. Nothing is delivered afterwards. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._follow()
+        if self._was_blocking:
+            # The mode belongs to the open file, which for our own stdio is shared with others.
+            with contextlib.suppress(OSError):
+                os.set_blocking(self._fd, True)
+        os.close(self._fd)
+
+    def _follow(self) -> None:
+        """Make the registration with the loop agree with what was asked for."""
+        wanted = self._started and not self._paused and not self._closed
+        if wanted != self._reading:
+            self._reading = wanted
+            if wanted:
+                self._loop.add_reader(self._fd, self._readable)
+            else:
+                self._loop.remove_reader(self._fd)
+
+    def _readable(self) -> None:
+        for _ in range(READS_PER_CALLBACK):
+            size = self._size
+            # A read that came back short emptied the pipe; asking again would only cost a call.
+            if self._read_once() < size or not self._reading:
+                return
+
+    def _read_once(self) -> int:
+        """Read and deliver once. Returns the bytes delivered; 0 at the end or if there are none."""
+        size = self._size
+        try:
+            data = os.read(self._fd, size)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self.close()
+            # A terminal whose other side is gone answers with EIO where a pipe has its end.
+            self._on_end(None if error.errno == errno.EIO else error)
+            return 0
+        taken = len(data)
+        if taken == size:
+            if size < MAX_READ_SIZE:
+                self._size = size * 2
+        elif size != READ_SIZE:
+            self._size = READ_SIZE
+        if taken:
+            self._on_data(data)
+        else:
+            self.close()
+            self._on_end(None)
+        return taken
+
+
+class _Outbound:
+    """What both writing ends share: how much is unsent, and who waits for it to be less."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._unsent_size = 0
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._failure: ConnectionLost | None = None
+        self._closed = False
+
+    @property
+    def unsent_size(self) -> int:
+        """Bytes taken by `write` and not yet by the operating system."""
+        return self._unsent_size
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Give up the descriptor at once; what is unsent is dropped. Idempotent."""
+        raise NotImplementedError
+
+    async def drain(self) -> None:
+        """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`."""
+        await self._wait_until(HIGH_WATER_SIZE)
+
+    async def aclose(self, flush_timeout: float) -> None:
+        """Send what is unsent within a bound, then `close`, whatever happens meanwhile."""
+        try:
+            async with asyncio.timeout(flush_timeout):
+                await self._wait_until(0)
+        except (TimeoutError, ConnectionLost):
+            pass
+        finally:
+            self.close()
+
+    async def _wait_until(self, size: int) -> None:
+        if self._failure is None and self._unsent_size > size:
+            waiter = (size, self._loop.create_future())
+            self._waiters.append(waiter)
+            try:
+                await waiter[1]
+            finally:
+                with contextlib.suppress(ValueError):
+                    self._waiters.remove(waiter)
+        if self._failure is not None:
+            raise self._failure.fresh()
+
+    def _wake(self) -> None:
+        still: list[tuple[int, asyncio.Future[None]]] = []
+        for size, waiter in self._waiters:
+            if self._failure is None and self._unsent_size > size:
+                still.append((size, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self._waiters = still
+
+
+class WritePipe(_Outbound):
+    """Sends bytes into a descriptor. It owns the descriptor and closes it.
+
+    `on_broken` is called once, later and never from inside `write`, when the operating system
+    refuses to take more (the reader is gone). From then on `write` and `drain` raise.
+    """
+
+    def __init__(self, fd: int, on_broken: OnBroken) -> None:
+        super().__init__()
+        self._fd = fd
+        self._on_broken = on_broken
+        self._buffers: deque[memoryview] = deque()
+        self._was_blocking = os.get_blocking(fd)
+        if self._was_blocking:
+            os.set_blocking(fd, False)
+
+    def write(self, data: bytes) -> None:
+        """Send now what can be sent now, and the rest as soon as possible, in order."""
+        if self._failure is not None:
+            raise self._failure.fresh()
+        sent = 0
+        if not self._buffers:
+            try:
+                sent = os.write(self._fd, data)
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as error:
+                raise self._break(error).fresh() from error
+            if sent == len(data):
+                return
+            self._loop.add_writer(self._fd, self._writable)
+        self._buffers.append(memoryview(data)[sent:])
+        self._unsent_size += len(data) - sent
+
+    def close(self) -> None:
+        """Give up the descriptor at once; what is unsent is dropped. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._failure is None:
+            self._failure = ConnectionClosed()
+        self._forget_unsent()
+        if self._was_blocking:
+            # The mode belongs to the open file, which for our own stdio is shared with others.
+            with contextlib.suppress(OSError):
+                os.set_blocking(self._fd, True)
+        os.close(self._fd)
+
+    def _writable(self) -> None:
+        buffers = self._buffers
+        try:
+            if len(buffers) == 1:
+                sent = os.write(self._fd, buffers[0])
+            else:
+                sent = os.writev(self._fd, list(islice(buffers, WRITE_BATCH)))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._break(error)
+            return
+        self._unsent_size -= sent
+        while buffers and sent >= len(buffers[0]):
+            sent -= len(buffers.popleft())
+        if buffers:
+            buffers[0] = buffers[0][sent:]
+        else:
+            self._loop.remove_writer(self._fd)
+        if self._waiters:
+            self._wake()
+
+    def _break(self, error: OSError) -> ConnectionBroken:
+        self._failure = ConnectionBroken(f"writing failed: {error.strerror}")
+        self._forget_unsent()
+        self._loop.call_soon(self._tell_broken, error)
+        return self._failure
+
+    def _tell_broken(self, error: OSError) -> None:
+        if not self._closed:
+            self._on_broken(error)
+
+    def _forget_unsent(self) -> None:
+        if self._buffers:
+            self._loop.remove_writer(self._fd)
+            self._buffers.clear()
+        self._unsent_size = 0
+        self._wake()
+
+
+class ThreadedReadPipe:
+    """`ReadPipe` for a descriptor that cannot be polled: a daemon thread does blocking reads.
+
+    The thread closes the descriptor, because closing it under a read in progress could hit an
+    unrelated file that got the same number. A read that never returns therefore keeps the thread
+    and the descriptor until the process ends; it does not keep the process from ending.
+    """
+
+    def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
+        self._fd = fd
+        self._on_data = on_data
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[bytes | OSError | None] = deque()
+        self._room = threading.Semaphore(THREAD_CHUNKS)
+        self._started = False
+        self._paused = False
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the end was delivered or `close` was called."""
+        return self._closed
+
+    def start(self) -> None:
+        """Begin delivery, unless paused."""
+        self._started = True
+        threading.Thread(target=self._read, name="dragoman-read", daemon=True).start()
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`. Idempotent; without effect on a closed pipe."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Undo `pause`. Idempotent; without effect on a closed pipe."""
+        if self._paused:
+            self._paused = False
+            self._loop.call_soon(self._deliver)
+
+    def deliver_available(self, limit_size: int) -> None:
+        """Deliver at once what the thread already handed over. A pause does not hold it."""
+        self._deliver(force=True)
+
+    def close(self) -> None:
+        """Deliver nothing any more. The descriptor is closed when a read in progress returns."""
+        if self._closed:
+            return
+        self._closed = True
+        self._waiting.clear()
+        if self._started:
+            self._room.release()
+        else:
+            os.close(self._fd)
+
+    def _deliver(self, *, force: bool = False) -> None:
+        while self._waiting and not self._closed and (force or not self._paused):
+            item = self._waiting.popleft()
+            self._room.release()
+            if isinstance(item, bytes):
+                self._on_data(item)
+            else:
+                self.close()
+                self._on_end(item)
+
+    def _take(self, item: bytes | OSError | None) -> None:
+        self._waiting.append(item)
+        self._deliver()
+
+    def _read(self) -> None:
+        item: bytes | OSError | None = b""
+        # A loop that was closed meanwhile refuses the call: nobody is left to tell.
+        with contextlib.suppress(RuntimeError):
+            while isinstance(item, bytes):
+                self._room.acquire()
+                if self._closed:
+                    break
+                try:
+                    item = os.read(self._fd, READ_SIZE) or None
+                except OSError as error:
+                    item = None if error.errno in (errno.EIO, errno.EPIPE) else error
+                self._loop.call_soon_threadsafe(self._take, item)
+        os.close(self._fd)
+
+
+class ThreadedWritePipe(_Outbound):
+    """`WritePipe` for a descriptor that cannot be polled: a daemon thread does blocking writes.
+
+    As with reading, the thread closes the descriptor, and a write that never returns keeps both
+    until the process ends.
+    """
+
+    def __init__(self, fd: int, on_broken: OnBroken) -> None:
+        super().__init__()
+        self._fd = fd
+        self._on_broken = on_broken
+        self._buffers: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._started = False
+
+    def write(self, data: bytes) -> None:
+        """Hand the bytes to the thread, in order."""
+        if self._failure is not None:
+            raise self._failure.fresh()
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._send, name="dragoman-write", daemon=True).start()
+        self._unsent_size += len(data)
+        with self._changed:
+            self._buffers.append(data)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Drop what is unsent. The descriptor is closed when a write in progress returns."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._failure is None:
+            self._failure = ConnectionClosed()
+        self._unsent_size = 0
+        with self._changed:
+            self._buffers.clear()
+            self._changed.notify()
+        if not self._started:
+            os.close(self._fd)
+        self._wake()
+
+    def _sent(self, size: int) -> None:
+        if not self._closed:
+            self._unsent_size -= size
+            self._wake()
+
+    def _broke(self, error: OSError) -> None:
+        if not self._closed:
+            self._failure = ConnectionBroken(f"writing failed: {error.strerror}")
+            self._unsent_size = 0
+            self._wake()
+            self._on_broken(error)
+
+    def _send(self) -> None:
+        # A loop that was closed meanwhile refuses the call: nobody is left to tell.
+        with contextlib.suppress(RuntimeError):
+            try:
+                while True:
+                    with self._changed:
+                        while not self._buffers and not self._closed:
+                            self._changed.wait()
+                        if self._closed:
+                            break
+                        data = self._buffers.popleft()
+                    rest = memoryview(data)
+                    while rest and not self._closed:
+                        rest = rest[os.write(self._fd, rest) :]
+                    self._loop.call_soon_threadsafe(self._sent, len(data))
+            except OSError as error:
+                self._loop.call_soon_threadsafe(self._broke, error)
+                with self._changed:
+                    while not self._closed:
+                        self._changed.wait()
+        os.close(self._fd)
+
+
+AnyReadPipe = ReadPipe | ThreadedReadPipe
+AnyWritePipe = WritePipe | ThreadedWritePipe
+
+
+def open_read_pipe(
+    fd: int, on_data: OnData, on_end: OnEnd, *, threaded: bool | None = None
+) -> AnyReadPipe:
+    """A reading end over a descriptor; `threaded` forces or forbids the thread."""
+    if needs_thread(fd) if threaded is None else threaded:
+        return ThreadedReadPipe(fd, on_data, on_end)
+    return ReadPipe(fd, on_data, on_end)
+
+
+def open_write_pipe(fd: int, on_broken: OnBroken, *, threaded: bool | None = None) -> AnyWritePipe:
+    """A writing end over a descriptor; `threaded` forces or forbids the thread."""
+    if needs_thread(fd) if threaded is None else threaded:
+        return ThreadedWritePipe(fd, on_broken)
+    return WritePipe(fd, on_broken)
+
+
+def needs_thread(fd: int) -> bool:
+    """Whether a descriptor cannot be polled by the event loop."""
+    if sys.platform == "win32":
+        return True
+    mode = os.fstat(fd).st_mode
+    return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd))
