@@ -1,0 +1,56 @@
+# Everything a person or a machine does with this checkout. A bare checkout needs python3 (3.11 or
+# newer) and make; each target first builds what it needs in .venv, once, and again only when
+# pyproject.toml or constraints.txt changes. PYTHON=... chooses another interpreter, and ARGS=...
+# is handed to pytest and to the benchmark.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench fmt clean
+
+help:  ## show this list
+	@echo "dragoman: make <target>"
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1	\2/p' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## talk to an agent in a child process, and see that nothing is left of it
+	@$(BIN)/python examples/echo_client.py
+
+test: $(READY)  ## run the tests, with coverage
+	@sh scripts/run-tests.sh $(BIN) $(ARGS)
+
+check: $(READY)  ## formatting, lint, types, and who may import whom
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+# The tests against real agent programs get a target of their own, test-peers, in this place: they
+# need programs that no bare checkout has. .ci/run picks the target up as soon as it is here.
+
+bench: $(READY)  ## measure the speed against the official SDK and against a bare loop
+	@$(BIN)/python -m bench $(ARGS)
+
+fmt: $(READY)  ## format the code and sort the imports
+	@$(BIN)/ruff check --quiet --select I --fix .
+	@$(BIN)/ruff format .
+
+clean:  ## remove .venv and every cache
+	rm -rf $(VENV) .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .import_linter_cache .coverage .coverage.* htmlcov build dist
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dragoman needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	       "Choose another: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up $(VENV) (once; about half a minute) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --constraint constraints.txt pip
+	@$(PIP) --constraint constraints.txt --build-constraint constraints.txt --group dev --editable .
+	@touch $@
