@@ -1,0 +1,27 @@
+"""What every test shares: how many examples a property test tries.
+
+HYPOTHESIS_PROFILE chooses: `default` for the gate, `quick` while writing code, `long` for a night.
+A property test that needs more than the usual 60 seconds says so with @pytest.mark.timeout.
+Failing examples print the line that repeats them. Fixtures of one kind of test live in that kind's
+folder, not here.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+for name, max_examples in (("quick", 100), ("default", 2_000), ("long", 50_000)):
+    settings.register_profile(
+        name,
+        max_examples=max_examples,
+        # A shared machine pauses a test at any point; a pause says nothing about the code.
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        # Hypothesis turns this on by itself where it sees CI, and would then try the same
+        # examples for ever.
+        derandomize=False,
+        print_blob=True,
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -1,0 +1,161 @@
+"""The error tree: that its drawing is true, and that every error answers its three questions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+
+from dragoman import errors
+from dragoman.errors import (
+    Blame,
+    CallCancelled,
+    CallError,
+    CallTimeout,
+    ConnectionBroken,
+    ConnectionClosed,
+    ConnectionEnded,
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    LineTooLong,
+    MessageTooLong,
+    Overflow,
+    ProcessExited,
+    ProgramNotFound,
+    RemoteError,
+    RequestInProgress,
+    UsageError,
+)
+
+
+def tree(root: type[DragomanError], depth: int = 0) -> Iterator[tuple[int, type[DragomanError]]]:
+    yield depth, root
+    for child in root.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from tree(child, depth + 1)
+
+
+CLASSES = [cls for _, cls in tree(DragomanError)]
+
+SAMPLES: list[DragomanError] = [
+    RequestInProgress("one at a time"),
+    MessageTooLong(20, 10),
+    ProgramNotFound("nonesuch"),
+    ProgramNotFound("nonesuch", "PATH is empty"),
+    ConnectionClosed(),
+    ConnectionEnded(),
+    ProcessExited(exit_code=3, stderr_tail="no key\n"),
+    ProcessExited(exit_code=None, signal=9),
+    ProcessExited(exit_code=None),
+    ConnectionBroken("reading failed"),
+    LineTooLong(10),
+    Overflow("nobody reads"),
+    CallTimeout("session/new", 2.5),
+    RemoteError(-32601, "no such method", {"method": "x"}),
+    CallCancelled(-32800, "cancelled"),
+    InvalidAnswer("neither result nor error"),
+]
+
+
+def drawn_parents() -> dict[str, str | None]:
+    """Each class in the drawing of the module's docstring, with the class it hangs from."""
+    parents: dict[str, str | None] = {}
+    path: list[str] = []
+    for line in (inspect.getdoc(errors) or "").splitlines():
+        found = re.match(r"^ {4}((?:│   |    )*(?:[├└]── )?)([A-Z]\w+)(?: |$)", line)
+        if found:
+            depth = len(found[1]) // 4
+            path[depth:] = [found[2]]
+            parents[found[2]] = path[depth - 1] if depth else None
+    return parents
+
+
+def test_the_drawing_in_the_docstring_is_the_tree_of_the_code() -> None:
+    coded = {cls.__name__: cls.__mro__[1].__name__ for cls in CLASSES if cls is not DragomanError}
+    assert drawn_parents() == {"DragomanError": None, **coded}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_says_whose_fault_it_is_and_what_it_means(cls: type[DragomanError]) -> None:
+    assert cls.blame in get_args(Blame)
+    assert cls.retryable in (True, False)
+    assert cls.may_have_run in (True, False)
+    assert (inspect.getdoc(cls) or "").strip()
+
+
+def test_every_kind_of_failure_has_a_stable_name_of_its_own() -> None:
+    names = [cls.error_class for cls in CLASSES]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: error.error_class)
+def test_a_fresh_error_says_the_same_without_the_story_of_the_first(error: DragomanError) -> None:
+    error.may_have_run = True
+    cause = OSError("the disk")
+    try:
+        raise error from cause
+    except DragomanError as caught:
+        twin = caught.fresh()
+    assert twin is not error
+    assert type(twin) is type(error)
+    assert str(twin) == str(error)
+    assert vars(twin) == vars(error)
+    assert twin.may_have_run
+    assert twin.__cause__ is cause
+    assert twin.__traceback__ is None
+    assert twin.__context__ is None
+
+
+def test_the_three_ways_a_stream_can_fail_blame_three_different_sides() -> None:
+    assert (ConnectionClosed.blame, ConnectionEnded.blame, ConnectionBroken.blame) == (
+        "us",
+        "peer",
+        "world",
+    )
+    assert all(
+        issubclass(cls, ConnectionLost)
+        for cls in (ConnectionClosed, ConnectionEnded, ConnectionBroken, ProcessExited)
+    )
+
+
+def test_a_call_that_reached_the_other_side_may_have_run_and_one_never_sent_has_not() -> None:
+    assert CallError("x").may_have_run
+    assert CallTimeout("x", 1).may_have_run
+    assert not UsageError("x").may_have_run
+    assert not MessageTooLong(2, 1).may_have_run
+    assert not ProgramNotFound("x").may_have_run
+
+
+def test_a_line_over_the_limit_is_not_worth_another_try_though_a_lost_connection_is() -> None:
+    assert ConnectionLost("x").retryable
+    assert not LineTooLong(1).retryable
+
+
+def test_a_dead_process_tells_how_it_died_and_what_it_last_said() -> None:
+    died = ProcessExited(exit_code=3, stderr_tail="starting\nno key\n")
+    assert str(died) == "the process exited with code 3; it last said: starting\nno key"
+    assert (died.exit_code, died.signal, died.stderr_tail) == (3, None, "starting\nno key\n")
+    assert str(ProcessExited(exit_code=None, signal=9)) == "the process was killed by signal 9"
+    assert str(ProcessExited(exit_code=None)) == "the process exited"
+
+
+def test_a_long_last_word_is_cut_in_the_sentence_and_kept_in_the_field() -> None:
+    died = ProcessExited(exit_code=1, stderr_tail="a" * 1000)
+    assert str(died).count("a") < 500
+    assert len(died.stderr_tail) == 1000
+
+
+def test_messages_name_the_numbers_and_names_that_matter() -> None:
+    assert str(MessageTooLong(20, 10)) == "the message has 20 bytes, and the limit for a line is 10"
+    assert str(LineTooLong(10)) == "the other side sent a line of more than 10 bytes"
+    assert str(CallTimeout("session/new", 2.5)) == "no answer to session/new within 2.5 s"
+    assert str(RemoteError(-32601, "no such method")) == "no such method (-32601)"
+    assert str(ProgramNotFound("x")) == "the program 'x' was not found"
+    assert str(ProgramNotFound("x", "PATH is empty")) == (
+        "the program 'x' was not found: PATH is empty"
+    )
