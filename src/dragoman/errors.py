@@ -22,6 +22,15 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── CallCancelled           the other side says it was cancelled
     │   ├── RemoteError             the other side answered with an error
     │   └── InvalidAnswer           the other side answered with something that is no answer
+    ├── ServiceError                a file or terminal service did not do what the peer asked for
+    │   ├── ArgumentInvalid         an argument that can never be right: a relative path, a NUL byte
+    │   ├── PathRefused             the path leaves the workspace, or names no ordinary file
+    │   ├── FileMissing             there is no such file in the workspace
+    │   ├── NotText                 the file is not UTF-8 text
+    │   ├── TooLarge                more than the service reads or writes at once
+    │   ├── FileFailed              by the world: the disk is full, read-only or broken
+    │   ├── TerminalUnknown         no terminal has this id, or it was released
+    │   └── TooManyTerminals        the peer has as many terminals as it may have
     └── ProtocolMismatch            the two sides have no common protocol version
 
 `error_class` is the stable name of a kind of failure: telemetry, exit codes and other languages
@@ -213,8 +222,101 @@ class InvalidAnswer(CallError):
     error_class = "invalid_answer"
 
 
+class ServiceError(DragomanError):
+    """A service we offer to the peer did not do what it asked for; nothing was changed."""
+
+    error_class = "service_failed"
+    blame: ClassVar[Blame] = "peer"
+
+
+class ArgumentInvalid(ServiceError):
+    """An argument that can never be right: a relative path, a NUL byte, a negative line."""
+
+    error_class = "argument_invalid"
+
+
+class PathRefused(ServiceError):
+    """The path leaves the workspace, or names something that is no ordinary file."""
+
+    error_class = "path_refused"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{_shown(path)} is refused: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class FileMissing(ServiceError):
+    """There is no such file in the workspace."""
+
+    error_class = "file_missing"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{_shown(path)} does not exist")
+        self.path = path
+
+
+class NotText(ServiceError):
+    """The file, or the part of it that was asked for, is not UTF-8 text."""
+
+    error_class = "not_text"
+
+    def __init__(self, path: str, detail: str) -> None:
+        super().__init__(f"{_shown(path)} is not UTF-8 text: {detail}")
+        self.path = path
+
+
+class TooLarge(ServiceError):
+    """More than the service reads or writes at once."""
+
+    error_class = "too_large"
+
+    def __init__(self, path: str, limit: int, detail: str) -> None:
+        super().__init__(f"{_shown(path)} is too large: {detail}, and the limit is {limit} bytes")
+        self.path = path
+        self.limit = limit
+
+
+class FileFailed(ServiceError):
+    """The operating system would not read or write: disk full, read-only, no permission."""
+
+    error_class = "file_failed"
+    blame = "world"
+
+    def __init__(self, path: str, detail: str, errno: int | None = None) -> None:
+        super().__init__(f"{_shown(path)}: {detail}")
+        self.path = path
+        self.errno = errno
+
+
+class TerminalUnknown(ServiceError):
+    """No terminal has this id: it was never made here, or it was released."""
+
+    error_class = "terminal_unknown"
+
+    def __init__(self, terminal_id: str) -> None:
+        super().__init__(f"there is no terminal {_shown(terminal_id)}")
+        self.terminal_id = terminal_id
+
+
+class TooManyTerminals(ServiceError):
+    """The peer has as many terminals as it may have; releasing one makes room."""
+
+    error_class = "too_many_terminals"
+    retryable = True
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"all {limit} terminals are in use; release one first")
+        self.limit = limit
+
+
 class ProtocolMismatch(DragomanError):
     """The two sides have no protocol version in common."""
 
     error_class = "protocol_mismatch"
     blame = "peer"
+
+
+def _shown(text: str) -> str:
+    """What a peer sent us, fit for a sentence: quoted, and cut where it is absurdly long."""
+    return repr(text) if len(text) <= 200 else f"{text[:160]!r}… ({len(text)} characters)"
