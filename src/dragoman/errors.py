@@ -7,9 +7,11 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     DragomanError
     ├── UsageError                  the caller asked for something that cannot be done here
     │   ├── RequestInProgress       a second request on a connection that allows one at a time
-    │   └── MessageTooLong          an outbound line over the limit; nothing was written
+    │   ├── MessageTooLong          an outbound line over the limit; nothing was written
+    │   └── AddressInUse            somebody else already listens there
     ├── SpawnError                  a program could not be started
     │   └── ProgramNotFound         there is no such program
+    ├── ConnectError                a connection could not be opened; nothing was sent
     ├── ConnectionLost              the connection is over; every pending call gets one of these
     │   ├── ConnectionClosed        by us
     │   ├── ConnectionEnded         by them: end of stream
@@ -85,6 +87,12 @@ class MessageTooLong(UsageError):
         self.limit = limit
 
 
+class AddressInUse(UsageError):
+    """Somebody else already listens on this address. Connecting to it may be what is wanted."""
+
+    error_class = "address_in_use"
+
+
 class SpawnError(DragomanError):
     """A program could not be started."""
 
@@ -100,6 +108,21 @@ class ProgramNotFound(SpawnError):
     def __init__(self, program: str, detail: str = "") -> None:
         super().__init__(f"the program {program!r} was not found{detail and ': ' + detail}")
         self.program = program
+
+
+class ConnectError(DragomanError):
+    """A connection could not be opened: nobody listens, no answer in time, or not let in.
+
+    `status` is the HTTP status of a refusal, where one was given.
+    """
+
+    error_class = "connect_failed"
+    blame = "world"
+    retryable = True
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ConnectionLost(DragomanError):

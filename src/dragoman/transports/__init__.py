@@ -1,0 +1,63 @@
+"""Byte streams to whatever is at the other end, all behind one interface.
+
+This room owns everything that moves bytes: child processes, our own standard input and output,
+Unix sockets and named pipes, WebSockets, and a pair in memory. It touches processes, sockets and
+the event loop, and imports nothing of dragoman but `errors`. It does not know what a message is;
+`dragoman.rpc` does.
+
+The names below are loaded at their first use: importing this package imports none of the carriers,
+so that a program pays only for the one it uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.transports.base import Receiver, Stream
+    from dragoman.transports.listener import Listener
+    from dragoman.transports.memory import memory_pair
+    from dragoman.transports.process import spawn
+    from dragoman.transports.sockets import connect_unix, listen_unix
+    from dragoman.transports.stdio import open_stdio
+    from dragoman.transports.websocket import connect_websocket, listen_websocket
+
+__all__ = [
+    "Listener",
+    "Receiver",
+    "Stream",
+    "connect_unix",
+    "connect_websocket",
+    "listen_unix",
+    "listen_websocket",
+    "memory_pair",
+    "open_stdio",
+    "spawn",
+]
+
+_HOMES = {
+    "Listener": "listener",
+    "Receiver": "base",
+    "Stream": "base",
+    "connect_unix": "sockets",
+    "connect_websocket": "websocket",
+    "listen_unix": "sockets",
+    "listen_websocket": "websocket",
+    "memory_pair": "memory",
+    "open_stdio": "stdio",
+    "spawn": "process",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

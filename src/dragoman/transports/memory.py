@@ -1,0 +1,165 @@
+"""Two streams back to back in one event loop, with nothing between them.
+
+It owns the pair: delivery in a later turn of the loop, order, back-pressure with a buffer of fixed
+size, and the three failures, as a real carrier has them. It is public: programs embed an agent
+with it, and tests need no process. It opens nothing and reads no clock.
+
+Faults are added from outside, by `dragoman.testing.faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from dragoman.errors import (
+    ConnectionBroken,
+    ConnectionClosed,
+    ConnectionEnded,
+    ConnectionLost,
+    UsageError,
+)
+from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE, Receiver, Stream
+
+BUFFER_SIZE = 64 * 1024
+"""What the pair holds in each direction before bytes count as unsent: the size of a pipe."""
+
+
+def memory_pair(*, buffer_size: int = BUFFER_SIZE) -> tuple[MemoryStream, MemoryStream]:
+    """Two open streams: what is written to one arrives at the other."""
+    one, two = MemoryStream(buffer_size), MemoryStream(buffer_size)
+    one._twin, two._twin = two, one
+    return one, two
+
+
+class MemoryStream(Stream):
+    """One end of a pair. Made by `memory_pair` only."""
+
+    _twin: MemoryStream
+
+    def __init__(self, buffer_size: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._buffer_size = buffer_size
+        self._receiver: Receiver | None = None
+        self._arriving: deque[bytes] = deque()
+        self._arriving_size = 0
+        self._paused = False
+        self._scheduled = False
+        # The end waits behind the data that arrived before it; the failure is the end once told.
+        self._end: ConnectionLost | None = None
+        self._failure: ConnectionLost | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def start(self, receiver: Receiver) -> None:
+        if self._receiver is not None:
+            raise UsageError("the stream was started already")
+        self._receiver = receiver
+        if self._failure is not None:
+            self._loop.call_soon(receiver.stream_ended, self._failure)
+        self._schedule()
+
+    def write(self, data: bytes) -> None:
+        refusal = self._refusal()
+        if refusal is not None:
+            raise refusal
+        twin = self._twin
+        # A twin that is gone takes nothing, but this side learns of it by its end, as with a
+        # socket: the operating system takes what the other side will never read.
+        if data and twin._failure is None and twin._end is None:
+            twin._arriving.append(data)
+            twin._arriving_size += len(data)
+            twin._schedule()
+
+    @property
+    def unsent_size(self) -> int:
+        return max(0, self._twin._arriving_size - self._buffer_size)
+
+    async def drain(self) -> None:
+        while (refusal := self._refusal()) is None and self.unsent_size > HIGH_WATER_SIZE:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if refusal is not None:
+            raise refusal
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        self._schedule()
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """What `aclose` does; there is nothing to wait for in memory."""
+        if self._failure is None:
+            self._twin._expect(ConnectionEnded())
+            self._finish(ConnectionClosed())
+
+    def break_link(self, message: str = "the link was broken") -> None:
+        """Do what the world does to a cable: both ends fail, after what had arrived already."""
+        self._twin._expect(ConnectionBroken(message))
+        self._expect(ConnectionBroken(message))
+
+    def _refusal(self) -> ConnectionLost | None:
+        if self._failure is not None:
+            return self._failure.fresh()
+        # A broken link refuses at once; the end of the other side is learned in its turn.
+        return self._end.fresh() if isinstance(self._end, ConnectionBroken) else None
+
+    def _expect(self, end: ConnectionLost) -> None:
+        if self._end is None and self._failure is None:
+            self._end = end
+            self._wake_writers()
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if (
+            (self._arriving or self._end is not None)
+            and not self._scheduled
+            and not self._paused
+            and self._receiver is not None
+            and self._failure is None
+        ):
+            self._scheduled = True
+            self._loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        self._scheduled = False
+        if self._paused or self._failure is not None or self._receiver is None:
+            return
+        if not self._arriving:
+            if self._end is not None:
+                self._finish(self._end)
+            return
+        # Small writes arrive together, as from a pipe, but one turn never delivers much more than
+        # one read would.
+        data = self._arriving.popleft()
+        if self._arriving and len(data) < READ_SIZE:
+            parts, size = [data], len(data)
+            while self._arriving and size + len(self._arriving[0]) <= READ_SIZE:
+                parts.append(self._arriving.popleft())
+                size += len(parts[-1])
+            data = b"".join(parts)
+        self._arriving_size -= len(data)
+        if self._twin._waiters:
+            self._twin._wake_writers()
+        self._schedule()
+        self._receiver.data_received(data)
+
+    def _finish(self, failure: ConnectionLost) -> None:
+        self._failure = failure
+        self._arriving.clear()
+        self._arriving_size = 0
+        self._wake_writers()
+        self._twin._wake_writers()
+        if self._receiver is not None:
+            self._receiver.stream_ended(failure)
+
+    def _wake_writers(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
