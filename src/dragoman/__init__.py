@@ -1,0 +1,86 @@
+"""The interpreter between coding agents: drive any of them, or be one.
+
+This is the front door: the names most programs need, each fetched from its room when it is first
+asked for, so that `import dragoman` costs next to nothing and loads no event loop. It decides
+nothing. The rooms and the rules between them are in ARCHITECTURE.md.
+"""
+
+TYPE_CHECKING = False  # The same name in `typing` would be the dearest import of this module.
+if TYPE_CHECKING:
+    from dragoman.errors import (
+        CallError,
+        CallTimeout,
+        ConnectionLost,
+        DragomanError,
+        ProcessExited,
+        RemoteError,
+        UsageError,
+    )
+    from dragoman.transports import (
+        Stream,
+        connect_unix,
+        connect_websocket,
+        listen_unix,
+        listen_websocket,
+        memory_pair,
+        open_stdio,
+        spawn,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CallError",
+    "CallTimeout",
+    "ConnectionLost",
+    "DragomanError",
+    "ProcessExited",
+    "RemoteError",
+    "Stream",
+    "UsageError",
+    "connect_unix",
+    "connect_websocket",
+    "listen_unix",
+    "listen_websocket",
+    "memory_pair",
+    "open_stdio",
+    "spawn",
+]
+
+_HOMES = {
+    "dragoman.errors": (
+        "CallError",
+        "CallTimeout",
+        "ConnectionLost",
+        "DragomanError",
+        "ProcessExited",
+        "RemoteError",
+        "UsageError",
+    ),
+    "dragoman.transports": (
+        "Stream",
+        "connect_unix",
+        "connect_websocket",
+        "listen_unix",
+        "listen_websocket",
+        "memory_pair",
+        "open_stdio",
+        "spawn",
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            from importlib import import_module
+
+            value: object = getattr(import_module(home), name)
+            # Found once, it is an ordinary attribute: the next use does not come here.
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
