@@ -1,0 +1,24 @@
+"""A wire peer on a transport.
+
+Owns everything that needs time: calls and their timeouts, handlers, queues and their limits, the
+end of a connection. It knows no method's name; dialects, clients and agents do.
+"""
+
+from dragoman.rpc.connection import Call, Connection, Handlers, Settings
+from dragoman.rpc.lanes import HandlerLane, Lane, Limits
+from dragoman.rpc.router import Router
+from dragoman.rpc.trace import Trace
+from dragoman.wire.peer import End
+
+__all__ = [
+    "Call",
+    "Connection",
+    "End",
+    "HandlerLane",
+    "Handlers",
+    "Lane",
+    "Limits",
+    "Router",
+    "Settings",
+    "Trace",
+]

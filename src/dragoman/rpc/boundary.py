@@ -1,0 +1,59 @@
+"""The one place where an exception becomes an answer on the wire.
+
+Owns what the other side may learn about a failure of ours: an error raised on purpose travels as
+it is, everything else becomes an internal error with an incident id, and the id and the traceback
+stand in our log. The text of an unexpected exception never travels: it may hold paths and secrets.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.errors import CallCancelled, MessageTooLong, RemoteError, UsageError
+from dragoman.wire import codes
+
+log: Final = logging.getLogger("dragoman.rpc")
+
+
+def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
+    """The code, message and data to answer a request with whose handler raised `error`."""
+    match error:
+        case RemoteError():
+            return error.code, error.message, error.data
+        case MessageTooLong():
+            return (
+                codes.INTERNAL_ERROR,
+                "the answer is too long for one line",
+                {
+                    "size": error.size,
+                    "limit": error.limit,
+                },
+            )
+        case _:
+            incident = secrets.token_hex(4)
+            log.error("incident %s: the handler of %s failed", incident, method, exc_info=error)
+            return codes.INTERNAL_ERROR, "Internal error", {"incident": incident}
+
+
+def invalid_params(error: Exception) -> RemoteError:
+    """What a request gets whose params are not of the method's type.
+
+    The decoder's message names fields and types, never values, so it is safe to send.
+    """
+    detail = str(error) if isinstance(error, msgspec.ValidationError | UsageError) else "malformed"
+    return RemoteError(codes.INVALID_PARAMS, "Invalid params", {"detail": detail})
+
+
+def method_not_found(method: str) -> RemoteError:
+    return RemoteError(codes.METHOD_NOT_FOUND, "Method not found", {"method": method})
+
+
+def from_wire(code: int, message: str, data: Any) -> RemoteError:
+    """The exception for an error that the other side answered with."""
+    if code == codes.REQUEST_CANCELLED:
+        return CallCancelled(code, message, data)
+    return RemoteError(code, message, data)

@@ -1,0 +1,510 @@
+"""A wire peer on a stream: the only pump of the project.
+
+Owns calls with their timeouts and cancellation, the handling of inbound requests, and the end of a
+connection. It does not know a method's name: a `Handlers` object, made by whoever does, is asked
+about everything that comes in. Order: what the other side sends is handed over in the order of the
+wire, and an answer is handed over after everything that came before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeAlias
+
+from msgspec import UNSET, Raw
+
+from dragoman.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    LineTooLong,
+    Overflow,
+    UsageError,
+)
+from dragoman.rpc import boundary
+from dragoman.rpc.lanes import Flow, HandlerLane, Limits, consuming
+from dragoman.rpc.outbox import Outbox
+from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.rpc.trace import Trace, from_environment
+from dragoman.transports.base import Stream
+from dragoman.wire import codes
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.peer import (
+    Answered,
+    End,
+    Event,
+    Failed,
+    Invalid,
+    Noise,
+    Overrun,
+    Peer,
+    Repeated,
+    Stray,
+)
+
+log: Final = logging.getLogger("dragoman.rpc")
+
+MAX_INBOUND: Final = 4096
+"""Requests of the other side handled at once; the next is refused as overloaded, unexecuted."""
+
+Settle: TypeAlias = Callable[[Raw | None, DragomanError | None], None]
+"""Told once how a call ended: with a raw result, or with an error."""
+
+_numbers = itertools.count(1)
+
+
+class Handlers(Protocol):
+    """What the owner of a connection makes of what comes in.
+
+    All methods are called by the pump, in wire order, and must not block.
+    """
+
+    def attach(self, connection: Connection) -> None:
+        """Called once, before anything else, with the connection that is being served."""
+
+    def request(self, request: Request) -> Any:
+        """Answer a request: return the result, or a coroutine that will. Raise to refuse."""
+
+    def notification(self, notification: Notification) -> None:
+        """Take note."""
+
+    def noise(self, noise: Noise | Stray) -> None:
+        """Something came that is no message, or an answer that fits no question."""
+
+
+class Ignore:
+    """Handlers that know no method: requests are refused, the rest is dropped."""
+
+    def attach(self, connection: Connection) -> None:
+        pass
+
+    def request(self, request: Request) -> Any:
+        raise boundary.method_not_found(request.method)
+
+    def notification(self, notification: Notification) -> None:
+        pass
+
+    def noise(self, noise: Noise | Stray) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a dialect or a user may want different on one connection."""
+
+    jsonrpc: bool = True
+    """Whether the constant `jsonrpc` member is sent."""
+    half_duplex: bool = False
+    """One call at a time; others wait for their turn."""
+    max_line_size: int = DEFAULT_MAX_LINE_SIZE
+    limits: Limits = field(default_factory=Limits)
+    cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
+    """The notification by which a call that we gave up is called off, if the dialect has one."""
+
+
+class Call:
+    """A call under way, begun with `Connection.begin`."""
+
+    __slots__ = ("_connection", "_settle", "_timer", "id", "method")
+
+    def __init__(self, connection: Connection, method: str, settle: Settle) -> None:
+        self._connection = connection
+        self._settle: Settle | None = settle
+        self._timer: asyncio.TimerHandle | None = None
+        self.id: Id = -1
+        self.method = method
+
+    @property
+    def settled(self) -> bool:
+        return self._settle is None
+
+    def settle(self, result: Raw | None, error: DragomanError | None) -> None:
+        """Hand over the end of the call; all but the first are without effect."""
+        settle, self._settle = self._settle, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if settle is not None:
+            settle(result, error)
+
+    def give_up(self, error: DragomanError) -> None:
+        """Stop waiting: forget the id, tell the other side, drop the answer should it come."""
+        if self._settle is not None:
+            self._connection._forget(self)
+            self.settle(None, error)
+
+    def expire_after(self, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout, self._expired, timeout)
+
+    def _expired(self, timeout: float) -> None:
+        self.give_up(CallTimeout(self.method, timeout))
+
+
+class Connection:
+    """One conversation over one stream, for use as ``async with``.
+
+    Ends by itself when the stream does; `failure` then says why, and every call that waits gets a
+    copy of it.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        end: End = End.CLIENT,
+        handlers: Handlers | None = None,
+        *,
+        settings: Settings | None = None,
+        trace: Trace | None = None,
+        name: str = "",
+    ) -> None:
+        self.settings = settings or Settings()
+        self.name = name or f"{end.value}-{next(_numbers)}"
+        self._stream = stream
+        self._handlers: Handlers = handlers or Ignore()
+        self._peer: Peer[Call] = Peer(
+            end,
+            jsonrpc=self.settings.jsonrpc,
+            half_duplex=self.settings.half_duplex,
+            max_line_size=self.settings.max_line_size,
+        )
+        self._trace = trace if trace is not None else from_environment()
+        self._owns_trace = trace is None
+        self._started = False
+        self._failure: ConnectionLost | None = None
+        self._ended = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._inbound: dict[Id, asyncio.Task[None]] = {}
+        self.tasks = TaskOwner(self.name)
+        self._outbox = Outbox(stream, self._fail)
+        self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
+        self._handlers.attach(self)
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def start(self) -> None:
+        """Begin to read. Once only; `async with` does it."""
+        if self._started:
+            raise UsageError("the connection was already started")
+        self._started = True
+        self._stream.start(self)
+
+    @property
+    def failure(self) -> ConnectionLost | None:
+        """Why the connection is over; None while it lives."""
+        return self._failure
+
+    async def wait_ended(self) -> ConnectionLost:
+        """Wait for the end and return its reason."""
+        await self._ended.wait()
+        assert self._failure is not None
+        return self._failure
+
+    async def aclose(self) -> None:
+        """Close: what was sent leaves, calls that wait fail, handlers are cancelled and awaited."""
+        self._outbox.flush()
+        await finish(self._close())
+
+    async def _close(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            self._fail(ConnectionClosed())
+            await self.tasks.aclose()
+            if self._owns_trace and self._trace is not None:
+                self._trace.close()
+                self._trace = None
+
+    # -- what we send
+
+    def begin(
+        self,
+        method: str,
+        params: Any = UNSET,
+        *,
+        settle: Settle,
+        timeout: float | None = None,
+    ) -> Call:
+        """Send a request; `settle` is called once with its end, in wire order.
+
+        The primitive under `call`: nothing waits here, not even for a full buffer.
+        """
+        if self._failure is not None:
+            raise self._failure.fresh()
+        call = Call(self, method, settle)
+        call.id, line = self._peer.request(method, call, params)
+        self._send(line)
+        if timeout is not None:
+            call.expire_after(timeout)
+        return call
+
+    async def call(
+        self,
+        method: str,
+        params: Any = UNSET,
+        *,
+        timeout: float | None = None,
+        after: HandlerLane[Any] | None = None,
+    ) -> Raw:
+        """Send a request and wait for its raw result.
+
+        With `after`, the result is also held back until that lane has handled everything that
+        came before it.
+
+        Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
+        ended the connection meanwhile. If the caller is cancelled the call is given up.
+        """
+        if self.settings.half_duplex:
+            async with self._turn:
+                return await self._call(method, params, timeout, after)
+        return await self._call(method, params, timeout, after)
+
+    async def _call(
+        self, method: str, params: Any, timeout: float | None, after: HandlerLane[Any] | None
+    ) -> Raw:
+        if self._outbox.is_full:
+            await self._outbox.drain()
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), after)
+        call = self.begin(method, params, settle=waiter.settle, timeout=timeout)
+        flow = consuming.get()
+        try:
+            if flow is None:
+                return await waiter.future
+            # A handler of a queued message waits for us: reading must go on, see `lanes`.
+            flow.calling += 1
+            try:
+                flow.evaluate()
+                return await waiter.future
+            finally:
+                flow.calling -= 1
+        except asyncio.CancelledError:
+            call.give_up(ConnectionClosed("the caller was cancelled"))
+            raise
+
+    async def notify(self, method: str, params: Any = UNSET) -> None:
+        """Send a notification, waiting only while the other side does not keep up with reading."""
+        self.post(method, params)
+        if self._outbox.is_full:
+            await self._outbox.drain()
+
+    def post(self, method: str, params: Any = UNSET) -> None:
+        """Send a notification without ever waiting."""
+        if self._failure is not None:
+            raise self._failure.fresh()
+        self._send(self._peer.notification(method, params))
+
+    async def drain(self) -> None:
+        """Wait until the other side has taken enough of what was sent."""
+        await self._outbox.drain()
+
+    def cancel_inbound(self, id: Id) -> None:
+        """Cancel the handler of a request of theirs; it is answered as cancelled."""
+        task = self._inbound.get(id)
+        if task is not None:
+            task.cancel()
+
+    # -- what we receive (called by the stream)
+
+    def data_received(self, data: bytes) -> None:
+        if self._failure is not None:
+            return
+        self._dispatch(self._peer.receive(data))
+        self._outbox.flush()
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        if self._failure is None:
+            self._dispatch(self._peer.receive_end())
+        self._fail(failure)
+
+    def _dispatch(self, events: list[Event[Call]]) -> None:
+        if self._trace is not None:
+            self._trace_received(events)
+        notification = self._handlers.notification
+        for event in events:
+            kind = type(event)
+            if kind is Notification:
+                try:
+                    notification(event)  # type: ignore[arg-type]
+                except Exception:
+                    log.exception("%s: the handler of a notification failed", self.name)
+            elif kind is Answered:
+                event.slot.settle(event.result, None)  # type: ignore[union-attr]
+            elif kind is Request:
+                self._request(event)  # type: ignore[arg-type]
+            else:
+                self._rare(event)
+
+    def _rare(self, event: Event[Call]) -> None:
+        match event:
+            case Failed(slot=call, error=error):
+                call.settle(None, boundary.from_wire(error.code, error.message, error.data))
+            case Invalid(slot=call, reason=reason):
+                call.settle(None, InvalidAnswer(f"the answer to {call.method} is none: {reason}"))
+            case Repeated(reply=reply):
+                self._send(reply)
+            case Noise(reply=reply):
+                if reply is not None:
+                    self._send(reply)
+                self._noise(event)
+            case Stray():
+                self._noise(event)
+            case Overrun(error=error):
+                self._fail(error)
+            case _:  # pragma: no cover - the common kinds are handled by the caller
+                raise AssertionError(event)
+
+    def _noise(self, noise: Noise | Stray) -> None:
+        try:
+            self._handlers.noise(noise)
+        except Exception:
+            log.exception("%s: the handler of noise failed", self.name)
+
+    # -- requests of theirs
+
+    def _request(self, request: Request) -> None:
+        if len(self._inbound) >= MAX_INBOUND:
+            self._refuse(request, codes.OVERLOADED, "too many requests at once", None)
+            return
+        try:
+            result = self._handlers.request(request)
+        except Exception as error:  # noqa: BLE001 - handler to wire
+            self._refuse(request, *boundary.to_wire(error, request.method))
+            return
+        if inspect.iscoroutine(result):
+            task = self.tasks.start(self._answer_later(request, result), request.method)
+            self._inbound[request.id] = task
+        else:
+            self._answer(request, result)
+
+    async def _answer_later(self, request: Request, work: Any) -> None:
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            # Either the other side called it off, or the connection is going down; then there is
+            # nobody to answer and `_refuse` does nothing.
+            self._refuse(request, codes.REQUEST_CANCELLED, "the request was cancelled", None)
+            raise
+        except Exception as error:  # noqa: BLE001 - handler to wire
+            self._refuse(request, *boundary.to_wire(error, request.method))
+        else:
+            self._answer(request, result)
+            if self._outbox.is_full:
+                try:
+                    await self._outbox.drain()
+                except ConnectionLost:
+                    pass
+        finally:
+            self._inbound.pop(request.id, None)
+
+    def _answer(self, request: Request, result: Any) -> None:
+        if self._failure is not None:
+            return
+        try:
+            line = self._peer.result(request.id, result)
+        except UsageError as error:
+            self._refuse(request, *boundary.to_wire(error, request.method))
+        else:
+            self._send(line)
+
+    def _refuse(self, request: Request, code: int, message: str, data: Any) -> None:
+        if self._failure is not None or not self._peer.is_open(request.id):
+            return
+        try:
+            line = self._peer.failure(request.id, code, message, data)
+        except UsageError:
+            log.exception("%s: the error of %s cannot be sent", self.name, request.method)
+            line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
+        self._send(line)
+
+    # -- inside
+
+    def _send(self, line: bytes) -> None:
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        self._outbox.put(line)
+
+    def _forget(self, call: Call) -> None:
+        if self._failure is not None:
+            return
+        self._peer.abandon(call.id)
+        if self.settings.cancel_notice is not None:
+            self.post(*self.settings.cancel_notice(call.id))
+
+    def _fail(self, failure: ConnectionLost) -> None:
+        """The connection is over: settle everything that waits. Only the first reason counts."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        waiting = self._peer.unanswered
+        if waiting:
+            names = ", ".join(sorted({request.method for request in waiting}))
+            log.debug("%s: ended with %d unanswered: %s", self.name, len(waiting), names)
+        for request in waiting:
+            error = failure.fresh()
+            error.may_have_run = True
+            request.slot.settle(None, error)
+        # Nobody is left to answer to. What was queued before the end is still worked off.
+        for task in self._inbound.values():
+            task.cancel()
+        self.flow.close()
+        self._ended.set()
+        if isinstance(failure, Overflow | LineTooLong):
+            # The stream itself is still open, and nothing sensible can come from it any more.
+            self._stream.pause_reading()
+            self.tasks.start(self._stream.aclose(), "close the stream")
+
+    def _trace_received(self, events: list[Event[Call]]) -> None:
+        assert self._trace is not None
+        for event in events:
+            match event:
+                case Overrun():
+                    pass
+                case Repeated(request=request):
+                    self._trace.record(self.name, "recv", request.line)
+                case _:
+                    self._trace.record(self.name, "recv", event.line)
+
+
+class _Waiter:
+    """Settles a future; a caller that has gone meanwhile is no reason to fail."""
+
+    __slots__ = ("_after", "future")
+
+    def __init__(self, future: asyncio.Future[Raw], after: HandlerLane[Any] | None) -> None:
+        self.future = future
+        self._after = after
+
+    def settle(self, result: Raw | None, error: DragomanError | None) -> None:
+        if self._after is None:
+            self._hand_over(result, error)
+        else:
+            self._after.after(lambda: self._hand_over(result, error))
+
+    def _hand_over(self, result: Raw | None, error: DragomanError | None) -> None:
+        if self.future.done():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            assert result is not None
+            self.future.set_result(result)

@@ -1,0 +1,309 @@
+"""Ordered queues between the pump and its consumers, and the limits of what they hold.
+
+Owns back-pressure on reading. It knows how much is waiting, not what it is.
+
+What happens when a consumer is slower than the other side:
+
+1. Over `soft_size` waiting, reading pauses; the other side is held back by its full pipe.
+2. If reading is paused and whoever should consume waits for an answer on this same connection
+   (a handler that makes a call, or no progress for `stall_interval`), reading goes on, or the two
+   would wait for each other for ever. Memory may then grow to `hard_size`.
+3. Over `hard_size` reading pauses in any case. If nothing is taken for `overflow_timeout`, the
+   lane that holds most is cut: its consumer gets what was queued and then `Overflow`. The
+   connection and all other lanes go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from dragoman.errors import ConnectionLost, Overflow
+from dragoman.rpc.tasks import TaskOwner
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.rpc")
+
+ITEM_SIZE: Final = 512
+"""Counted for every waiting item beside its bytes: about what a small decoded message takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may wait on one connection, all lanes together."""
+
+    soft_size: int = 4 * 1024 * 1024
+    hard_size: int = 32 * 1024 * 1024
+    stall_interval: float = 1.0
+    overflow_timeout: float = 60.0
+
+
+consuming: ContextVar[Flow | None] = ContextVar("consuming", default=None)
+"""The flow whose item is being handled in this context: a call made in it must be answered."""
+
+
+class Flow:
+    """How much waits on one connection, and whether its stream is read."""
+
+    __slots__ = (
+        "_lanes",
+        "_limits",
+        "_loop",
+        "_pause",
+        "_resume",
+        "_taken_at_check",
+        "_timer",
+        "blocked",
+        "calling",
+        "paused",
+        "queued",
+        "stalled",
+        "taken",
+    )
+
+    def __init__(
+        self, pause: Callable[[], None], resume: Callable[[], None], limits: Limits
+    ) -> None:
+        self._pause = pause
+        self._resume = resume
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._lanes: set[Lane[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._taken_at_check = 0
+        self.queued = 0
+        self.taken = 0
+        self.calling = 0
+        """Handlers of this connection's items that wait for an answer on it right now."""
+        self.stalled = False
+        self.paused = False
+        self.blocked = False
+        """Whether the limits matter at the moment, so that the usual case is one comparison."""
+
+    def evaluate(self) -> None:
+        """Pause or resume reading, as the rules above say. To be called when something changed."""
+        limits = self._limits
+        self.blocked = self.queued > limits.soft_size
+        wanted = self.queued > limits.hard_size or (
+            self.blocked and not self.calling and not self.stalled
+        )
+        if wanted and not self.paused:
+            self.paused = True
+            self._pause()
+        elif not wanted and self.paused:
+            self.paused = False
+            self._resume()
+        if self.paused and self._timer is None:
+            self._arm()
+        elif not self.paused and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def added(self) -> None:
+        if self.queued > self._limits.soft_size:
+            self.evaluate()
+
+    def progressed(self) -> None:
+        """Something was taken while the limits mattered."""
+        self.stalled = False
+        self.evaluate()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._lanes.clear()
+
+    def join(self, lane: Lane[Any]) -> None:
+        self._lanes.add(lane)
+
+    def leave(self, lane: Lane[Any]) -> None:
+        self._lanes.discard(lane)
+
+    def _arm(self) -> None:
+        full = self.queued > self._limits.hard_size
+        delay = self._limits.overflow_timeout if full else self._limits.stall_interval
+        self._taken_at_check = self.taken
+        self._timer = self._loop.call_later(delay, self._check, full)
+
+    def _check(self, full: bool) -> None:
+        self._timer = None
+        if self.taken == self._taken_at_check:
+            if full:
+                self._cut_largest()
+            else:
+                self.stalled = True
+        self.evaluate()
+
+    def _cut_largest(self) -> None:
+        lane = max(self._lanes, key=lambda lane: lane.size, default=None)
+        if lane is not None:
+            log.warning(
+                "a consumer did not read for %g s and is cut off", self._limits.overflow_timeout
+            )
+            lane.end(
+                Overflow(
+                    "messages were dropped because they were not read: "
+                    f"{lane.size} bytes waited for {self._limits.overflow_timeout:g} s"
+                )
+            )
+            # What the cut lane holds stays readable, but it no longer holds the others back.
+            self.queued -= lane.size
+            lane.size = 0
+            self.leave(lane)
+
+
+class Lane(Generic[T]):
+    """An ordered queue with one consumer."""
+
+    __slots__ = ("_ended", "_flow", "_items", "_sizes", "_waiter", "size")
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._items: deque[T] = deque()
+        self._sizes: deque[int] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended: ConnectionLost | None = None
+        self.size = 0
+        flow.join(self)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def ended(self) -> ConnectionLost | None:
+        return self._ended
+
+    def put(self, item: T, size: int) -> None:
+        """Queue an item that came in `size` bytes. Dropped if the lane has ended."""
+        if self._ended is not None:
+            return
+        size += ITEM_SIZE
+        self._items.append(item)
+        self._sizes.append(size)
+        self.size += size
+        flow = self._flow
+        flow.queued += size
+        if self._waiter is not None:
+            self._wake()
+        flow.added()
+
+    def end(self, failure: ConnectionLost) -> None:
+        """Nothing more will come; after what is queued, `get` raises a copy of `failure`."""
+        if self._ended is None:
+            self._ended = failure
+            self._wake()
+
+    def close(self) -> None:
+        """The consumer has gone: forget what is queued and take nothing more."""
+        self.end(ConnectionLost("nobody reads this any more"))
+        self._items.clear()
+        self._sizes.clear()
+        self._flow.queued -= self.size
+        self.size = 0
+        self._flow.leave(self)
+        if self._flow.blocked:
+            self._flow.progressed()
+
+    def take(self) -> T:
+        """The next item; IndexError if there is none."""
+        item = self._items.popleft()
+        size = self._sizes.popleft()
+        flow = self._flow
+        flow.taken += 1
+        if self.size:
+            self.size -= size
+            flow.queued -= size
+            if flow.blocked:
+                flow.progressed()
+        return item
+
+    async def get(self) -> T:
+        """Wait for the next item."""
+        while not self._items:
+            if self._ended is not None:
+                raise self._ended.fresh()
+            if self._waiter is not None:
+                raise RuntimeError("a lane has one consumer at a time")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self.take()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class HandlerLane(Generic[T]):
+    """A lane whose items are handled one after another by a function, async or not.
+
+    One task works it off and ends when nothing is left, so a thousand idle lanes are a thousand
+    empty queues and no task. A failing handler is logged and does not stop the others.
+    """
+
+    __slots__ = ("_handler", "_lane", "_running", "_tasks")
+
+    def __init__(
+        self, flow: Flow, handler: Callable[[T], Awaitable[None] | None], tasks: TaskOwner
+    ) -> None:
+        self._lane: Lane[T | Callable[[], None]] = Lane(flow)
+        self._handler = handler
+        self._tasks = tasks
+        self._running = False
+
+    def put(self, item: T, size: int) -> None:
+        self._lane.put(item, size)
+        self._run()
+
+    def after(self, then: Callable[[], None]) -> None:
+        """Call `then` once everything queued so far has been handled; at once if nothing is."""
+        if self._running or len(self._lane):
+            self._lane.put(_Then(then), 0)
+            self._run()
+        else:
+            then()
+
+    def close(self) -> None:
+        self._lane.close()
+
+    def _run(self) -> None:
+        if not self._running and len(self._lane):
+            self._running = True
+            self._tasks.start(self._work_off(), "handle notifications")
+
+    async def _work_off(self) -> None:
+        consuming.set(self._lane._flow)
+        try:
+            while len(self._lane):
+                item = self._lane.take()
+                if isinstance(item, _Then):
+                    item()
+                    continue
+                try:
+                    waiting = self._handler(item)  # type: ignore[arg-type]
+                    if inspect.isawaitable(waiting):
+                        await waiting
+                except Exception:
+                    log.exception("the handler of a notification failed")
+        finally:
+            self._running = False
+
+
+class _Then:
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def __call__(self) -> None:
+        self._then()

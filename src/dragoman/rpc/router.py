@@ -1,0 +1,135 @@
+"""Handlers by method name: the usual way to answer a connection.
+
+Owns a table from method names to functions, and the decoding of params into the type that a
+function asked for. It does not know which methods exist; whoever fills the table does. Request
+handlers run concurrently; the handlers of notifications run one after another for each lane.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import UsageError
+from dragoman.rpc import boundary
+from dragoman.rpc.connection import Connection
+from dragoman.rpc.lanes import HandlerLane
+from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
+from dragoman.wire.peer import Noise, Stray
+
+T = TypeVar("T")
+
+_EMPTY: Final = Raw(b"{}")
+
+
+class _Route(Struct):
+    decode: Callable[[Raw], Any]
+    handler: Callable[[Any], Any]
+    inline: bool
+    lane_of: Callable[[Any], Hashable] | None = None
+
+
+class Router:
+    """Serves one connection from tables that are filled before it starts.
+
+    A plain `def` handler runs inside the pump and must not block; an `async def` handler of a
+    request gets a task, one of a notification takes its turn in its lane.
+    """
+
+    def __init__(self, *, on_noise: Callable[[Noise | Stray], None] | None = None) -> None:
+        self._requests: dict[str, _Route] = {}
+        self._notifications: dict[str, _Route] = {}
+        self._lanes: dict[Hashable, HandlerLane[tuple[_Route, Any]]] = {}
+        self._on_noise = on_noise
+        self._connection: Connection | None = None
+
+    def attach(self, connection: Connection) -> None:
+        if self._connection is not None:
+            raise UsageError("a router serves one connection; make another for the next")
+        self._connection = connection
+
+    def on_request(
+        self, method: str, handler: Callable[[T], Any], params: type[T] | None = None
+    ) -> None:
+        """Answer `method` with what `handler` returns (or awaits to), given the decoded params.
+
+        Without `params` the handler gets the raw ones.
+        """
+        self._requests[method] = _Route(_decoder(params), handler, True)
+
+    def on_notification(
+        self,
+        method: str,
+        handler: Callable[[T], Awaitable[None] | None],
+        params: type[T] | None = None,
+        *,
+        lane_of: Callable[[T], Hashable] | None = None,
+    ) -> None:
+        """Call `handler` for each `method` notification, in wire order.
+
+        Async handlers of one lane run one after another; `lane_of` tells the lane of a
+        notification (say, by its session), and without it all share one.
+        """
+        inline = not inspect.iscoroutinefunction(handler)
+        self._notifications[method] = _Route(_decoder(params), handler, inline, lane_of)
+
+    def lane(self, key: Hashable = None) -> HandlerLane[tuple[_Route, Any]]:
+        """The lane of a key, to hold back the answer to a call until it is worked off."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            assert self._connection is not None
+            lane = HandlerLane(self._connection.flow, _handle, self._connection.tasks)
+            self._lanes[key] = lane
+        return lane
+
+    # -- called by the connection
+
+    def request(self, request: Request) -> Any:
+        route = self._requests.get(request.method)
+        if route is None:
+            raise boundary.method_not_found(request.method)
+        try:
+            params = route.decode(request.params)
+        except UNDECODABLE as error:
+            raise boundary.invalid_params(error) from error
+        return route.handler(params)
+
+    def notification(self, notification: Notification) -> None:
+        route = self._notifications.get(notification.method)
+        if route is None:
+            return
+        try:
+            params = route.decode(notification.params)
+        except UNDECODABLE as error:
+            self.noise(Noise(notification.line, f"{notification.method}: {error}"))
+            return
+        if route.inline:
+            route.handler(params)
+        else:
+            key = None if route.lane_of is None else route.lane_of(params)
+            self.lane(key).put((route, params), len(notification.line))
+
+    def noise(self, noise: Noise | Stray) -> None:
+        if self._on_noise is not None:
+            self._on_noise(noise)
+
+
+def _decoder(params: type[T] | None) -> Callable[[Raw], Any]:
+    if params is None:
+        return lambda raw: raw
+    decode = msgspec.json.Decoder(params).decode
+
+    def read(raw: Raw) -> Any:
+        # Params may be left out; a type whose fields are all optional accepts that.
+        return decode(_EMPTY if raw is NO_PARAMS else raw)
+
+    return read
+
+
+async def _handle(item: tuple[_Route, Any]) -> None:
+    route, params = item
+    await route.handler(params)

@@ -1,0 +1,80 @@
+"""Tasks with an owner, and clean-up that a second cancellation cannot break.
+
+Owns the only use of `create_task` above the transports. A task started here is cancelled and
+awaited when its owner closes, and what it raises unexpectedly is logged, not lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.rpc")
+
+CLOSE_TIMEOUT: Final = 5.0
+"""How long a cancelled task may take to end before its owner gives up on it and says so."""
+
+
+class TaskOwner:
+    """A set of running tasks that ends with its owner."""
+
+    __slots__ = ("_name", "_tasks")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run `work` now, until it ends or the owner closes."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name}: {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def cancel(self) -> None:
+        """Cancel all of them without waiting."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def aclose(self) -> None:
+        """Cancel all of them and wait for their ends. Safe to call from one of them."""
+        me = asyncio.current_task()
+        others = [task for task in self._tasks if task is not me]
+        for task in others:
+            task.cancel()
+        if others:
+            _, stubborn = await asyncio.wait(others, timeout=CLOSE_TIMEOUT)
+            for task in stubborn:
+                log.warning("%s does not end although it was cancelled", task.get_name())
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed", task.get_name(), exc_info=error)
+
+
+async def finish(work: Awaitable[T]) -> T:
+    """Await `work` to its end even if the caller is cancelled meanwhile, then pass that on.
+
+    For clean-up: an `await` in a `finally` block dies of a second `cancel()`. The work itself has
+    to be bounded in time.
+    """
+    task = asyncio.ensure_future(work)  # noqa: TID251 - owned here: awaited below in every case
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.warning("clean-up failed", exc_info=failure)
+        raise cancelled
+    return task.result()

@@ -1,0 +1,158 @@
+"""Bytes in any cut become lines.
+
+Owns the one line splitter of the project and its size guard. It does not know what a line means
+(`messages` does) or where bytes come from. Time is linear in the bytes fed, and the bytes held are
+at most about twice the unfinished line, however small or large the pieces are that it came in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEFAULT_MAX_LINE_SIZE: Final = 16 * 1024 * 1024
+"""The largest line, in bytes of payload without its newline; exactly this many are allowed."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_FREE_PARTS: Final = 16
+_BLOCK_SIZE: Final = 64 * 1024
+
+
+class Framer:
+    """Collects bytes and gives out complete lines.
+
+    A line ends with ``\\n`` or ``\\r\\n``, neither of which is part of it. One byte order mark at
+    the very beginning of the stream is skipped. Blank lines are given out as they are.
+
+    `overflowed` turns true when a line is longer than the limit. Lines before it have been given
+    out; nothing after it will be: where the next line begins cannot be known for sure.
+    """
+
+    __slots__ = (
+        "_block",
+        "_block_used",
+        "_fresh",
+        "_limit",
+        "_parts",
+        "_size",
+        "copied",
+        "overflowed",
+    )
+
+    def __init__(self, max_line_size: int = DEFAULT_MAX_LINE_SIZE) -> None:
+        if max_line_size < 1:
+            raise ValueError("max_line_size must be at least 1")
+        self._limit = max_line_size
+        # The unfinished line. Whole pieces are kept as they came, without a copy; once there are
+        # many, small ones are gathered in blocks, because a million one-byte objects would hold
+        # forty times the memory of the bytes in them.
+        self._parts: list[bytes | bytearray | memoryview] = []
+        self._size = 0
+        self._block = bytearray()
+        self._block_used = 0
+        self._fresh = True
+        self.overflowed = False
+        self.copied = 0
+        """Bytes copied so far, counted so that a test can prove that framing is linear."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take the next bytes; return the lines they complete."""
+        if self.overflowed:
+            return []
+        if self._fresh:
+            data = self._skip_mark(data)
+            if not data:
+                return []
+        lines = data.split(b"\n")
+        if len(lines) == 1:
+            self._hold(data)
+            return []
+        self.copied += len(data)
+        tail = lines.pop()
+        if self._size:
+            lines[0] = self._take(lines[0])
+        if b"\r" in data or lines[0].endswith(b"\r"):
+            lines = [line[:-1] if line.endswith(b"\r") else line for line in lines]
+        # No line cut out of a chunk is longer than the chunk, so the usual case needs no look at
+        # each of them.
+        if (len(data) > self._limit or len(lines[0]) > self._limit) and self._too_long(lines):
+            return lines
+        if tail:
+            self._hold(tail)
+        return lines
+
+    def end(self) -> bytes | None:
+        """The stream has ended: return a last line that had no newline, if there is one."""
+        if self._fresh and self._size:
+            self._fresh = False
+        if not self._size or self.overflowed:
+            return None
+        line = self._take(b"")
+        return line[:-1] if line.endswith(b"\r") else line
+
+    def _skip_mark(self, data: bytes) -> bytes:
+        """Drop a byte order mark, which may itself be cut; hold back what may become one."""
+        if self._size:
+            data = self._take(data)
+        if len(data) < len(_BOM) and _BOM.startswith(data):
+            self._parts.append(data)
+            self._size = len(data)
+            return b""
+        self._fresh = False
+        return data.removeprefix(_BOM)
+
+    def _hold(self, piece: bytes) -> None:
+        """Keep a piece of the unfinished line."""
+        self._size += len(piece)
+        if self._size > self._limit and not (
+            # A carriage return at the limit may be the first half of the line's end.
+            self._size == self._limit + 1 and piece.endswith(b"\r")
+        ):
+            self._overflow()
+        elif len(self._parts) < _FREE_PARTS or len(piece) >= _BLOCK_SIZE:
+            self._seal()
+            self._parts.append(piece)
+        else:
+            self._gather(piece)
+
+    def _gather(self, piece: bytes) -> None:
+        """Copy a small piece into the open block, opening the next one when it is full."""
+        if self._block_used + len(piece) > len(self._block):
+            self._seal()
+            self._block = bytearray(_BLOCK_SIZE)
+        end = self._block_used + len(piece)
+        self._block[self._block_used : end] = piece
+        self._block_used = end
+        self.copied += len(piece)
+
+    def _seal(self) -> None:
+        """Make the open block, if there is one, a part like the others."""
+        if self._block_used:
+            self._parts.append(memoryview(self._block)[: self._block_used])
+            self._block = bytearray()
+            self._block_used = 0
+
+    def _take(self, last: bytes) -> bytes:
+        """Join the unfinished line with its last piece."""
+        self._seal()
+        self._parts.append(last)
+        line = b"".join(self._parts)
+        self.copied += len(line)
+        self._parts.clear()
+        self._size = 0
+        return line
+
+    def _too_long(self, lines: list[bytes]) -> bool:
+        """Cut the list before the first line over the limit, if there is one."""
+        for index, line in enumerate(lines):
+            if len(line) > self._limit:
+                del lines[index:]
+                self._overflow()
+                return True
+        return False
+
+    def _overflow(self) -> None:
+        self.overflowed = True
+        self._parts.clear()
+        self._block = bytearray()
+        self._block_used = 0
+        self._size = 0

@@ -1,0 +1,318 @@
+"""One end of a JSON-RPC conversation as a state machine.
+
+Owns correlation in both directions: which answers are awaited, which questions are still to be
+answered, and what to make of an answer that fits nothing. It does no I/O and does not know time;
+`dragoman.rpc` moves its bytes and decides how long to wait. Ids of the two directions are separate
+worlds: the other side's 0 has nothing to do with ours.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from msgspec import UNSET, Raw, Struct
+
+from dragoman.errors import LineTooLong, MessageTooLong, RequestInProgress, UsageError
+from dragoman.wire import codes, messages
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE, Framer
+from dragoman.wire.messages import (
+    ErrorObject,
+    Failure,
+    Id,
+    Malformed,
+    Notification,
+    Request,
+    Result,
+)
+
+Slot = TypeVar("Slot")
+
+_REMEMBERED: Final = 1024
+"""How many given-up requests are remembered, to tell a late answer from one never asked for."""
+
+
+class End(enum.Enum):
+    """Which end we are. It decides what bad input gets."""
+
+    CLIENT = "client"
+    """Bad input is noise: it is reported here and nothing is sent."""
+    AGENT = "agent"
+    """Bad input is answered with a JSON-RPC error, as the standard asks of a server."""
+
+
+class Answered(Struct, Generic[Slot], frozen=True, gc=False):
+    """The request behind `slot` has its result."""
+
+    slot: Slot
+    id: Id
+    result: Raw
+    line: bytes
+
+
+class Failed(Struct, Generic[Slot], frozen=True):
+    """The request behind `slot` was answered with an error."""
+
+    slot: Slot
+    id: Id
+    error: ErrorObject
+    line: bytes
+
+
+class Invalid(Struct, Generic[Slot], frozen=True):
+    """The request behind `slot` was answered with something that is no answer. It is settled."""
+
+    slot: Slot
+    id: Id
+    reason: str
+    line: bytes
+
+
+class Stray(Struct, frozen=True):
+    """An answer that settles nothing. `why`: ``late`` (we had given up), ``duplicate`` (or so old
+    that we forgot), ``unknown`` (never asked), ``no_id`` (an error that names no request)."""
+
+    why: str
+    id: Id | None
+    error: ErrorObject | None
+    line: bytes
+
+
+class Noise(Struct, frozen=True):
+    """A line that is no message. `reply` is what has to be sent back, if anything."""
+
+    line: bytes
+    reason: str
+    reply: bytes | None = None
+
+
+class Repeated(Struct, frozen=True):
+    """A request with an id that is still open. It is not to be handled; `reply` says so."""
+
+    request: Request
+    reply: bytes
+
+
+class Overrun(Struct, frozen=True):
+    """A line was over the limit. Nothing more will be read: the connection has to end."""
+
+    error: LineTooLong
+
+
+Event: TypeAlias = (
+    Request
+    | Notification
+    | Answered[Slot]
+    | Failed[Slot]
+    | Invalid[Slot]
+    | Stray
+    | Noise
+    | Repeated
+    | Overrun
+)
+
+
+class Unanswered(Struct, Generic[Slot], frozen=True):
+    """A request of ours that has no answer."""
+
+    id: Id
+    method: str
+    slot: Slot
+
+
+class Peer(Generic[Slot]):
+    """The state of one end. `Slot` is whatever the owner wants back with an answer.
+
+    Every method that makes something to send returns the line, without its newline, and has
+    already counted on its being sent.
+    """
+
+    __slots__ = (
+        "_abandoned",
+        "_framer",
+        "_half_duplex",
+        "_limit",
+        "_next_id",
+        "_open",
+        "_overrun",
+        "_pending",
+        "_writer",
+        "end",
+    )
+
+    def __init__(
+        self,
+        end: End,
+        *,
+        jsonrpc: bool = True,
+        half_duplex: bool = False,
+        max_line_size: int = DEFAULT_MAX_LINE_SIZE,
+    ) -> None:
+        self.end = end
+        self._framer = Framer(max_line_size)
+        self._writer = messages.Writer(jsonrpc=jsonrpc)
+        self._limit = max_line_size
+        self._half_duplex = half_duplex
+        self._next_id = 0
+        self._pending: dict[Id, tuple[str, Slot]] = {}
+        self._abandoned: OrderedDict[Id, None] = OrderedDict()
+        self._open: set[Id] = set()
+        self._overrun = False
+
+    # -- what we send
+
+    def request(self, method: str, slot: Slot, params: Any = UNSET) -> tuple[Id, bytes]:
+        """Ask. Returns the request's id and its line."""
+        if self._half_duplex and (self._pending or self._abandoned):
+            # A request that we gave up is still being worked on over there.
+            raise RequestInProgress(
+                f"{method} cannot be sent: this dialect allows one request at a time, "
+                "and one is still unanswered"
+            )
+        id = self._next_id
+        line = self._checked(self._writer.request(id, method, params))
+        self._next_id = id + 1
+        self._pending[id] = (method, slot)
+        return id, line
+
+    def notification(self, method: str, params: Any = UNSET) -> bytes:
+        """Tell."""
+        return self._checked(self._writer.notification(method, params))
+
+    def result(self, id: Id, result: Any) -> bytes:
+        """Answer a request of theirs."""
+        self._must_be_open(id)
+        line = self._checked(self._writer.result(id, result))
+        self._open.discard(id)
+        return line
+
+    def failure(self, id: Id, code: int, message: str, data: Any = None) -> bytes:
+        """Answer a request of theirs with an error."""
+        self._must_be_open(id)
+        line = self._checked(self._writer.failure(id, ErrorObject(code, message, data)))
+        self._open.discard(id)
+        return line
+
+    def abandon(self, id: Id) -> None:
+        """Give up a request of ours: its answer, should it come, will be a late `Stray`."""
+        if self._pending.pop(id, None) is not None:
+            self._abandoned[id] = None
+            if len(self._abandoned) > _REMEMBERED:
+                self._abandoned.popitem(last=False)
+
+    # -- what we receive
+
+    def receive(self, data: bytes) -> list[Event[Slot]]:
+        """Take bytes; return what they say, in order."""
+        events: list[Event[Slot]] = []
+        append = events.append
+        decode = messages.decode_envelope
+        for line in self._framer.feed(data):
+            # The common kinds are told apart here rather than in `messages.decode`, because a
+            # second call for each message is a fifth of the cost of reading one.
+            try:
+                envelope = decode(line)
+            except messages.UNDECODABLE:
+                self._malformed(messages.explain(line), append)
+                continue
+            method = envelope.method
+            id = envelope.id
+            if method is UNSET:
+                self._answer(messages.answer(envelope, line), append)
+            elif id is UNSET:
+                append(Notification(method, envelope.params, line))
+            elif id is None:
+                self._malformed(messages.decode(line), append)
+            else:
+                self._request(Request(id, method, envelope.params, line), append)
+        if self._framer.overflowed and not self._overrun:
+            self._overrun = True
+            append(Overrun(LineTooLong(self._limit)))
+        return events
+
+    def receive_end(self) -> list[Event[Slot]]:
+        """The stream has ended: return what a last line without a newline says."""
+        line = self._framer.end()
+        if line is None or not line.strip():
+            return []
+        # A line that was cut off in the middle is hardly ever JSON; then it is noise like any
+        # other, and there is nobody left to answer to.
+        return [
+            Noise(event.line, event.reason) if isinstance(event, Noise) else event
+            for event in self.receive(line + b"\n")
+        ]
+
+    # -- what is open
+
+    @property
+    def unanswered(self) -> list[Unanswered[Slot]]:
+        """Our requests that have no answer yet, oldest first."""
+        return [Unanswered(id, method, slot) for id, (method, slot) in self._pending.items()]
+
+    @property
+    def unanswered_count(self) -> int:
+        return len(self._pending)
+
+    @property
+    def open_ids(self) -> frozenset[Id]:
+        """Their requests that we have not answered yet."""
+        return frozenset(self._open)
+
+    def is_open(self, id: Id) -> bool:
+        return id in self._open
+
+    # -- inside
+
+    def _checked(self, line: bytes) -> bytes:
+        if len(line) > self._limit:
+            raise MessageTooLong(len(line), self._limit)
+        return line
+
+    def _must_be_open(self, id: Id) -> None:
+        if id not in self._open:
+            raise UsageError(f"there is no open request with the id {id!r}")
+
+    def _request(self, request: Request, append: Any) -> None:
+        if request.id in self._open:
+            error = ErrorObject(codes.INVALID_REQUEST, "a request with this id is still open")
+            append(Repeated(request, self._writer.failure(request.id, error)))
+        else:
+            self._open.add(request.id)
+            append(request)
+
+    def _answer(self, message: messages.Message, append: Any) -> None:
+        match message:
+            case Result(id=id, result=result, line=line):
+                if (known := self._pending.pop(id, None)) is None:
+                    append(Stray(self._why(id), id, None, line))
+                else:
+                    append(Answered(known[1], id, result, line))
+            case Failure(id=id, error=error, line=line):
+                if id is None:
+                    append(Stray("no_id", None, error, line))
+                elif (known := self._pending.pop(id, None)) is None:
+                    append(Stray(self._why(id), id, error, line))
+                else:
+                    append(Failed(known[1], id, error, line))
+            case Malformed(id=id) if id is not None and id in self._pending:
+                append(Invalid(self._pending.pop(id)[1], id, message.reason, message.line))
+            case _:
+                self._malformed(message, append)
+
+    def _why(self, id: Id) -> str:
+        if id in self._abandoned:
+            del self._abandoned[id]
+            return "late"
+        # Our ids are counted up from zero, so one below the next was ours once.
+        return "duplicate" if type(id) is int and 0 <= id < self._next_id else "unknown"
+
+    def _malformed(self, message: messages.Message, append: Any) -> None:
+        assert isinstance(message, Malformed)
+        if message.reason == "blank":
+            return
+        reply = None
+        if self.end is End.AGENT and message.code is not None:
+            text = "Parse error" if message.code == codes.PARSE_ERROR else "Invalid Request"
+            reply = self._writer.failure(None, ErrorObject(message.code, text))
+        append(Noise(message.line, message.reason, reply))
