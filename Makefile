@@ -28,7 +28,7 @@ check: $(READY)  ## formatting, lint, types, and who may import whom
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run make fmt"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 # The tests against real agent programs get a target of their own, test-peers, in this place: they
 # need programs that no bare checkout has. .ci/run picks the target up as soon as it is here.

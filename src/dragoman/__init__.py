@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RemoteError,
         UsageError,
     )
+    from dragoman.rpc import Connection, End, Router
     from dragoman.transports import (
         Stream,
         connect_unix,
@@ -32,10 +33,13 @@ __version__ = "0.1.0"
 __all__ = [
     "CallError",
     "CallTimeout",
+    "Connection",
     "ConnectionLost",
     "DragomanError",
+    "End",
     "ProcessExited",
     "RemoteError",
+    "Router",
     "Stream",
     "UsageError",
     "connect_unix",
@@ -57,6 +61,7 @@ _HOMES = {
         "RemoteError",
         "UsageError",
     ),
+    "dragoman.rpc": ("Connection", "End", "Router"),
     "dragoman.transports": (
         "Stream",
         "connect_unix",

@@ -1,0 +1,73 @@
+"""ARCHITECTURE.md is true: its rooms are the folders, and every invariant has a guard that exists."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.docs.markdown import ROOT, section, table
+
+DOCUMENT = ROOT / "ARCHITECTURE.md"
+SOURCE = ROOT / "src" / "dragoman"
+
+
+def rooms() -> set[str]:
+    """Folders with code, and modules, right below the package."""
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    modules = {path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__")}
+    return folders | modules
+
+
+def invariants() -> list[str]:
+    text = "\n".join(section(DOCUMENT, "Invariants"))
+    return re.split(r"^\d+\. ", text, flags=re.MULTILINE)[1:]
+
+
+def contracts() -> list[dict[str, object]]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        found: list[dict[str, object]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def test_the_table_of_rooms_names_every_room_and_no_other() -> None:
+    named = [
+        name
+        for cells in table(section(DOCUMENT, "Rooms"))
+        for name in re.findall(r"`(\w+)`", cells[0])
+    ]
+    assert sorted(named) == sorted(rooms())
+
+
+def test_invariants_are_numbered_without_a_gap() -> None:
+    numbers = re.findall(r"^(\d+)\. ", "\n".join(section(DOCUMENT, "Invariants")), re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    assert numbers
+
+
+def test_every_invariant_names_a_guard_that_exists() -> None:
+    known = {f"contract `{contract['id']}`" for contract in contracts()}
+    missing = []
+    for number, text in enumerate(invariants(), 1):
+        flat = " ".join(text.split())
+        _, _, guard = flat.partition("Guard: ")
+        named = re.findall(r"contract `\w+`", guard)
+        tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", guard)
+        if not named and not tests:
+            missing.append(f"{number} has no guard")
+        missing.extend(f"{number}: {name}" for name in named if name not in known)
+        for path, name in tests:
+            file = ROOT / path
+            if not file.exists() or (name and f"def {name}(" not in file.read_text("utf-8")):
+                missing.append(f"{number}: {path}::{name}")
+    assert missing == []
+
+
+def test_every_quiet_room_stands_in_the_contract_that_keeps_it_quiet() -> None:
+    quiet = {
+        name
+        for cells in table(section(DOCUMENT, "Rooms"))
+        if cells[2] == "nothing"
+        for name in re.findall(r"`(\w+)`", cells[0])
+    }
+    (contract,) = [contract for contract in contracts() if contract["id"] == "quiet"]
+    assert contract["source_modules"] == [f"dragoman.{name}" for name in sorted(quiet)]
