@@ -1,0 +1,8 @@
+"""Tools for testing programs that talk to agents; public, and used by dragoman's own tests.
+
+This room owns what stands in for the other side or for the bad luck of a real one: streams with
+faults, scripted agents. It does not know any test framework, and nothing here reads a clock or
+throws dice on its own, so that a failing test fails again.
+
+Each tool is in a module of its own: `dragoman.testing.faults` has the streams with faults.
+"""
