@@ -46,9 +46,10 @@ clean:  ## remove .venv and every cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "dragoman needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
-	       "Choose another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "dragoman needs Python 3.11 or newer, and '$(PYTHON)' is not:" \
+	       "$$($(PYTHON) --version 2>&1 || true)" >&2; \
+	  echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up $(VENV) (once; about half a minute) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --constraint constraints.txt pip

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md is true: its rooms are the folders, and every invariant has a guard that exists."""
+"""ARCHITECTURE.md is true: its rooms are the folders, and its invariants have guards that exist."""
 
 from __future__ import annotations
 
