@@ -1,0 +1,13 @@
+"""CONTRIBUTING.md knows every kind of test there is."""
+
+from __future__ import annotations
+
+from tests.docs.markdown import ROOT, section, table
+
+TESTS = ROOT / "tests"
+
+
+def test_every_folder_of_tests_is_explained_and_every_explained_folder_exists() -> None:
+    rows = table(section(ROOT / "CONTRIBUTING.md", "How tests are laid out"))
+    folders = {path.name for path in TESTS.iterdir() if any(path.rglob("test_*.py"))}
+    assert {cells[0] for cells in rows} == {f"`tests/{name}`" for name in folders}
