@@ -24,6 +24,9 @@ from itertools import islice
 from dragoman.errors import ConnectionBroken, ConnectionClosed, ConnectionLost
 from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE
 
+if sys.platform == "linux":
+    import fcntl
+
 MAX_READ_SIZE = 1024 * 1024
 """What one read may grow to while reads come back full: a long message then needs few reads, and
 short ones never pay for a large buffer."""
@@ -37,6 +40,11 @@ WRITE_BATCH = 64
 THREAD_CHUNKS = 4
 """Chunks a reading thread may be ahead of the event loop: enough to overlap, little to hold."""
 
+PIPE_SIZE = 256 * 1024
+"""What a Linux pipe is enlarged to once it was found full. Measured with a line of 15 MiB: reading
+takes 6 ms instead of 9.5 ms, writing 7 ms instead of 22 ms; 1 MiB is no faster. It is done late
+because an unprivileged user has 64 MiB for all pipes together, and most pipes never fill."""
+
 OnData = Callable[[bytes], None]
 OnEnd = Callable[[OSError | None], None]
 OnBroken = Callable[[OSError], None]
@@ -45,16 +53,18 @@ OnBroken = Callable[[OSError], None]
 class ReadPipe:
     """Delivers what arrives at a descriptor. It owns the descriptor and closes it.
 
-    `on_data` gets bytes, never empty; `on_end` is called once, after the last data, with None for
-    the end of the stream or with the error of the read. After `close` neither is called.
+    `on_data` gets bytes, never empty, and may be exchanged at any time; `on_end` is called once,
+    after the last data, with None for the end of the stream or with the error of the read. After
+    `close` neither is called.
     """
 
     def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
         self._fd = fd
-        self._on_data = on_data
+        self.on_data = on_data
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._size = READ_SIZE
+        self._enlarged = False
         self._started = False
         self._reading = False
         self._paused = False
@@ -87,10 +97,10 @@ class ReadPipe:
     def deliver_available(self, limit_size: int) -> None:
         """Deliver at once what the operating system already holds, up to about a limit.
 
-        For the moment after which nothing more is to be waited for. A pause does not hold it.
+        For the moment after which nothing more is to be waited for. A pause ends it.
         """
         left_size = limit_size
-        while left_size > 0 and not self._closed:
+        while left_size > 0 and not self._closed and not self._paused:
             taken = self._read_once()
             if taken == 0:
                 return
@@ -141,10 +151,13 @@ class ReadPipe:
         if taken == size:
             if size < MAX_READ_SIZE:
                 self._size = size * 2
+            if not self._enlarged:
+                self._enlarged = True
+                _enlarge(self._fd)
         elif size != READ_SIZE:
             self._size = READ_SIZE
         if taken:
-            self._on_data(data)
+            self.on_data(data)
         else:
             self.close()
             self._on_end(None)
@@ -223,6 +236,7 @@ class WritePipe(_Outbound):
         self._fd = fd
         self._on_broken = on_broken
         self._buffers: deque[memoryview] = deque()
+        self._enlarged = False
         self._was_blocking = os.get_blocking(fd)
         if self._was_blocking:
             os.set_blocking(fd, False)
@@ -241,6 +255,9 @@ class WritePipe(_Outbound):
                 raise self._break(error).fresh() from error
             if sent == len(data):
                 return
+            if not self._enlarged:
+                self._enlarged = True
+                _enlarge(self._fd)
             self._loop.add_writer(self._fd, self._writable)
         self._buffers.append(memoryview(data)[sent:])
         self._unsent_size += len(data) - sent
@@ -309,7 +326,7 @@ class ThreadedReadPipe:
 
     def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
         self._fd = fd
-        self._on_data = on_data
+        self.on_data = on_data
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[bytes | OSError | None] = deque()
@@ -339,8 +356,8 @@ class ThreadedReadPipe:
             self._loop.call_soon(self._deliver)
 
     def deliver_available(self, limit_size: int) -> None:
-        """Deliver at once what the thread already handed over. A pause does not hold it."""
-        self._deliver(force=True)
+        """Deliver at once what the thread already handed over. A pause ends it."""
+        self._deliver()
 
     def close(self) -> None:
         """Deliver nothing any more. The descriptor is closed when a read in progress returns."""
@@ -353,12 +370,12 @@ class ThreadedReadPipe:
         else:
             os.close(self._fd)
 
-    def _deliver(self, *, force: bool = False) -> None:
-        while self._waiting and not self._closed and (force or not self._paused):
+    def _deliver(self) -> None:
+        while self._waiting and not self._closed and not self._paused:
             item = self._waiting.popleft()
             self._room.release()
             if isinstance(item, bytes):
-                self._on_data(item)
+                self.on_data(item)
             else:
                 self.close()
                 self._on_end(item)
@@ -478,6 +495,14 @@ def open_write_pipe(fd: int, on_broken: OnBroken, *, threaded: bool | None = Non
     if needs_thread(fd) if threaded is None else threaded:
         return ThreadedWritePipe(fd, on_broken)
     return WritePipe(fd, on_broken)
+
+
+def _enlarge(fd: int) -> None:
+    """Ask for a larger pipe; a refusal (not a pipe, the user's share is used up) is fine."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIPE_SIZE:
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
 
 
 def needs_thread(fd: int) -> bool:

@@ -1,0 +1,110 @@
+"""What a child process finds in its environment.
+
+It owns the allow-list (a child gets what programs need to run, not the secrets that happen to be
+set here) and the mark: one variable that says which dragoman process started a process, and as
+which of its children. `strays` finds processes by it, `guard` and `warden` when we were killed.
+
+The mark is always replaced and never inherited: a dragoman process below us marks its own
+children as its own, and a process that is meant to live on its own carries none of ours.
+It does not know how a process is started: that is `process`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import os
+import secrets
+import sys
+from collections.abc import Iterable, Mapping
+
+from dragoman.transports.warden import MARK_NAME
+
+POSIX_NAMES = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM",
+    "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP", "TMP", "XDG_*",
+    "SSH_AUTH_SOCK", "SSH_AGENT_PID",
+)  # fmt: skip
+"""Who and where the user is, in which language, and how to reach the user's ssh agent."""
+
+NETWORK_NAMES = (
+    "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+)  # fmt: skip
+"""Without these a child cannot reach its model from behind a company's proxy."""
+
+WINDOWS_NAMES = (
+    "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS",
+    "USERPROFILE", "USERNAME", "USERDOMAIN", "HOMEDRIVE", "HOMEPATH",
+    "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "ALLUSERSPROFILE", "PUBLIC",
+    "PROGRAMFILES*", "COMMONPROGRAMFILES*", "PROGRAMW6432", "COMMONPROGRAMW6432",
+    "PROCESSOR_*", "NUMBER_OF_PROCESSORS",
+)  # fmt: skip
+"""Without SYSTEMROOT no socket can be opened on Windows; the others say where things are."""
+
+_owner = ""
+_serials = itertools.count(1)
+
+
+def owner() -> str:
+    """The random name of this process in the marks of its children."""
+    global _owner
+    if not _owner:
+        _owner = secrets.token_hex(8)
+    return _owner
+
+
+def new_mark() -> str:
+    """A mark for one more child: `<owner>.<serial>`."""
+    return f"{owner()}.{next(_serials)}"
+
+
+def _forget_owner() -> None:
+    """A forked copy of this process is another owner: its children are not the original's."""
+    global _owner, _serials
+    _owner = ""
+    _serials = itertools.count(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_owner)
+
+
+def build_environment(
+    *,
+    inherit: Iterable[str] = (),
+    extra: Mapping[str, str] | None = None,
+    base: Mapping[str, str] | None = None,
+    platform: str = sys.platform,
+) -> dict[str, str]:
+    """The environment for a child: the allow-list out of `base`, and what the caller adds.
+
+    `inherit` names further variables of `base` (ours, unless given), and may hold patterns such
+    as `ACME_*`. `extra` sets values and wins. Names compare without case on Windows, as there.
+    """
+    source = os.environ if base is None else base
+    windows = platform == "win32"
+    names = [*POSIX_NAMES, *NETWORK_NAMES, *(WINDOWS_NAMES if windows else ()), *inherit]
+    if windows:
+        names = [name.upper() for name in names]
+    exact = {name for name in names if not _is_pattern(name)}
+    patterns = [name for name in names if _is_pattern(name)]
+    built: dict[str, str] = {}
+    for name, value in source.items():
+        key = name.upper() if windows else name
+        if key in exact or any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns):
+            built[name] = value
+    for name, value in (extra or {}).items():
+        if windows:
+            # Two spellings of one name would leave it to chance which of them the child sees.
+            for twin in [known for known in built if known.upper() == name.upper()]:
+                del built[twin]
+        built[name] = value
+    built.pop(MARK_NAME, None)
+    return built
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name or "[" in name

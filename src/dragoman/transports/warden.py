@@ -1,0 +1,203 @@
+"""The warden: a tiny process that cleans up after a dragoman process that was killed.
+
+It runs as a plain file (`python -I -S warden.py OWNER`) and may import nothing of dragoman. Its
+standard input is a pipe that only its dragoman process holds, so the end of that pipe is the
+death of that process. Lines on it: `group N` (N leads a session of ours), `forget N`, `goodbye`.
+When the pipe ends without a goodbye, everything that carries the owner's mark or belongs to a
+named session is killed, again and again until nothing is left or the time is over.
+
+It owns the search through /proc, which `strays` uses too. `guard` starts it and talks to it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # At run time only four modules are imported, because every start of a warden pays for them.
+    from collections.abc import Collection, Iterator
+
+MARK_NAME = "DRAGOMAN_MARK"
+"""The environment variable that says whose child a process is: `<owner>.<serial>`."""
+
+SWEEP_TIMEOUT = 5.0
+"""Seconds after which the warden gives up on what will not die: it must not live on for long."""
+
+SWEEP_INTERVAL = 0.02
+"""Seconds between two searches: a killed process needs a moment to be gone."""
+
+CLEAN_SWEEPS = 3
+"""Searches in a row that must find nothing. A process that is just executing another program has
+no readable environment for an instant, so one clean search proves little."""
+
+ENVIRON_READ_SIZE = 32 * 1024
+"""Holds most environments in one read."""
+
+
+def owner_needle(owner: str) -> bytes:
+    """What to look for in an environment to find every process of an owner."""
+    return b"\0" + f"{MARK_NAME}={owner}.".encode()
+
+
+def mark_needle(mark: str) -> bytes:
+    """What to look for in an environment to find the processes below one child."""
+    return b"\0" + f"{MARK_NAME}={mark}".encode() + b"\0"
+
+
+def read_environ(pid: int) -> bytes:
+    """The environment a process was started with, entries ended by NUL, after a NUL.
+
+    Without entries for a process that is gone, is a zombie, or is not ours to read.
+    """
+    parts = [b"\0"]
+    try:
+        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b"\0"
+    try:
+        while True:
+            part = os.read(fd, ENVIRON_READ_SIZE)
+            parts.append(part)
+            if len(part) < ENVIRON_READ_SIZE:
+                return b"".join(parts)
+    except OSError:
+        return b"\0"
+    finally:
+        os.close(fd)
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether a process is dead and only waits to be reaped (or is gone altogether)."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        # The name in parentheses may itself hold a parenthesis: the state follows the last one.
+        state = os.read(fd, 4096).rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return True
+    finally:
+        os.close(fd)
+    return state in (b"Z", b"X", b"x")
+
+
+def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
+    """Whether a living process carries the mark or belongs to one of the sessions."""
+    if sessions:
+        try:
+            if os.getsid(pid) in sessions and not is_zombie(pid):
+                return True
+        except OSError:
+            return False
+    return needle in read_environ(pid)
+
+
+def list_processes() -> list[int]:
+    """Every process id there is, without our own; none where there is no /proc."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    own = os.getpid()
+    return [int(name) for name in names if name.isdecimal() and int(name) != own]
+
+
+def find(needle: bytes, sessions: Collection[int] = ()) -> Iterator[int]:
+    """The living processes that carry the mark or belong to one of the sessions."""
+    for pid in list_processes():
+        if is_ours(pid, needle, sessions):
+            yield pid
+
+
+def kill(pid: int, needle: bytes, sessions: Collection[int] = ()) -> bool:
+    """Kill a process found a moment ago. False if it is not ours, or may not be killed by us.
+
+    The handle is taken first and the mark is read again under it, so that a process id that was
+    given to somebody else in between is never hit.
+    """
+    try:
+        fd = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        fd = -1
+    try:
+        if not is_ours(pid, needle, sessions):
+            return False
+        if fd >= 0:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return True
+
+
+def kill_group(group: int) -> None:
+    """Kill a process group, if there is one."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def sweep(
+    owner: str,
+    groups: Collection[int],
+    *,
+    sweep_timeout: float = SWEEP_TIMEOUT,
+    clean_sweeps: int = CLEAN_SWEEPS,
+) -> None:
+    """Kill everything of an owner until nothing is left, or the time is over."""
+    needle = owner_needle(owner)
+    deadline = time.monotonic() + sweep_timeout
+    if not os.path.isdir("/proc/self"):
+        for group in groups:
+            kill_group(group)
+        return
+    clean = 0
+    while True:
+        killed = [pid for pid in find(needle, groups) if kill(pid, needle, groups)]
+        clean = 0 if killed else clean + 1
+        if clean >= clean_sweeps or time.monotonic() > deadline:
+            return
+        time.sleep(SWEEP_INTERVAL)
+
+
+def serve(fd: int, owner: str) -> None:
+    """Follow the pipe to its end, and clean up unless it ended with a goodbye."""
+    groups: set[int] = set()
+    rest = b""
+    while True:
+        data = os.read(fd, 4096)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"goodbye":
+                return
+            if word == b"group":
+                groups.add(int(number))
+            elif word == b"forget":
+                groups.discard(int(number))
+    sweep(owner, groups)
+
+
+def main() -> None:
+    """Run as a program. Signals meant for our dragoman process do not end its warden."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    serve(0, sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()
