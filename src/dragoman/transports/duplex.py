@@ -1,0 +1,168 @@
+"""Two pipes as one stream: what standard input and output and Unix sockets have in common.
+
+It owns the life of the pair: who is told what when one direction ends or breaks before the other,
+and a close that sends what it can and lets go of both in bounded time. How bytes get through a
+descriptor is known to `pipes`; where the descriptors come from, to `stdio` and `sockets`.
+
+A child process has a life of its own besides its pipes, so `process` does not use this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+from dragoman.errors import (
+    ConnectionBroken,
+    ConnectionClosed,
+    ConnectionEnded,
+    ConnectionLost,
+    UsageError,
+)
+from dragoman.transports.base import Receiver, Stream
+from dragoman.transports.pipes import open_read_pipe, open_write_pipe
+
+FLUSH_TIMEOUT = 2.0
+"""How long a close may take to send what was written. A reader that is alive takes a full buffer
+in milliseconds; one that is stuck must not hold up our exit."""
+
+BROKEN_TIMEOUT = 1.0
+"""After a failed write: how long we go on reading. The other side's last words are usually in the
+buffer already, and its end follows them; one that only refuses our bytes is not worth keeping."""
+
+LAST_WORDS_SIZE = 1024 * 1024
+"""How much of what already waits to be read is delivered then: the largest buffer of a pipe."""
+
+_GONE = frozenset({errno.ECONNRESET, errno.EPIPE})
+"""A read error that is their end: a Unix socket says so if they closed it with bytes unread."""
+
+
+class DuplexStream(Stream):
+    """A stream that reads one descriptor and writes another. It owns both."""
+
+    def __init__(
+        self,
+        read_fd: int,
+        write_fd: int,
+        *,
+        threaded_read: bool | None = None,
+        threaded_write: bool | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reader = open_read_pipe(
+            read_fd, self._data_arrived, self._reading_ended, threaded=threaded_read
+        )
+        self._writer = open_write_pipe(write_fd, self._writing_broke, threaded=threaded_write)
+        self._receiver: Receiver | None = None
+        self._paused = False
+        self._failure: ConnectionLost | None = None
+        self._closing = False
+        self._released: asyncio.Future[None] = self._loop.create_future()
+        self._broken_timer: asyncio.TimerHandle | None = None
+        self._drains: set[asyncio.Timeout] = set()
+
+    def start(self, receiver: Receiver) -> None:
+        if self._receiver is not None:
+            raise UsageError("the stream was started already")
+        self._receiver = receiver
+        if self._failure is not None:
+            self._loop.call_soon(receiver.stream_ended, self._failure)
+        else:
+            self._reader.start()
+
+    def write(self, data: bytes) -> None:
+        if self._failure is not None:
+            raise self._failure.fresh()
+        if self._closing:
+            raise ConnectionClosed
+        if data:
+            self._writer.write(data)
+
+    @property
+    def unsent_size(self) -> int:
+        return self._writer.unsent_size
+
+    async def drain(self) -> None:
+        if self._failure is None:
+            # The writer wakes us when there is room or when writing fails. Their end is neither,
+            # so it ends the wait by moving its deadline.
+            try:
+                async with asyncio.timeout(None) as scope:
+                    self._drains.add(scope)
+                    await self._writer.drain()
+            except TimeoutError:
+                pass
+            finally:
+                self._drains.discard(scope)
+        if self._failure is not None:
+            raise self._failure.fresh()
+
+    def pause_reading(self) -> None:
+        if not self._closing:
+            self._paused = True
+            self._reader.pause()
+
+    def resume_reading(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._reader.resume()
+
+    async def aclose(self) -> None:
+        if self._closing:
+            # Whoever came first closes, and does so even if cancelled: this wait is bounded.
+            await asyncio.shield(self._released)
+            return
+        self._closing = True
+        # While the rest is sent, what arrives is taken and dropped: the other side might read
+        # only after it has got rid of its own bytes.
+        self.resume_reading()
+        try:
+            await self._writer.aclose(FLUSH_TIMEOUT)
+        finally:
+            # No await here, so that a second cancellation finds nothing to interrupt.
+            try:
+                self._release()
+            finally:
+                self._released.set_result(None)
+                self._end(ConnectionClosed())
+
+    def _release(self) -> None:
+        """Let go of the descriptors. For subclasses that hold more."""
+        self._reader.close()
+        self._writer.close()
+        if self._broken_timer is not None:
+            self._broken_timer.cancel()
+
+    def _data_arrived(self, data: bytes) -> None:
+        if self._receiver is not None and not self._closing:
+            self._receiver.data_received(data)
+
+    def _reading_ended(self, error: OSError | None) -> None:
+        if self._closing:
+            return
+        if error is None or error.errno in _GONE:
+            self._end(ConnectionEnded())
+        else:
+            self._end(ConnectionBroken(f"reading failed: {error.strerror}"))
+
+    def _writing_broke(self, error: OSError) -> None:
+        self._broken_timer = self._loop.call_later(BROKEN_TIMEOUT, self._give_up, error)
+
+    def _give_up(self, error: OSError) -> None:
+        if self._closing or self._failure is not None:
+            return
+        if self._paused:
+            # What they said last may still wait behind the pause.
+            self._writing_broke(error)
+            return
+        self._reader.deliver_available(LAST_WORDS_SIZE)
+        self._reader.close()
+        self._end(ConnectionBroken(f"writing failed: {error.strerror}"))
+
+    def _end(self, failure: ConnectionLost) -> None:
+        if self._failure is None:
+            self._failure = failure
+            for scope in self._drains:
+                scope.reschedule(self._loop.time())
+            if self._receiver is not None:
+                self._receiver.stream_ended(failure)
