@@ -1,0 +1,1 @@
+"""Typed clients for coding agents, and what a client offers to the agents it drives."""

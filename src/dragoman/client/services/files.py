@@ -1,0 +1,325 @@
+"""Text files of the workspace, read and written for a peer.
+
+It owns what a line is, what counts as text, how much is too much, and that a write happens whole
+or not at all. It does not know which paths are allowed (`workspace` does), nor any protocol.
+
+The rules of reading: UTF-8, strictly, and nothing is added or taken away: line endings and a byte
+order mark arrive as they are in the file, so that writing back what was read changes nothing. A
+line ends with a line feed and nothing else. `line` counts from 1 (0 means the same), `limit` is
+the most lines to return; a line past the end gives the empty text. Only the part asked for has to
+be text and has to fit the size limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import io
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+from dragoman.client.services.walk import NO_FOLLOW, Place, failed
+from dragoman.client.services.workspace import Workspace, require_file
+from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, NotText, TooLarge
+from dragoman.rpc.tasks import finish
+
+T = TypeVar("T")
+
+MAX_FILE_SIZE: Final = 10 * 1024 * 1024
+"""Bytes of text read or written at once: far above source code, far below what would hurt."""
+
+MAX_SCAN_SIZE: Final = 1024 * 1024 * 1024
+"""How far into a file lines are looked for. A file can pretend to any size at no cost, and without
+a bound a request for its last line would read for years."""
+
+CHUNK_SIZE: Final = 256 * 1024
+"""What is read or written at a time: the delay until an abandoned operation notices."""
+
+ANSWER_TIMEOUT: Final = 60.0
+"""How long the file system may take for one operation. Reading `MAX_SCAN_SIZE` from a slow disk
+fits; a dead network mount does not keep the peer waiting for ever."""
+
+STOP_TIMEOUT: Final = 5.0
+"""How long a cancelled caller waits for its operation to clean up. One chunk is normally enough."""
+
+_WRITE_FLAGS: Final = (
+    os.O_WRONLY
+    | NO_FOLLOW
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+ReadOverlay = Callable[[Path], str | None]
+"""Gives the text of a file that is open in an editor and not saved, or None. It gets the real
+path, is called on the event loop's thread, and the file need not exist."""
+
+
+class Files:
+    """Reads and writes text files inside a workspace. It holds nothing open between calls."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        max_file_size: int = MAX_FILE_SIZE,
+        missing_file_is_empty: bool = False,
+        read_overlay: ReadOverlay | None = None,
+    ) -> None:
+        """`missing_file_is_empty` is for peers that read a file before they create it and take
+        any error for a failure of the writing."""
+        self._workspace = workspace
+        self._max_size = max_file_size
+        self._missing_file_is_empty = missing_file_is_empty
+        self._read_overlay = read_overlay
+
+    async def read_text(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        line: int | None = None,
+        limit: int | None = None,
+    ) -> str:
+        """The text of a file, or of up to `limit` lines of it from line number `line` on."""
+        text = os.fspath(path)
+        skip = max(_require_count("line", line) or 1, 1) - 1
+        limit = _require_count("limit", limit)
+        if self._read_overlay is not None:
+            real = await _in_thread(text, lambda _: self._workspace.resolve_for_write(text))
+            unsaved = self._read_overlay(real)
+            if unsaved is not None:
+                return await _in_thread(
+                    text, lambda stop: self._cut(text, unsaved, skip, limit, stop)
+                )
+        return await _in_thread(text, lambda stop: self._read(text, skip, limit, stop))
+
+    async def write_text(self, path: str | os.PathLike[str], content: str) -> None:
+        """Make `content` the whole text of a file, which is created if it is missing.
+
+        Readers see the old text or the new one, never a mixture; after an error or a cancellation
+        the old text is still there. Missing folders on the way are made (and stay). Permissions of
+        an existing file are kept, its owner as far as the system allows; other names (hard links)
+        and extended attributes are not. A link is followed and stays a link.
+        """
+        text = os.fspath(path)
+        try:
+            data = content.encode()
+        except UnicodeEncodeError as error:
+            raise ArgumentInvalid(f"the text cannot be written as UTF-8: {error}") from None
+        if len(data) > self._max_size:
+            raise TooLarge(text, self._max_size, f"the new text has {len(data)} bytes")
+        await _in_thread(text, lambda stop: self._write(text, data, stop), changes_disk=True)
+
+    def _cut(
+        self, text: str, unsaved: str, skip: int, limit: int | None, stop: threading.Event
+    ) -> str:
+        try:
+            source = io.BytesIO(unsaved.encode())
+        except UnicodeEncodeError as error:
+            raise NotText(text, str(error)) from None
+        chunks = _chunks(text, source.read, stop)
+        return _decoded(text, _take(text, chunks, skip, limit, self._max_size))
+
+    def _read(self, text: str, skip: int, limit: int | None, stop: threading.Event) -> str:
+        try:
+            with self._workspace.open_for_read(text) as (fd, info):
+                if not skip and limit is None and info.st_size > self._max_size:
+                    raise TooLarge(
+                        text, self._max_size, f"it has {info.st_size} bytes (ask for a part of it)"
+                    )
+                chunks = _chunks(text, lambda size: os.read(fd, size), stop)
+                data = _take(text, chunks, skip, limit, self._max_size)
+        except FileMissing:
+            if self._missing_file_is_empty:
+                return ""
+            raise
+        return _decoded(text, data)
+
+    def _write(self, text: str, data: bytes, stop: threading.Event) -> None:
+        _check(stop)
+        with self._workspace.find(text, missing="make") as place:
+            if place.info is not None:
+                require_file(text, place.info)
+            try:
+                _replace(place, data, stop)
+            except OSError as error:
+                raise failed(text, error) from error
+
+
+class _Stopped(Exception):
+    """The caller went away; nobody sees this."""
+
+
+async def _in_thread(
+    text: str, work: Callable[[threading.Event], T], *, changes_disk: bool = False
+) -> T:
+    """Run blocking work in a thread. A caller that is cancelled stops it and sees it end."""
+    stop = threading.Event()
+    future = asyncio.get_running_loop().run_in_executor(None, work, stop)
+    # After a cancellation or a timeout nobody else asks how it ended.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        done, _ = await asyncio.wait([future], timeout=ANSWER_TIMEOUT)
+    except asyncio.CancelledError:
+        stop.set()
+        await finish(asyncio.wait([future], timeout=STOP_TIMEOUT))
+        raise
+    if not done:
+        stop.set()
+        detail = f"the file system did not answer within {ANSWER_TIMEOUT:g} s"
+        error = FileFailed(text, detail, errno.ETIMEDOUT)
+        error.may_have_run = changes_disk
+        raise error
+    return future.result()
+
+
+def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> Iterator[bytes]:
+    """A file from its beginning, as far as lines are looked for."""
+    scanned_size = 0
+    while True:
+        _check(stop)
+        try:
+            chunk = read(CHUNK_SIZE)
+        except OSError as error:
+            raise failed(text, error) from error
+        if not chunk:
+            return
+        scanned_size += len(chunk)
+        if scanned_size > MAX_SCAN_SIZE:
+            raise TooLarge(text, MAX_SCAN_SIZE, "the part asked for is further into it")
+        yield chunk
+
+
+def _take(text: str, chunks: Iterator[bytes], skip: int, limit: int | None, max_size: int) -> bytes:
+    """The bytes of `limit` lines, or of all, after `skip` lines: in linear time, bounded memory."""
+    if limit == 0:
+        return b""
+    chunk = b""
+    while skip:
+        chunk = next(chunks, b"")
+        if not chunk:
+            return b""
+        count = chunk.count(b"\n")
+        if count < skip:
+            skip -= count
+        else:
+            chunk = chunk[_end_of_line(chunk, skip) :]
+            skip = 0
+    taken = [chunk]
+    size = 0
+    while True:
+        if limit is not None:
+            count = chunk.count(b"\n")
+            if count >= limit:
+                chunk = taken[-1] = chunk[: _end_of_line(chunk, limit)]
+                limit = 0
+            else:
+                limit -= count
+        size += len(chunk)
+        if size > max_size:
+            raise TooLarge(text, max_size, "the part asked for is more")
+        if limit == 0:
+            break
+        chunk = next(chunks, b"")
+        if not chunk:
+            break
+        taken.append(chunk)
+    return b"".join(taken)
+
+
+def _end_of_line(chunk: bytes, number: int) -> int:
+    """Where the line feed number `number` of `chunk` ends; there are at least so many.
+
+    Halving keeps it linear and in C however short the lines are.
+    """
+    start, end = 0, len(chunk)
+    while end - start > 1:
+        middle = (start + end) // 2
+        count = chunk.count(b"\n", start, middle)
+        if count >= number:
+            end = middle
+        else:
+            number -= count
+            start = middle
+    return end
+
+
+def _decoded(text: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        detail = f"{error.reason} (byte {error.start} of what was asked for)"
+        raise NotText(text, detail) from None
+
+
+def _require_count(name: str, value: int | None) -> int | None:
+    # True is an int, and a line number that came as true is a mistake of the peer.
+    if value is not None and (isinstance(value, bool) or value < 0):
+        raise ArgumentInvalid(f"{name} has to be a whole number from 0 on, not {value!r}")
+    return value
+
+
+def _check(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise _Stopped
+
+
+def _replace(place: Place, data: bytes, stop: threading.Event) -> None:
+    """Put a new file in the place of the old one, or leave everything as it was."""
+    old = _old_file(place)
+    # Its own name and not one made from the file's, which may already be as long as names can be.
+    temporary = place.sibling(f".dragoman-{secrets.token_hex(8)}.tmp")
+    fd = os.open(
+        temporary,
+        _WRITE_FLAGS | os.O_CREAT | os.O_EXCL,
+        0o666 if old is None else 0o600,
+        dir_fd=place.folder_fd,
+    )
+    try:
+        try:
+            if old is not None and hasattr(os, "fchmod"):
+                with contextlib.suppress(OSError):
+                    os.fchown(fd, old.st_uid, old.st_gid)
+                # Without the set-user-id bits, which writing into a file takes away as well.
+                os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
+            view = memoryview(data)
+            while view:
+                _check(stop)
+                view = view[os.write(fd, view[:CHUNK_SIZE]) :]
+            # Without it, a crash of the machine after the renaming could leave an empty file.
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        _check(stop)
+        os.replace(temporary, place.name, src_dir_fd=place.folder_fd, dst_dir_fd=place.folder_fd)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=place.folder_fd)
+        raise
+
+
+def _old_file(place: Place) -> os.stat_result | None:
+    """The state of the file to be replaced, once it is sure that it could be written to.
+
+    Renaming asks only for permission in the folder, and would replace a read-only file.
+    """
+    if place.info is None:
+        return None
+    try:
+        fd = os.open(place.name, _WRITE_FLAGS, dir_fd=place.folder_fd)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ETXTBSY:
+            return place.info  # A running program cannot be written to, but can be replaced.
+        raise
+    try:
+        return os.fstat(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,93 @@
+"""Staying inside the workspace by comparing real names, where folders cannot be walked open.
+
+It owns the second-best way, used on Windows only: the path is resolved by the system, compared
+with the roots, and used by its real name. `workspace` has the better way and chooses.
+
+What this leaves open: a program that swaps a link or a junction into the workspace between the
+comparison and the use. A file that was opened for reading is compared again, so only the chance
+to write into a swapped folder remains. Names that Windows does not take literally (devices,
+streams, trailing dots and spaces) are refused before anything is asked of the system.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PureWindowsPath
+from typing import Final
+
+from dragoman.errors import ArgumentInvalid, FileFailed, PathRefused
+
+MAX_PATH_SIZE: Final = 32_767
+"""Characters in a path: what Windows itself allows at most."""
+
+_DEVICES: Final = frozenset(
+    ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"]
+    + [f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"]
+)
+
+
+def find(
+    text: str, roots: Sequence[Path], *, make: bool, windows: bool = os.name == "nt"
+) -> tuple[Path, os.stat_result | None]:
+    """The real path inside one of the roots, and what is there; None if nothing is.
+
+    With `make`, the folders on the way are made.
+    """
+    if "\0" in text:
+        raise ArgumentInvalid(f"the path {text[:200]!r} has a NUL byte in it")
+    if len(text) > MAX_PATH_SIZE:
+        raise PathRefused(text, f"it has more than {MAX_PATH_SIZE} characters")
+    if windows:
+        _require_literal(text)
+    elif not os.path.isabs(text):
+        raise ArgumentInvalid(f"the path {text[:200]!r} is not absolute")
+    try:
+        real = Path(os.path.realpath(text))
+        _require_inside(text, real, roots)
+        if make:
+            real.parent.mkdir(parents=True, exist_ok=True)
+            # A link that was put there meanwhile would have been followed.
+            _require_inside(text, Path(os.path.realpath(real)), roots)
+        return real, os.lstat(real)
+    except FileNotFoundError:
+        return real, None
+    except OSError as error:
+        raise FileFailed(text, error.strerror or str(error), error.errno) from error
+    except ValueError as error:
+        raise ArgumentInvalid(f"the path {text[:200]!r} is not valid: {error}") from error
+
+
+def require_same(text: str, real: Path, info: os.stat_result) -> None:
+    """Raise unless the opened file is still the one of that name, reached over no link."""
+    try:
+        same = os.path.realpath(real) == str(real) and os.path.samestat(os.lstat(real), info)
+    except OSError:
+        same = False
+    if not same:
+        raise PathRefused(text, "it was replaced while being opened")
+
+
+def _require_inside(text: str, real: Path, roots: Sequence[Path]) -> None:
+    name = os.path.normcase(real)
+    for root in roots:
+        root_name = os.path.normcase(root)
+        if name == root_name or name.startswith(os.path.join(root_name, "")):
+            return
+    raise PathRefused(text, "it is outside the workspace")
+
+
+def _require_literal(text: str) -> None:
+    """Raise for a path that Windows would read as something other than what it says."""
+    path = PureWindowsPath(text)
+    if text.replace("/", "\\").startswith(("\\\\?", "\\\\.", "\\??")):
+        raise PathRefused(text, "it is a device path")
+    if not path.is_absolute():
+        raise ArgumentInvalid(f"the path {text[:200]!r} is not absolute")
+    for part in path.parts[1:]:
+        if any(char in '<>:"|?*' or char < " " for char in part):
+            raise PathRefused(text, f"{part!r} in it is not a file name on Windows")
+        if part != ".." and part.endswith((".", " ")):
+            raise PathRefused(text, f"{part!r} in it ends with a dot or a space")
+        if part.split(".")[0].rstrip(" ").upper() in _DEVICES:
+            raise PathRefused(text, f"{part!r} in it is a device")
