@@ -41,7 +41,6 @@ use it, so it never changes once published.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, ClassVar, Literal, Self
 
 Blame = Literal["us", "peer", "world"]
@@ -57,10 +56,12 @@ class DragomanError(Exception):
 
     def fresh(self) -> Self:
         """A copy to raise elsewhere, so that tracebacks of different callers do not mix."""
-        twin = copy.copy(self)
-        twin.__traceback__ = None
+        # Not `copy.copy`, which calls the constructor again with `args`: here that is the finished
+        # sentence, and not what the constructors of this tree take.
+        twin = type(self).__new__(type(self))
+        twin.args = self.args
+        twin.__dict__.update(self.__dict__)
         twin.__cause__ = self.__cause__
-        twin.__context__ = None
         return twin
 
 
