@@ -151,11 +151,12 @@ class DuplexStream(Stream):
     def _give_up(self, error: OSError) -> None:
         if self._closing or self._failure is not None:
             return
+        if not self._paused:
+            self._reader.deliver_available(LAST_WORDS_SIZE)
         if self._paused:
             # What they said last may still wait behind the pause.
             self._writing_broke(error)
             return
-        self._reader.deliver_available(LAST_WORDS_SIZE)
         self._reader.close()
         self._end(ConnectionBroken(f"writing failed: {error.strerror}"))
 

@@ -1,0 +1,228 @@
+r"""Windows named pipes, in the place of Unix sockets: `\\.\pipe\name`.
+
+It owns the stream over a transport of asyncio, which is how Windows' own event loop offers pipes,
+and the listener that serves them. The functions are reached through `sockets`, which has the same
+two names on every system. The stream works over any transport of asyncio, and that is how it is
+tested where there are no named pipes.
+
+A named pipe has no file: the name is free when the last server has closed it. Windows lets only
+the user who made a pipe, administrators and the system write to it; who connected is not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any, cast
+
+from dragoman.errors import (
+    AddressInUse,
+    ConnectError,
+    ConnectionBroken,
+    ConnectionClosed,
+    ConnectionEnded,
+    ConnectionLost,
+    UsageError,
+)
+from dragoman.transports.base import HIGH_WATER_SIZE, Receiver, Stream
+from dragoman.transports.listener import Listener, OnStream
+
+FLUSH_TIMEOUT = 2.0
+"""How long a close may take to send what was written. A reader that is alive takes a full buffer
+in milliseconds; one that is stuck must not hold up our exit."""
+
+PREFIX = "\\\\.\\pipe\\"
+
+_IN_USE = frozenset({5, 231})
+"""ERROR_ACCESS_DENIED and ERROR_PIPE_BUSY: how Windows refuses a second first server."""
+
+
+class TransportStream(Stream):
+    """A stream over a transport of asyncio. It owns the transport."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._receiver: Receiver | None = None
+        self._held: list[bytes] = []
+        self._paused = True
+        self._failure: ConnectionLost | None = None
+        self._end: ConnectionLost | None = None
+        self._closing = False
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._room: asyncio.Event = asyncio.Event()
+        self._room.set()
+
+    def start(self, receiver: Receiver) -> None:
+        if self._receiver is not None:
+            raise UsageError("the stream was started already")
+        self._receiver = receiver
+        if self._failure is not None:
+            self._loop.call_soon(receiver.stream_ended, self._failure)
+        self.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        self._refuse()
+        if self._transport is not None:
+            self._transport.write(data)
+
+    @property
+    def unsent_size(self) -> int:
+        if self._transport is None or self._gone.done():
+            return 0
+        return self._transport.get_write_buffer_size()
+
+    async def drain(self) -> None:
+        await self._room.wait()
+        self._refuse()
+
+    def pause_reading(self) -> None:
+        if not self._closing and not self._paused:
+            self._paused = True
+            if self._transport is not None and not self._gone.done():
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._paused and self._receiver is not None:
+            self._paused = False
+            if self._transport is not None and not self._gone.done():
+                self._transport.resume_reading()
+            self._loop.call_soon(self._release_held)
+
+    async def aclose(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._held.clear()
+            if self._transport is not None:
+                # Sends what is left, then closes; if that takes too long, it is cut short, and
+                # that needs nobody to wait for it.
+                self._transport.close()
+                timer = self._loop.call_later(FLUSH_TIMEOUT, self._transport.abort)
+                self._gone.add_done_callback(lambda _: timer.cancel())
+            else:
+                self._gone.set_result(None)
+        await asyncio.shield(self._gone)
+        self._finish(ConnectionClosed())
+
+    def _refuse(self) -> None:
+        failure = self._failure or self._end
+        if failure is not None:
+            raise failure.fresh()
+        if self._closing:
+            raise ConnectionClosed
+
+    def _made(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=HIGH_WATER_SIZE, low=HIGH_WATER_SIZE)
+        # Open and silent: nothing is read before the start.
+        transport.pause_reading()
+
+    def _lost(self, error: Exception | None) -> None:
+        self._room.set()
+        if error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
+            self._end = ConnectionEnded()
+        else:
+            self._end = ConnectionBroken(f"the connection failed: {error}")
+        self._gone.set_result(None)
+        if self._closing:
+            self._finish(ConnectionClosed())
+        else:
+            self._release_held()
+
+    def _arrived(self, data: bytes) -> None:
+        if not self._closing:
+            self._held.append(data)
+            self._release_held()
+
+    def _release_held(self) -> None:
+        # The stream counts as paused until it is started.
+        while self._held and not self._paused and self._receiver is not None:
+            self._receiver.data_received(self._held.pop(0))
+        if self._end is not None and not self._held and not self._paused:
+            self._finish(self._end)
+
+    def _finish(self, failure: ConnectionLost) -> None:
+        if self._failure is None:
+            self._failure = failure
+            if self._receiver is not None:
+                self._receiver.stream_ended(failure)
+
+
+class StreamProtocol(asyncio.Protocol):
+    """What asyncio tells about a transport, passed on to its stream."""
+
+    def __init__(self, listener: NamedPipeListener | None = None) -> None:
+        self.stream = TransportStream()
+        self._listener = listener
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.stream._made(cast(asyncio.Transport, transport))
+        if self._listener is not None:
+            self._listener._accepted(self.stream)
+
+    def data_received(self, data: bytes) -> None:
+        self.stream._arrived(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.stream._lost(error)
+
+    def pause_writing(self) -> None:
+        self.stream._room.clear()
+
+    def resume_writing(self) -> None:
+        self.stream._room.set()
+
+
+async def connect_named_pipe(name: str, *, timeout: float) -> Stream:
+    """Connect to a pipe by its full name. Asyncio itself tries again while the pipe is busy."""
+    loop = _pipe_loop(name)
+    try:
+        async with asyncio.timeout(timeout):
+            _, protocol = await loop.create_pipe_connection(StreamProtocol, name)
+    except TimeoutError:
+        raise ConnectError(f"{name} did not accept within {timeout:g} s") from None
+    except OSError as error:
+        raise ConnectError(f"cannot connect to {name}: {error.strerror}") from error
+    stream: Stream = protocol.stream
+    return stream
+
+
+async def listen_named_pipe(name: str, on_stream: OnStream) -> Listener:
+    """Serve a pipe. Raises `AddressInUse` if somebody else serves it."""
+    loop = _pipe_loop(name)
+    listener = NamedPipeListener(name, on_stream)
+    try:
+        [listener.server] = await loop.start_serving_pipe(lambda: StreamProtocol(listener), name)
+    except OSError as error:
+        if getattr(error, "winerror", None) in _IN_USE:
+            raise AddressInUse(f"somebody already listens on {name}") from error
+        raise UsageError(f"cannot listen on {name}: {error.strerror}") from error
+    return listener
+
+
+class NamedPipeListener(Listener):
+    """Holds asyncio's server of a pipe, which accepts by itself."""
+
+    server: Any = None
+
+    def __init__(self, name: str, on_stream: OnStream) -> None:
+        super().__init__(on_stream)
+        self._name = name
+
+    @property
+    def address(self) -> str:
+        return self._name
+
+    def _stop_accepting(self) -> None:
+        if self.server is not None:
+            self.server.close()
+
+
+def _pipe_loop(name: str) -> Any:
+    """The running loop, if it can do pipes: on Windows the default one can."""
+    if not name.startswith(PREFIX):
+        raise UsageError(f"{name!r} is no name of a pipe: it has to begin with {PREFIX}")
+    loop = asyncio.get_running_loop()
+    if not hasattr(loop, "create_pipe_connection"):
+        raise UsageError(f"this event loop has no named pipes (on {sys.platform})")
+    return loop
