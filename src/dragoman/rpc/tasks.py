@@ -41,23 +41,40 @@ class TaskOwner:
     def cancel(self) -> None:
         """Cancel all of them without waiting."""
         for task in self._tasks:
-            task.cancel()
+            cancel_soon(task)
 
-    async def aclose(self) -> None:
-        """Cancel all of them and wait for their ends. Safe to call from one of them."""
-        me = asyncio.current_task()
-        others = [task for task in self._tasks if task is not me]
-        for task in others:
-            task.cancel()
-        if others:
-            _, stubborn = await asyncio.wait(others, timeout=CLOSE_TIMEOUT)
-            for task in stubborn:
-                log.warning("%s does not end although it was cancelled", task.get_name())
+    async def aclose(self, *, spare: asyncio.Task[Any] | None = None) -> None:
+        """Cancel all of them and wait for their ends, those included that start meanwhile.
+
+        Safe to call from one of them; it and `spare` are left alone.
+        """
+        loop = asyncio.get_running_loop()
+        spared = {asyncio.current_task(), spare}
+        cancelled: set[asyncio.Task[Any]] = set()
+        give_up_at = loop.time() + CLOSE_TIMEOUT
+        while others := self._tasks - spared:
+            if loop.time() >= give_up_at:
+                for task in others:
+                    log.warning("%s does not end although it was cancelled", task.get_name())
+                return
+            for task in others - cancelled:
+                cancel_soon(task)
+            cancelled |= others
+            await asyncio.wait(others, timeout=give_up_at - loop.time())
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
+
+
+def cancel_soon(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, but not before its first step.
+
+    A coroutine that is cancelled before it was entered runs no line of its own: no clean-up, no
+    answer to whoever waits for one, and what it was given to await stays unawaited.
+    """
+    asyncio.get_running_loop().call_soon(task.cancel)
 
 
 async def finish(work: Awaitable[T]) -> T:

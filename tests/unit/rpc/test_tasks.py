@@ -1,0 +1,241 @@
+"""Tasks end with their owner, and clean-up ends although it is cancelled, and cancelled again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.rpc import tasks
+from dragoman.rpc.tasks import TaskOwner, finish
+from tests.aio import aio
+from tests.unit.rpc.other_side import soon, turns
+
+
+async def forever(note: Callable[[str], None] = lambda text: None) -> None:
+    note("began")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        note("ended")
+
+
+@aio
+async def test_closing_ends_every_task() -> None:
+    notes: list[str] = []
+    owner = TaskOwner("owner")
+    running = [owner.start(forever(notes.append), "wait") for _ in range(3)]
+    await turns()
+    assert len(owner) == 3
+    await owner.aclose()
+    assert notes == ["began"] * 3 + ["ended"] * 3
+    assert all(task.cancelled() for task in running)
+    assert len(owner) == 0
+
+
+@aio
+async def test_a_task_is_named_after_its_owner_and_its_work() -> None:
+    owner = TaskOwner("client-7")
+    assert owner.start(forever(), "wait").get_name() == "client-7: wait"
+    await owner.aclose()
+
+
+@aio
+async def test_a_task_that_ends_is_forgotten() -> None:
+    owner = TaskOwner("owner")
+
+    async def work() -> int:
+        return 7
+
+    assert await owner.start(work(), "work") == 7
+    await turns(1)
+    assert len(owner) == 0
+
+
+@aio
+async def test_a_task_cancelled_at_birth_still_gets_its_first_step() -> None:
+    # A coroutine that is never entered runs no clean-up and leaves what it was given unawaited.
+    notes: list[str] = []
+    owner = TaskOwner("owner")
+    owner.start(forever(notes.append), "wait")
+    await owner.aclose()
+    assert notes == ["began", "ended"]
+    owner.start(forever(notes.append), "wait")
+    owner.cancel()
+    await owner.aclose()
+    assert notes == ["began", "ended"] * 2
+
+
+@aio
+async def test_tasks_started_while_the_owner_closes_are_ended_too() -> None:
+    notes: list[str] = []
+    owner = TaskOwner("owner")
+
+    async def leaves_another() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            owner.start(forever(notes.append), "second")
+
+    owner.start(leaves_another(), "first")
+    await turns()
+    await owner.aclose()
+    assert notes == ["began", "ended"]
+    assert len(owner) == 0
+
+
+@aio
+async def test_an_unexpected_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    owner = TaskOwner("owner")
+
+    async def fail() -> None:
+        raise ValueError("by design")
+
+    with caplog.at_level(logging.ERROR, logger="dragoman.rpc"):
+        owner.start(fail(), "fail")
+        await turns()
+    (record,) = caplog.records
+    assert record.getMessage() == "owner: fail failed"
+    assert record.exc_info is not None and isinstance(record.exc_info[1], ValueError)
+    await owner.aclose()
+
+
+@aio
+async def test_a_task_may_close_its_own_owner() -> None:
+    owner = TaskOwner("owner")
+    other = owner.start(forever(), "other")
+
+    async def close() -> str:
+        await owner.aclose()
+        return "closed"
+
+    assert await soon(owner.start(close(), "close")) == "closed"
+    assert other.cancelled()
+
+
+@aio
+async def test_a_task_that_does_not_end_is_reported_and_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "CLOSE_TIMEOUT", 0.02)
+    owner = TaskOwner("owner")
+    released = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+
+    task = owner.start(stubborn(), "stubborn")
+    await turns()
+    with caplog.at_level(logging.WARNING, logger="dragoman.rpc"):
+        await soon(owner.aclose())
+    assert [record.getMessage() for record in caplog.records] == [
+        "owner: stubborn does not end although it was cancelled"
+    ]
+    released.set()
+    await soon(task)
+
+
+@aio
+async def test_finish_returns_what_the_work_returns() -> None:
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    assert await finish(work()) == 7
+
+
+@aio
+async def test_finish_raises_what_the_work_raises() -> None:
+    async def work() -> None:
+        raise ValueError("by design")
+
+    with pytest.raises(ValueError, match="by design"):
+        await finish(work())
+
+
+@pytest.mark.parametrize("cancels", [1, 2, 5])
+@aio
+async def test_work_is_finished_however_often_the_caller_is_cancelled(cancels: int) -> None:
+    done: list[str] = []
+    gate = asyncio.Event()
+
+    async def clean_up() -> None:
+        await gate.wait()
+        done.append("clean")
+
+    async def caller() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await finish(clean_up())
+
+    owner = TaskOwner("owner")
+    task = owner.start(caller(), "caller")
+    await turns()
+    for _ in range(cancels):
+        task.cancel()
+        await turns()
+    assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(task)
+    assert done == ["clean"]
+
+
+@aio
+async def test_work_is_finished_by_a_caller_that_was_cancelled_before_it_began() -> None:
+    done: list[str] = []
+
+    async def clean_up() -> None:
+        await asyncio.sleep(0)
+        done.append("clean")
+
+    async def caller() -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await finish(clean_up())
+
+    with pytest.raises(asyncio.CancelledError):
+        await soon(TaskOwner("owner").start(caller(), "caller"))
+    assert done == ["clean"]
+
+
+@aio
+async def test_a_failure_during_a_cancelled_clean_up_is_logged_and_the_cancellation_passed_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = asyncio.Event()
+
+    async def clean_up() -> None:
+        await gate.wait()
+        raise ValueError("by design")
+
+    owner = TaskOwner("owner")
+    task = owner.start(finish(clean_up()), "caller")
+    await turns()
+    task.cancel()
+    await turns()
+    with caplog.at_level(logging.WARNING, logger="dragoman.rpc"):
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(task)
+    assert [record.getMessage() for record in caplog.records] == ["clean-up failed"]
+
+
+@aio
+async def test_work_that_is_itself_cancelled_ends_the_caller_as_cancelled() -> None:
+    async def clean_up() -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(asyncio.CancelledError):
+        await finish(clean_up())
