@@ -1,0 +1,240 @@
+"""The methods of the protocol, as one table of data.
+
+Owns the name, direction, kind, types and gate of every method. It has no behaviour: what a method
+and a gate are is in `table`. The stable methods are `METHODS`; `method_table` adds the legacy and,
+on demand, the unstable ones.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from dragoman.dialects.acp.v1 import (
+    auth,
+    config,
+    elicitation,
+    handshake,
+    legacy,
+    permissions,
+    services,
+    session,
+    updates,
+)
+from dragoman.dialects.acp.v1.table import Gate, Method, MethodTable
+
+
+def _agent(*paths: str) -> Gate:
+    return Gate("agent", paths)
+
+
+def _client(*paths: str) -> Gate:
+    return Gate("client", paths)
+
+
+def _asks_agent(name: str, params: Any, result: Any, gate: Gate | None = None) -> Method[Any, Any]:
+    return Method(name, "client_to_agent", "request", params, result, gate)
+
+
+def _asks_client(name: str, params: Any, result: Any, gate: Gate | None = None) -> Method[Any, Any]:
+    return Method(name, "agent_to_client", "request", params, result, gate)
+
+
+INITIALIZE: Final[Method[handshake.InitializeRequest, handshake.InitializeResponse]] = _asks_agent(
+    "initialize", handshake.InitializeRequest, handshake.InitializeResponse
+)
+AUTHENTICATE: Final[Method[auth.AuthenticateRequest, auth.AuthenticateResponse]] = _asks_agent(
+    "authenticate", auth.AuthenticateRequest, auth.AuthenticateResponse
+)
+LOGOUT: Final[Method[auth.LogoutRequest, auth.LogoutResponse]] = _asks_agent(
+    "logout", auth.LogoutRequest, auth.LogoutResponse, _agent("auth.logout")
+)
+SESSION_NEW: Final[Method[session.NewSessionRequest, session.NewSessionResponse]] = _asks_agent(
+    "session/new", session.NewSessionRequest, session.NewSessionResponse
+)
+SESSION_LOAD: Final[Method[session.LoadSessionRequest, session.LoadSessionResponse]] = _asks_agent(
+    "session/load", session.LoadSessionRequest, session.LoadSessionResponse, _agent("loadSession")
+)
+SESSION_RESUME: Final[Method[session.ResumeSessionRequest, session.ResumeSessionResponse]] = (
+    _asks_agent(
+        "session/resume",
+        session.ResumeSessionRequest,
+        session.ResumeSessionResponse,
+        _agent("sessionCapabilities.resume"),
+    )
+)
+SESSION_LIST: Final[Method[session.ListSessionsRequest, session.ListSessionsResponse]] = (
+    _asks_agent(
+        "session/list",
+        session.ListSessionsRequest,
+        session.ListSessionsResponse,
+        _agent("sessionCapabilities.list"),
+    )
+)
+SESSION_CLOSE: Final[Method[session.CloseSessionRequest, session.CloseSessionResponse]] = (
+    _asks_agent(
+        "session/close",
+        session.CloseSessionRequest,
+        session.CloseSessionResponse,
+        _agent("sessionCapabilities.close"),
+    )
+)
+SESSION_DELETE: Final[Method[session.DeleteSessionRequest, session.DeleteSessionResponse]] = (
+    _asks_agent(
+        "session/delete",
+        session.DeleteSessionRequest,
+        session.DeleteSessionResponse,
+        _agent("sessionCapabilities.delete"),
+    )
+)
+SESSION_SET_MODE: Final[Method[config.SetSessionModeRequest, config.SetSessionModeResponse]] = (
+    _asks_agent("session/set_mode", config.SetSessionModeRequest, config.SetSessionModeResponse)
+)
+SESSION_SET_CONFIG_OPTION: Final[
+    Method[config.SetSessionConfigOptionRequest, config.SetSessionConfigOptionResponse]
+] = _asks_agent(
+    "session/set_config_option",
+    config.SetSessionConfigOptionRequest,
+    config.SetSessionConfigOptionResponse,
+)
+SESSION_PROMPT: Final[Method[session.PromptRequest, session.PromptResponse]] = _asks_agent(
+    "session/prompt", session.PromptRequest, session.PromptResponse
+)
+SESSION_CANCEL: Final[Method[session.CancelNotification, None]] = Method(
+    "session/cancel", "client_to_agent", "notification", session.CancelNotification
+)
+SESSION_UPDATE: Final[Method[updates.SessionNotification, None]] = Method(
+    "session/update", "agent_to_client", "notification", updates.SessionNotification
+)
+SESSION_REQUEST_PERMISSION: Final[
+    Method[permissions.RequestPermissionRequest, permissions.RequestPermissionResponse]
+] = _asks_client(
+    "session/request_permission",
+    permissions.RequestPermissionRequest,
+    permissions.RequestPermissionResponse,
+)
+FS_READ_TEXT_FILE: Final[Method[services.ReadTextFileRequest, services.ReadTextFileResponse]] = (
+    _asks_client(
+        "fs/read_text_file",
+        services.ReadTextFileRequest,
+        services.ReadTextFileResponse,
+        _client("fs.readTextFile"),
+    )
+)
+FS_WRITE_TEXT_FILE: Final[Method[services.WriteTextFileRequest, services.WriteTextFileResponse]] = (
+    _asks_client(
+        "fs/write_text_file",
+        services.WriteTextFileRequest,
+        services.WriteTextFileResponse,
+        _client("fs.writeTextFile"),
+    )
+)
+TERMINAL_CREATE: Final[Method[services.CreateTerminalRequest, services.CreateTerminalResponse]] = (
+    _asks_client(
+        "terminal/create",
+        services.CreateTerminalRequest,
+        services.CreateTerminalResponse,
+        _client("terminal"),
+    )
+)
+TERMINAL_OUTPUT: Final[Method[services.TerminalOutputRequest, services.TerminalOutputResponse]] = (
+    _asks_client(
+        "terminal/output",
+        services.TerminalOutputRequest,
+        services.TerminalOutputResponse,
+        _client("terminal"),
+    )
+)
+TERMINAL_WAIT_FOR_EXIT: Final[
+    Method[services.WaitForTerminalExitRequest, services.WaitForTerminalExitResponse]
+] = _asks_client(
+    "terminal/wait_for_exit",
+    services.WaitForTerminalExitRequest,
+    services.WaitForTerminalExitResponse,
+    _client("terminal"),
+)
+TERMINAL_KILL: Final[Method[services.KillTerminalRequest, services.KillTerminalResponse]] = (
+    _asks_client(
+        "terminal/kill",
+        services.KillTerminalRequest,
+        services.KillTerminalResponse,
+        _client("terminal"),
+    )
+)
+TERMINAL_RELEASE: Final[
+    Method[services.ReleaseTerminalRequest, services.ReleaseTerminalResponse]
+] = _asks_client(
+    "terminal/release",
+    services.ReleaseTerminalRequest,
+    services.ReleaseTerminalResponse,
+    _client("terminal"),
+)
+ELICITATION_CREATE: Final[
+    Method[elicitation.CreateElicitationRequest, elicitation.CreateElicitationResponse]
+] = _asks_client(
+    "elicitation/create",
+    elicitation.CreateElicitationRequest,
+    elicitation.CreateElicitationResponse,
+    _client("elicitation.form", "elicitation.url"),
+)
+ELICITATION_COMPLETE: Final[Method[elicitation.CompleteElicitationNotification, None]] = Method(
+    "elicitation/complete",
+    "agent_to_client",
+    "notification",
+    elicitation.CompleteElicitationNotification,
+    gate=_client("elicitation.url"),
+)
+CANCEL_REQUEST: Final[Method[session.CancelRequestNotification, None]] = Method(
+    "$/cancel_request", "both", "notification", session.CancelRequestNotification
+)
+
+METHODS: Final[tuple[Method[Any, Any], ...]] = (
+    INITIALIZE,
+    AUTHENTICATE,
+    LOGOUT,
+    SESSION_NEW,
+    SESSION_LOAD,
+    SESSION_RESUME,
+    SESSION_LIST,
+    SESSION_CLOSE,
+    SESSION_DELETE,
+    SESSION_SET_MODE,
+    SESSION_SET_CONFIG_OPTION,
+    SESSION_PROMPT,
+    SESSION_CANCEL,
+    SESSION_UPDATE,
+    SESSION_REQUEST_PERMISSION,
+    FS_READ_TEXT_FILE,
+    FS_WRITE_TEXT_FILE,
+    TERMINAL_CREATE,
+    TERMINAL_OUTPUT,
+    TERMINAL_WAIT_FOR_EXIT,
+    TERMINAL_KILL,
+    TERMINAL_RELEASE,
+    ELICITATION_CREATE,
+    ELICITATION_COMPLETE,
+    CANCEL_REQUEST,
+)
+"""The stable methods."""
+
+SESSION_SET_MODEL: Final[Method[legacy.SetSessionModelRequest, legacy.SetSessionModelResponse]] = (
+    Method(
+        "session/set_model",
+        "client_to_agent",
+        "request",
+        legacy.SetSessionModelRequest,
+        legacy.SetSessionModelResponse,
+        stability="legacy",
+    )
+)
+
+
+@functools.cache
+def method_table(*, unstable: bool = False) -> MethodTable:
+    """The stable and legacy methods; with `unstable` also those, and the wider types of others."""
+    methods = (*METHODS, SESSION_SET_MODEL)
+    if unstable:
+        from dragoman.dialects.acp.v1.unstable.methods import UNSTABLE_METHODS
+
+        methods = (*methods, *UNSTABLE_METHODS)
+    return MethodTable(methods)

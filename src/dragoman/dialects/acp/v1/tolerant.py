@@ -1,0 +1,283 @@
+"""The forgiving reading of a value, for what the strict decoder refused.
+
+Owns the protocol's rules of leniency: unknown fields are kept, unknown members of unions are kept
+whole, malformed values of forgiving fields become the default, bad items of forgiving lists are
+left out, null means absent. A required field that is missing or malformed stays an error. It is
+driven by the types and their marks (`shape`) and knows none of them; `codec` is the door.
+
+A type is compiled once into a `Table`: for each type of JSON value, what reads it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Struct, UnsetType
+
+from dragoman.dialects.acp.v1.shape import (
+    FORGIVING,
+    NULL_IS_EMPTY,
+    STRICT,
+    Alias,
+    Family,
+    Unknown,
+    Wire,
+)
+
+Read: TypeAlias = Callable[[Any], Any]
+Table: TypeAlias = dict[type, Read]
+
+JSON_NAMES = {
+    NoneType: "null",
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    list: "array",
+    dict: "object",
+}
+
+
+class Malformed(Exception):
+    """A value does not fit; `path` leads to it, innermost step first. Never leaves `codec`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str] = []
+
+    def sentence(self) -> str:
+        """The reason and the place, in the words of msgspec."""
+        return f"{self.reason} - at `${''.join(reversed(self.path))}`" if self.path else self.reason
+
+
+def read(value: Any, hint: Any) -> Any:
+    """The value as the type `hint`. Raises `Malformed`."""
+    return apply(compile_table(hint), value)
+
+
+def apply(table: Table, value: Any) -> Any:
+    """Read a value by its JSON type."""
+    reader = table.get(type(value))
+    if reader is None:
+        expected = " | ".join(JSON_NAMES[kind] for kind in table)
+        found = JSON_NAMES.get(type(value), type(value).__name__)
+        raise Malformed(f"Expected `{expected}`, got `{found}`")
+    return reader(value)
+
+
+@functools.cache
+def compile_table(hint: Any) -> Table:
+    """What reads a value of this type."""
+    if hint is Any:
+        return dict.fromkeys(JSON_NAMES, _same)
+    if hint is float:
+        return {float: _same, int: _to_float}
+    if hint is UnsetType:
+        return {}
+    if hint in (str, int, bool, NoneType):
+        return {hint: _same}
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return compile_table(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return _union_table(get_args(hint))
+    if origin is Sequence:
+        return {list: functools.partial(_read_list, compile_table(get_args(hint)[0]))}
+    if origin in (dict, Mapping):
+        return {dict: functools.partial(_read_dict, compile_table(get_args(hint)[1]))}
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return {dict: functools.partial(_read_tagged, _tag_field(hint), *_members([hint]))}
+    if isinstance(hint, type) and issubclass(hint, Family):
+        return {dict: functools.partial(_read_family, hint)}
+    raise TypeError(f"no way to read {hint!r}")
+
+
+def _union_table(hints: tuple[Any, ...]) -> Table:
+    structs = [hint for hint in hints if isinstance(hint, type) and issubclass(hint, Struct)]
+    table: Table = {}
+    for hint in hints:
+        if hint not in structs:
+            for kind, reader in compile_table(hint).items():
+                # An integer that fits both `int` and `float` stays an integer.
+                if kind not in table or hint is int:
+                    table[kind] = reader
+    if structs:
+        table[dict] = functools.partial(_read_tagged, _tag_field(structs[0]), *_members(structs))
+    return table
+
+
+def _tag_field(struct: type[Struct]) -> str | None:
+    return struct.__struct_config__.tag_field
+
+
+def _members(structs: Sequence[type[Struct]]) -> tuple[dict[Any, type[Wire]], type[Unknown] | None]:
+    """The known members by tag, and the type for the unknown ones."""
+    known: dict[Any, type[Wire]] = {}
+    unknown: type[Unknown] | None = None
+    for struct in structs:
+        if issubclass(struct, Unknown):
+            unknown = struct
+        elif issubclass(struct, Wire):
+            known[struct.__struct_config__.tag] = struct
+    return known, unknown
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _to_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise Malformed("Number out of range") from None
+
+
+def _read_list(table: Table, value: list[Any]) -> list[Any]:
+    items = []
+    for index, item in enumerate(value):
+        try:
+            items.append(apply(table, item))
+        except Malformed as malformed:
+            malformed.path.append(f"[{index}]")
+            raise
+    return items
+
+
+def _read_good_items(table: Table, value: list[Any]) -> list[Any]:
+    items = []
+    for item in value:
+        try:
+            items.append(apply(table, item))
+        except Malformed:
+            continue
+    return items
+
+
+def _read_dict(table: Table, value: dict[str, Any]) -> dict[str, Any]:
+    entries = {}
+    for key, item in value.items():
+        try:
+            entries[key] = apply(table, item)
+        except Malformed as malformed:
+            malformed.path.append("[...]")
+            raise
+    return entries
+
+
+def _read_tagged(
+    tag_field: str | None,
+    known: dict[Any, type[Wire]],
+    unknown: type[Unknown] | None,
+    value: dict[str, Any],
+) -> Any:
+    """Read an object as the member of a union that its tag names.
+
+    A single type with a tag may stand where the place already tells what it is: then the tag may
+    be missing, but not be another.
+    """
+    if tag_field is None:
+        return _read_struct(known[None], value)
+    if len(known) == 1 and unknown is None and tag_field not in value:
+        return _read_struct(next(iter(known.values())), value)
+    if tag_field not in value:
+        raise Malformed(f"Object missing required field `{tag_field}`")
+    tag = value[tag_field]
+    if not isinstance(tag, str):
+        malformed = Malformed(f"Expected `str`, got `{JSON_NAMES[type(tag)]}`")
+        malformed.path.append(f".{tag_field}")
+        raise malformed
+    struct = known.get(tag)
+    if struct is not None:
+        return _read_struct(struct, value)
+    if unknown is not None:
+        return unknown(raw=value)
+    malformed = Malformed(f"Invalid value {tag!r}")
+    malformed.path.append(f".{tag_field}")
+    raise malformed
+
+
+def _read_family(family: type[Family], value: dict[str, Any]) -> Any:
+    member = family.member(value)
+    return member(raw=value) if issubclass(member, Unknown) else _read_struct(member, value)
+
+
+class _Field:
+    """How one field of a type is read."""
+
+    def __init__(self, info: msgspec.structs.FieldInfo) -> None:
+        marks = get_args(info.type)[1:] if get_origin(info.type) is Annotated else ()
+        self.name = info.name
+        self.wire_name = info.encode_name
+        self.required = info.default is NODEFAULT and info.default_factory is NODEFAULT
+        self.forgiving = FORGIVING in marks if self.required else STRICT not in marks
+        self.null_is_empty = NULL_IS_EMPTY in marks
+        self.aliases = tuple(mark.text for mark in marks if isinstance(mark, Alias))
+        self.table = compile_table(info.type)
+        if self.forgiving and list in self.table:
+            # Only lists of the protocol's own are read item by item; `Any` takes lists as well.
+            reader = self.table[list]
+            if isinstance(reader, functools.partial) and reader.func is _read_list:
+                good_items = functools.partial(_read_good_items, *reader.args)
+                self.table = {**self.table, list: good_items}
+
+
+@functools.cache
+def _fields(struct: type[Wire]) -> dict[str, _Field]:
+    """The fields of a type by wire name, without `extra`, which is not on the wire."""
+    infos = (info for info in msgspec.structs.fields(struct) if info.name != "extra")
+    return {info.encode_name: _Field(info) for info in infos}
+
+
+def _read_struct(struct: type[Wire], value: dict[str, Any]) -> Wire:
+    fields = _fields(struct)
+    tag_field = struct.__struct_config__.tag_field
+    arguments: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, item in value.items():
+        field = fields.get(key)
+        if field is not None:
+            _read_field(field, key, item, arguments, extra)
+        elif key != tag_field:
+            extra[key] = item
+    for field in fields.values():
+        if field.required and field.name not in arguments:
+            _read_alias(field, arguments, extra)
+    try:
+        return struct(**arguments, extra=extra or None)
+    except ValueError as error:
+        raise Malformed(str(error)) from None
+
+
+def _read_field(
+    field: _Field, key: str, item: Any, arguments: dict[str, Any], extra: dict[str, Any]
+) -> None:
+    """Read one field into `arguments`, or keep what cannot be read in `extra`."""
+    if item is None and NoneType not in field.table:
+        if not field.required:
+            return
+        if field.null_is_empty:
+            arguments[field.name] = []
+            return
+    try:
+        arguments[field.name] = apply(field.table, item)
+    except Malformed as malformed:
+        if not field.forgiving:
+            malformed.path.append(f".{key}")
+            raise
+        extra[key] = item
+        if field.required:
+            arguments[field.name] = []
+
+
+def _read_alias(field: _Field, arguments: dict[str, Any], extra: dict[str, Any]) -> None:
+    for alias in field.aliases:
+        if alias in extra:
+            _read_field(field, alias, extra.pop(alias), arguments, extra)
+            return
+    raise Malformed(f"Object missing required field `{field.wire_name}`")

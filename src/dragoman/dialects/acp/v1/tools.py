@@ -1,0 +1,87 @@
+"""Tool calls as they are reported: their content, places, and the update that patches one.
+
+Owns `ToolCallUpdate`, which stands both in a permission request and (tagged) in a session update.
+It does not know how it is delivered: `updates` and `permissions` do. None always means "not said":
+in an update it leaves the value as it was, in a first report the protocol's default holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from dragoman.dialects.acp.v1.content import ContentBlock
+from dragoman.dialects.acp.v1.shape import UNKNOWN_TAG, Unknown, Wire
+
+
+class ToolKind(StrEnum):
+    """The known categories of tools, for icons and policies; other values may come."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    THINK = "think"
+    FETCH = "fetch"
+    SWITCH_MODE = "switch_mode"
+    OTHER = "other"
+
+
+class ToolCallStatus(StrEnum):
+    """The known states of a tool call; other values may come."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Content(Wire, frozen=True, kw_only=True, tag_field="type", tag="content"):
+    """A content block that a tool produced."""
+
+    content: ContentBlock
+
+
+class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff"):
+    """A change of one file, as the whole text before and after; no `old_text` is a new file."""
+
+    path: str
+    new_text: str
+    old_text: str | None = None
+
+
+class Terminal(Wire, frozen=True, kw_only=True, tag_field="type", tag="terminal"):
+    """The live output of a terminal made with `terminal/create`."""
+
+    terminal_id: str
+
+
+class UnknownToolCallContent(Unknown, frozen=True, tag_field="type", tag=UNKNOWN_TAG):
+    """Tool content of a type this version does not know."""
+
+
+ToolCallContent: TypeAlias = Content | Diff | Terminal | UnknownToolCallContent
+
+
+class ToolCallLocation(Wire, frozen=True, kw_only=True):
+    """A file a tool works on; lines count from 1."""
+
+    path: str
+    line: int | None = None
+
+
+class ToolCallUpdate(Wire, frozen=True, kw_only=True):
+    """What changed in a tool call. `content` and `locations` replace the whole list."""
+
+    tool_call_id: str
+    title: str | None = None
+    name: str | None = None
+    kind: str | None = None
+    status: str | None = None
+    content: Sequence[ToolCallContent] | None = None
+    locations: Sequence[ToolCallLocation] | None = None
+    raw_input: Any = None
+    raw_output: Any = None

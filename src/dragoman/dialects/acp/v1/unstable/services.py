@@ -1,0 +1,162 @@
+"""Methods beside sessions that are not stable yet.
+
+Owns model providers, the status of the login, MCP messages through this connection, and the
+proxies of a chain. None of them is needed to work with an agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import UNSET
+
+from dragoman.dialects.acp.v1.shape import FORGIVING, STRICT, Wire
+
+
+class LlmProtocol(StrEnum):
+    """The known protocols of model providers; other values may come."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    AZURE = "azure"
+    VERTEX = "vertex"
+    BEDROCK = "bedrock"
+
+
+class ProviderCurrentConfig(Wire, frozen=True, kw_only=True):
+    """How a provider is reached now."""
+
+    api_type: str
+    base_url: str
+
+
+class ProviderInfo(Wire, frozen=True, kw_only=True):
+    """A provider that the client may configure."""
+
+    provider_id: str
+    supported: Annotated[Sequence[str], FORGIVING]
+    required: bool
+    current: Annotated[ProviderCurrentConfig | None, STRICT] = None
+
+
+class ListProvidersRequest(Wire, frozen=True, kw_only=True):
+    """`providers/list`."""
+
+
+class ListProvidersResponse(Wire, frozen=True, kw_only=True):
+    """All providers."""
+
+    providers: Sequence[ProviderInfo]
+
+
+class SetProviderRequest(Wire, frozen=True, kw_only=True):
+    """`providers/set`: how to reach a provider from now on."""
+
+    provider_id: str
+    api_type: str
+    base_url: str
+    headers: Annotated[Mapping[str, str], STRICT] = {}
+
+
+class SetProviderResponse(Wire, frozen=True, kw_only=True):
+    """The provider is set."""
+
+
+class DisableProviderRequest(Wire, frozen=True, kw_only=True):
+    """`providers/disable`."""
+
+    provider_id: str
+
+
+class DisableProviderResponse(Wire, frozen=True, kw_only=True):
+    """The provider is not used any more."""
+
+
+class AuthState(StrEnum):
+    """The known states of a login; other values may come."""
+
+    AUTHENTICATED = "authenticated"
+    UNAUTHENTICATED = "unauthenticated"
+    NOT_REQUIRED = "not_required"
+    UNKNOWN = "unknown"
+
+
+class AuthAccount(Wire, frozen=True, kw_only=True):
+    """An account that is logged in."""
+
+    label: str
+    active: bool | None = None
+    name: str | None = None
+    email: str | None = None
+    organization: str | None = None
+
+
+class AuthStatusRequest(Wire, frozen=True, kw_only=True):
+    """`auth/status`."""
+
+
+class AuthStatusResponse(Wire, frozen=True, kw_only=True):
+    """Whether, and as whom, the agent is logged in."""
+
+    state: str
+    accounts: Sequence[AuthAccount] = []
+
+
+class AuthStatusUpdateNotification(Wire, frozen=True, kw_only=True):
+    """`auth/status_update`: the status of the login changed."""
+
+    state: str
+    accounts: Sequence[AuthAccount] = []
+
+
+class MessageMcpRequest(Wire, frozen=True, kw_only=True):
+    """`mcp/message` as a request: the agent sends an MCP request to a server of the client."""
+
+    server_id: str
+    request_id: str
+    method: str
+    params: Annotated[dict[str, Any] | None, STRICT] = None
+
+
+class McpError(Wire, frozen=True, kw_only=True):
+    """The error an MCP server answered with."""
+
+    code: int
+    message: str
+    data: Any = None
+
+
+class MessageMcpResponse(Wire, frozen=True, kw_only=True):
+    """What the MCP server answered: a result (None is one, UNSET is not), or an error."""
+
+    result: Any = UNSET
+    error: Annotated[McpError | None, STRICT] = None
+
+    def __post_init__(self) -> None:
+        if self.result is UNSET and self.error is None:
+            raise ValueError("an MCP answer needs a `result` or an `error`")
+
+
+class MessageMcpNotification(Wire, frozen=True, kw_only=True):
+    """`mcp/message` as a notification: the server tells something about an open request."""
+
+    server_id: str
+    request_id: str
+    method: str
+    params: Annotated[dict[str, Any] | None, STRICT] = None
+
+
+class ProxySuccessorRequest(Wire, frozen=True, kw_only=True):
+    """`proxy/successor` as a request: a request passed along a chain, answered unchanged."""
+
+    method: str
+    params: Any = None
+
+
+class ProxySuccessorNotification(Wire, frozen=True, kw_only=True):
+    """`proxy/successor` as a notification: a notification passed along a chain."""
+
+    method: str
+    params: Any = None

@@ -1,0 +1,241 @@
+"""What an agent reports while it works: `session/update`.
+
+Owns the union `SessionUpdate`, told apart by `sessionUpdate`, and the types only it uses. A chunk
+of a message is the commonest message of the protocol, so these types are kept flat: decoding one
+is a single pass. It does not know what the updates add up to; the rooms above fold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from dragoman.dialects.acp.v1.config import SessionConfigOption
+from dragoman.dialects.acp.v1.content import ContentBlock, TextContent
+from dragoman.dialects.acp.v1.shape import FORGIVING, UNKNOWN_TAG, Alias, Unknown, Wire
+from dragoman.dialects.acp.v1.tools import ToolCallContent, ToolCallLocation, ToolCallUpdate
+
+
+class ContentChunk(Wire, frozen=True, kw_only=True):
+    """A piece of a message; pieces with the same `message_id` belong together."""
+
+    content: ContentBlock
+    message_id: str | None = None
+
+
+class UserMessageChunk(
+    ContentChunk, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="user_message_chunk"
+):
+    """A piece of what the user said, mostly in a replay."""
+
+
+class AgentMessageChunk(
+    ContentChunk, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_message_chunk"
+):
+    """A piece of the agent's answer."""
+
+
+class AgentThoughtChunk(
+    ContentChunk, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_thought_chunk"
+):
+    """A piece of the agent's reasoning."""
+
+
+class ToolCall(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="tool_call"):
+    """A tool call begins. Without `status` it is pending, without `kind` it is "other"."""
+
+    tool_call_id: str
+    title: str
+    name: str | None = None
+    kind: str | None = None
+    status: str | None = None
+    content: Sequence[ToolCallContent] | None = None
+    locations: Sequence[ToolCallLocation] | None = None
+    raw_input: Any = None
+    raw_output: Any = None
+
+
+class ToolCallProgress(
+    ToolCallUpdate, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="tool_call_update"
+):
+    """A tool call changed; agents also send it for calls that were never announced."""
+
+
+class PlanEntryPriority(StrEnum):
+    """The known priorities of a plan's entry; other values may come."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class PlanEntryStatus(StrEnum):
+    """The known states of a plan's entry; other values may come."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+class PlanEntry(Wire, frozen=True, kw_only=True):
+    """One thing the agent means to do."""
+
+    content: str
+    priority: str
+    status: str
+
+
+class Plan(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan"):
+    """The whole plan; it replaces the one before."""
+
+    entries: Annotated[Sequence[PlanEntry], FORGIVING]
+
+
+class UnstructuredCommandInput(Wire, frozen=True, kw_only=True):
+    """The command takes the text behind its name; `hint` says what to write there."""
+
+    hint: str
+
+
+class AvailableCommand(Wire, frozen=True, kw_only=True):
+    """A command that a prompt can begin with, after a slash."""
+
+    name: str
+    description: str
+    input: UnstructuredCommandInput | None = None
+
+
+class AvailableCommandsUpdate(
+    Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
+):
+    """All commands; they replace the ones before."""
+
+    available_commands: Annotated[Sequence[AvailableCommand], FORGIVING]
+
+
+class CurrentModeUpdate(
+    Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="current_mode_update"
+):
+    """The mode changed. Some agents call the field `modeId`, as an example of the protocol did."""
+
+    current_mode_id: Annotated[str, Alias("modeId")]
+
+
+class ConfigOptionUpdate(
+    Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="config_option_update"
+):
+    """All options as they are now; they replace the ones before."""
+
+    config_options: Annotated[Sequence[SessionConfigOption], FORGIVING]
+
+
+class SessionInfoUpdate(
+    Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="session_info_update"
+):
+    """What changed in the session's description: UNSET leaves a value, None clears it."""
+
+    title: str | None | UnsetType = UNSET
+    updated_at: str | None | UnsetType = UNSET
+
+
+class Cost(Wire, frozen=True, kw_only=True):
+    """What the session has cost so far. The currency may be a unit such as "credits"."""
+
+    amount: float
+    currency: str
+
+
+class UsageUpdate(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="usage_update"):
+    """How full the context is: `used` of `size` tokens."""
+
+    used: int
+    size: int
+    cost: Cost | None = None
+
+
+class NoticeSeverity(StrEnum):
+    """The known weights of a notice; other values may come."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Notice(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="notice"):
+    """Something the user should see now; only for clients that announce `session.notices`."""
+
+    severity: str
+    title: str
+    description: str | None = None
+
+
+class CompactionStatus(StrEnum):
+    """The known states of a compaction; other values may come."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class CompactionUpdate(
+    Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="compaction_update"
+):
+    """The context is being compacted; only for clients that announce `session.compaction`.
+
+    `summary` and `error` patch what was said before: UNSET leaves a value, None clears it.
+    """
+
+    compaction_id: str
+    status: str
+    summary: Sequence[ContentBlock] | None | UnsetType = UNSET
+    error: str | None | UnsetType = UNSET
+
+
+class CompactionSummaryChunk(
+    Wire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="compaction_summary_chunk"
+):
+    """A piece of a compaction's summary, to be appended."""
+
+    compaction_id: str
+    content: ContentBlock
+
+
+class UnknownUpdate(Unknown, frozen=True, tag_field="sessionUpdate", tag=UNKNOWN_TAG):
+    """An update of a kind this version does not know."""
+
+
+SessionUpdate: TypeAlias = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCall
+    | ToolCallProgress
+    | Plan
+    | AvailableCommandsUpdate
+    | CurrentModeUpdate
+    | ConfigOptionUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
+    | Notice
+    | CompactionUpdate
+    | CompactionSummaryChunk
+    | UnknownUpdate
+)
+
+
+class SessionNotification(Wire, frozen=True, kw_only=True):
+    """`session/update`: one thing that happened in a session."""
+
+    session_id: str
+    update: SessionUpdate
+
+
+def agent_text(session_id: str, value: str) -> SessionNotification:
+    """The update that carries a piece of the agent's answer."""
+    return SessionNotification(
+        session_id=session_id, update=AgentMessageChunk(content=TextContent(text=value))
+    )
