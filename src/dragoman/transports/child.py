@@ -1,0 +1,326 @@
+"""One child process from its start to the last trace of it, and the one way it is ended.
+
+It owns the watch over a child's death and the shutdown: ask, demand, kill, hunt for what it left
+behind, reap. It does not start the process (`process` does) and knows nothing of its pipes except
+that somebody says when they are at their end. `strays` hunts; `guard` keeps the list of the living.
+
+Death is judged by the process itself (a pidfd, or a waiting thread), never by the end of a pipe: an
+orphan may hold the pipe, and a living process may close it. No signal handler is touched, and
+somebody else in this program who reaps our child costs us its exit code and nothing more.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal as signals
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from dragoman.transports import strays
+from dragoman.transports.guard import guard
+
+ORPHAN_TIMEOUT = 0.5
+"""Seconds that output may still come after the death of the direct child. A launcher that dies
+before the agent it launched leaves an orphan that holds the pipe for as long as it likes."""
+
+NOW_TIMEOUT = 1.0
+"""Seconds to block, where there is no event loop to wait in, until a killed child is dead."""
+
+NOW_INTERVAL = 0.002
+"""Seconds between two looks at a child that was just killed and needs a moment to die."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownTimes:
+    """How long each step of a shutdown may take, in seconds."""
+
+    flush_timeout: float = 0.5
+    """For what was written but not taken yet: a child that reads needs milliseconds."""
+    exit_timeout: float = 2.0
+    """From the end of its input to its exit. Agents need up to 2.2 s; some never exit."""
+    terminate_timeout: float = 2.0
+    """From SIGTERM to its exit. Some agents ignore it while they wait for a model."""
+    kill_timeout: float = 2.0
+    """From SIGKILL to its exit, which only a process that hangs in a device outlasts."""
+
+
+class Handle(abc.ABC):
+    """What the operating system offers for one child. `windows` has the other implementation."""
+
+    pid: int
+
+    @abc.abstractmethod
+    def signal_group(self, number: int) -> None:
+        """Signal the child's process group, if that is certainly still the child's."""
+
+    @abc.abstractmethod
+    def status(self) -> tuple[int | None, int | None] | None:
+        """Exit code and signal of a dead child, None for a living one. Does not reap."""
+
+    @abc.abstractmethod
+    def wait(self) -> None:
+        """Block until the child is dead."""
+
+    @abc.abstractmethod
+    def reap(self) -> None:
+        """Give up a dead child's number. Idempotent."""
+
+    def sessions(self) -> tuple[int, ...]:
+        """The session that the child leads, while its number cannot belong to anybody else."""
+        return ()
+
+
+class PosixHandle(Handle):
+    """A child by its number, which cannot be given to another process before it is reaped."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._status: tuple[int | None, int | None] | None = None
+        self._reaped = False
+
+    def signal_group(self, number: int) -> None:
+        if sys.platform == "linux" and not self.sessions():
+            # Reaped by somebody else: the number may be a stranger's. The mark still tells.
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def status(self) -> tuple[int | None, int | None] | None:
+        if self._status is None:
+            self._look(block=False)
+        return self._status
+
+    def wait(self) -> None:
+        self._look(block=True)
+
+    def reap(self) -> None:
+        if not self._reaped:
+            self._reaped = True
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, os.WNOHANG)
+
+    def sessions(self) -> tuple[int, ...]:
+        if self._reaped or sys.platform != "linux":
+            return ()
+        try:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except ChildProcessError:
+            return ()
+        return (self.pid,)
+
+    def _look(self, *, block: bool) -> None:
+        try:
+            if sys.platform == "linux":
+                options = os.WEXITED | os.WNOWAIT | (0 if block else os.WNOHANG)
+                found = os.waitid(os.P_PID, self.pid, options)
+                if found is not None and found.si_code == os.CLD_EXITED:
+                    self._status = (found.si_status, None)
+                elif found is not None:
+                    self._status = (None, found.si_status)
+            else:
+                # Not every system can look without reaping.
+                pid, status = os.waitpid(self.pid, 0 if block else os.WNOHANG)
+                if pid:
+                    self._reaped = True
+                    code = os.waitstatus_to_exitcode(status)
+                    self._status = (code, None) if code >= 0 else (None, -code)
+        except ChildProcessError:
+            self._reaped = True
+            if self._status is None:
+                self._status = (None, None)
+
+
+class ChildProcess:
+    """One child in a session of its own, from its start until nothing of it is left.
+
+    Its owner may set `farewell`, which asks it politely to end (for most, by closing its input;
+    without one a shutdown begins with SIGTERM), `on_exit`, called once when the direct child is
+    dead, and `on_gone`, called once when everything that it left behind is dead too.
+    """
+
+    def __init__(self, handle: Handle, mark: str, *, times: ShutdownTimes) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = handle.pid
+        self.mark = mark
+        self.times = times
+        self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.farewell: Callable[[], Awaitable[None]] | None = None
+        self.on_exit: Callable[[], None] | None = None
+        self.on_gone: Callable[[], None] | None = None
+        self._handle = handle
+        self._loop = loop
+        self._asked: asyncio.Future[None] = loop.create_future()
+        self._death: asyncio.Future[None] = loop.create_future()
+        self._output: asyncio.Future[None] = loop.create_future()
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self._pidfd = -1
+        self._keeper: asyncio.Task[None] | None = None
+        self._end_now = functools.partial(end_now, handle, mark, os.getpid())
+        # For a child whose loop was closed over it. The end of the program is the guard's business.
+        self._finalizer = weakref.finalize(self, self._end_now)
+        self._finalizer.atexit = False
+
+    @property
+    def exited(self) -> bool:
+        """Whether the direct child is dead."""
+        return self._death.done()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the shutdown is over: the child and all that it left behind are dead."""
+        return self._gone.done()
+
+    def watch(self) -> None:
+        """Begin to answer for the child. Called once, by whoever started it."""
+        guard.register(self.pid, self._end_now)
+        if not self._watch_by_pidfd():
+            threading.Thread(
+                target=self._watch_in_thread, name="dragoman-wait", daemon=True
+            ).start()
+        self._keeper = self._loop.create_task(self._keep(), name=f"dragoman-child-{self.pid}")
+
+    def output_ended(self) -> None:
+        """Nothing more will come from the child's pipes: there is no need to wait for them."""
+        if not self._output.done():
+            self._output.set_result(None)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the child's whole process group. Nothing happens if it is dead."""
+        if not self.exited:
+            self._handle.signal_group(number)
+
+    async def wait_exited(self) -> None:
+        """Wait for the death of the direct child."""
+        await asyncio.wait((self._death,))
+
+    async def wait_gone(self) -> None:
+        """Wait until the child and everything that it left behind are dead."""
+        await asyncio.wait((self._gone,))
+
+    async def shutdown(self) -> None:
+        """End the child and everything below it: the one shutdown, in bounded time.
+
+        It goes on in the background if the caller is cancelled, and is done once however many
+        callers ask for it.
+        """
+        if not self._asked.done():
+            self._asked.set_result(None)
+        await self.wait_gone()
+
+    async def _keep(self) -> None:
+        """The whole life. The task belongs to this object, which the loop holds by the watch."""
+        try:
+            await asyncio.wait((self._death, self._asked), return_when=asyncio.FIRST_COMPLETED)
+            if not self.exited:
+                await self._bring_down()
+            await asyncio.wait((self._output,), timeout=ORPHAN_TIMEOUT)
+            self._handle.signal_group(signals.SIGKILL)
+            await strays.kill_strays(self.mark, sessions=self._handle.sessions())
+        except BaseException:
+            # The loop is being torn down, or the farewell failed: nothing can be waited for.
+            kill_now(self._handle, self.mark)
+            if self._handle.status() is not None:
+                self._died()
+            raise
+        finally:
+            self._settle()
+
+    async def _bring_down(self) -> None:
+        """Ask, then demand, then kill; each step waits for the death it may bring."""
+        if self.farewell is not None:
+            await self.farewell()
+            if await self._dies_within(self.times.exit_timeout):
+                return
+        self.send_signal(signals.SIGTERM)
+        if await self._dies_within(self.times.terminate_timeout):
+            return
+        self.send_signal(signals.SIGKILL)
+        if not await self._dies_within(self.times.kill_timeout):
+            log.warning("process %d cannot be killed", self.pid)
+
+    async def _dies_within(self, seconds: float) -> bool:
+        await asyncio.wait((self._death,), timeout=seconds)
+        return self._death.done()
+
+    def _watch_by_pidfd(self) -> bool:
+        if sys.platform != "linux":
+            return False
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            # Somebody in this program waits for any child, and was faster.
+            self._loop.call_soon(self._died)
+            return True
+        except OSError:
+            # An old kernel, or no descriptor to be had.
+            return False
+        self._loop.add_reader(self._pidfd, self._died)
+        return True
+
+    def _watch_in_thread(self) -> None:
+        self._handle.wait()
+        # A loop that was closed meanwhile refuses the call: nobody is left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._died)
+
+    def _died(self) -> None:
+        """The direct child is dead. It is not reaped yet, which keeps its number from reuse."""
+        if self._death.done():
+            return
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        self.exit_code, self.signal = self._handle.status() or (None, None)
+        self._death.set_result(None)
+        if self._gone.done():
+            # Even SIGKILL was not enough in time, and the shutdown is over.
+            self._release()
+        if self.on_exit is not None:
+            self.on_exit()
+
+    def _settle(self) -> None:
+        if self.exited:
+            self._release()
+        try:
+            if self.on_gone is not None:
+                self.on_gone()
+        finally:
+            if not self._gone.done():
+                self._gone.set_result(None)
+
+    def _release(self) -> None:
+        self._handle.reap()
+        guard.forget(self.pid)
+        self._finalizer.detach()
+
+
+def kill_now(handle: Handle, mark: str) -> None:
+    """Kill a child and everything below it without a loop, and wait briefly for its death."""
+    handle.signal_group(signals.SIGKILL)
+    strays.kill_strays_now(mark, sessions=handle.sessions())
+    deadline = time.monotonic() + NOW_TIMEOUT
+    while handle.status() is None and time.monotonic() < deadline:
+        time.sleep(NOW_INTERVAL)
+
+
+def end_now(handle: Handle, mark: str, owner_pid: int) -> None:
+    """The whole shutdown without a loop, for a child that nobody can wait for any more."""
+    if os.getpid() != owner_pid:
+        # A forked copy of this process drops its copies of our objects; the child is not its own.
+        return
+    kill_now(handle, mark)
+    handle.reap()
+    guard.forget(handle.pid)

@@ -1,0 +1,446 @@
+"""A child process as a byte stream, and the only place where children are started.
+
+It owns `spawn` and its stream: what is written goes to the child's input, its output is delivered,
+its stderr is always read and its last words are kept for the error. `start_child` starts a child
+with other pipes under the same care, `start_detached` one that is meant to outlive us.
+
+How a child ends, is ended and is cleaned up after is in `child`; which file a command means in
+`programs` and `windows`; what a child inherits in `environment`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from dragoman.errors import (
+    ConnectionBroken,
+    ConnectionClosed,
+    ConnectionEnded,
+    ConnectionLost,
+    ProcessExited,
+    SpawnError,
+    UsageError,
+)
+from dragoman.transports import windows
+from dragoman.transports.base import Receiver, Stream
+from dragoman.transports.child import ChildProcess, Handle, PosixHandle, ShutdownTimes
+from dragoman.transports.environment import build_environment, new_mark
+from dragoman.transports.guard import guard
+from dragoman.transports.pipes import AnyReadPipe, AnyWritePipe, open_read_pipe, open_write_pipe
+from dragoman.transports.programs import check_folder, find_program
+from dragoman.transports.warden import MARK_NAME
+
+END_TO_EXIT_TIMEOUT = 1.0
+"""Seconds between the end of the output and the exit that usually follows it at once: time enough
+to report the exit instead, with its code and the last words on stderr."""
+
+BROKEN_TO_EXIT_TIMEOUT = 2.0
+"""Seconds after the child stopped reading its input in which a last answer, an error text or the
+exit may still come. Then the stream is useless, because nothing can be said to the child."""
+
+REST_SIZE = 1024 * 1024
+"""What is read at most of a pipe that is given up: the largest size of a pipe on Linux, so all
+that the dead child wrote, and not all that an orphan goes on writing."""
+
+STDERR_TAIL_SIZE = 64 * 1024
+"""How much of the last words on stderr is kept unless the caller says otherwise."""
+
+DEFAULT_TIMES = ShutdownTimes()
+
+Folder = str | os.PathLike[str] | None
+
+log = logging.getLogger(__name__)
+
+
+async def spawn(
+    argv: Sequence[str],
+    *,
+    cwd: Folder = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    stderr_tail_size: int = STDERR_TAIL_SIZE,
+    on_stderr: Callable[[bytes], None] | None = None,
+    times: ShutdownTimes = DEFAULT_TIMES,
+    platform: str = sys.platform,
+) -> ProcessStream:
+    """Start a program and return the stream to it.
+
+    The child gets the allow-list of `environment`, the variables named by `inherit`, and `env`.
+    It never waits, so a cancellation cannot come between the start and the stream.
+    """
+    ends: list[int] = []
+    try:
+        for _ in range(3):
+            ends += os.pipe()
+        child = start_child(
+            argv,
+            stdin=ends[0],
+            stdout=ends[3],
+            stderr=ends[5],
+            cwd=cwd,
+            env=env,
+            inherit=inherit,
+            times=times,
+            platform=platform,
+        )
+    except BaseException as error:
+        for fd in ends:
+            os.close(fd)
+        if isinstance(error, OSError):
+            raise SpawnError(f"no pipe could be made: {error.strerror}") from error
+        raise
+    stdin, stdout, stderr = ends[1], ends[2], ends[4]
+    for fd in (ends[0], ends[3], ends[5]):
+        os.close(fd)
+    tail = StderrTail(stderr_tail_size, on_stderr)
+    return ProcessStream(child, stdin=stdin, stdout=stdout, stderr=stderr, tail=tail)
+
+
+def start_child(
+    argv: Sequence[str],
+    *,
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    cwd: Folder = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    times: ShutdownTimes = DEFAULT_TIMES,
+    platform: str = sys.platform,
+) -> ChildProcess:
+    """Start a program on descriptors that the caller holds, closes, and reads or writes.
+
+    The same descriptor for `stdout` and `stderr` mixes them as they come. The caller says when
+    nothing more will come (`ChildProcess.output_ended`) and ends it with `ChildProcess.shutdown`.
+    """
+    mark = new_mark()
+    environment = build_environment(inherit=inherit, extra=env, platform=platform)
+    environment[MARK_NAME] = mark
+    guard.protect()
+    popen = _start(argv, environment, cwd, (stdin, stdout, stderr), platform=platform)
+    handle: Handle
+    if sys.platform == "win32":
+        handle = windows.WindowsHandle(popen)
+    else:
+        # `child` reaps it by its number; Popen shall neither wait for it nor warn about it.
+        popen.returncode = 0
+        handle = PosixHandle(popen.pid)
+    child = ChildProcess(handle, mark, times=times)
+    child.watch()
+    return child
+
+
+def start_detached(
+    argv: Sequence[str],
+    *,
+    cwd: Folder = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+    stderr: int = subprocess.DEVNULL,
+    platform: str = sys.platform,
+) -> int:
+    """Start a program that is meant to outlive us, and return its process id.
+
+    It has its own session and no mark, so neither a shutdown nor the warden finds it. Whoever
+    starts it answers for it by other means, such as a lease.
+    """
+    environment = build_environment(inherit=inherit, extra=env, platform=platform)
+    popen = _start(argv, environment, cwd, (stdin, stdout, stderr), platform=platform)
+    for pid in list(_detached):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                continue
+        _detached.discard(pid)
+    if sys.platform != "win32":
+        _detached.add(popen.pid)
+        popen.returncode = 0
+    return popen.pid
+
+
+_detached: set[int] = set()
+"""Detached children, looked at with each further one so that at most a few are left unreaped."""
+
+
+def _start(
+    argv: Sequence[str],
+    environment: dict[str, str],
+    cwd: Folder,
+    ends: tuple[int, int, int],
+    *,
+    platform: str,
+) -> subprocess.Popen[bytes]:  # noqa: TID251 - the one place where children are started
+    if not argv or not argv[0]:
+        raise UsageError("there is no program to start: the command is empty")
+    check_folder(cwd)
+    command: Sequence[str] | str
+    if platform == "win32":
+        plan = windows.plan_command(argv, environment=environment, folder=cwd)
+        program, command = plan.program, plan.command_line
+        environment.update(plan.environment)
+    else:
+        program, command = find_program(argv[0], environment=environment, folder=cwd), argv
+    stdin, stdout, stderr = ends
+    try:
+        return subprocess.Popen(  # noqa: TID251 - the one place where children are started
+            command,
+            executable=program,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+            creationflags=windows.CREATION_FLAGS if platform == "win32" else 0,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        # A file that is there and yet not found wants an interpreter that is not there.
+        missing = isinstance(error, FileNotFoundError)
+        reason = "its interpreter was not found" if missing else str(error)
+        raise SpawnError(f"{program} could not be started: {reason}") from error
+
+
+class StderrTail:
+    """The last words on stderr: a bounded end of all that was written, for the error."""
+
+    def __init__(self, size: int, listener: Callable[[bytes], None] | None = None) -> None:
+        self._size = size
+        self._listener = listener
+        self._chunks: deque[bytes] = deque()
+        self._held_size = 0
+        self._cut = False
+
+    def add(self, data: bytes) -> None:
+        """More was written. A listener that fails is not called again; reading goes on."""
+        self._chunks.append(data)
+        self._held_size += len(data)
+        while self._held_size - len(self._chunks[0]) >= self._size:
+            self._held_size -= len(self._chunks.popleft())
+            self._cut = True
+        if self._listener is not None:
+            # One observer must not stop the others, and here the other is the child itself.
+            try:
+                self._listener(data)
+            except Exception:
+                self._listener = None
+                log.exception("the listener to stderr failed and is not called any more")
+
+    def text(self) -> str:
+        """The tail as text; bytes that are no text are replaced."""
+        data = b"".join(self._chunks)
+        if len(data) > self._size or self._cut:
+            data = data[-self._size :] if self._size else b""
+            # The cut may have gone through a character: its rest is not worth a question mark.
+            start = 0
+            while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+                start += 1
+            data = data[start:]
+        return data.decode("utf-8", "replace")
+
+
+class ProcessStream(Stream):
+    """The stream to a child: its input, its output, its last words, its end.
+
+    The stream ends with `ProcessExited` after the death of the child, also if an orphan holds the
+    pipe; with `ConnectionEnded` if the child closed its output and lives on; with
+    `ConnectionBroken` if it stopped reading its input and lives on; with `ConnectionClosed` if we
+    closed it first.
+    """
+
+    def __init__(
+        self, child: ChildProcess, *, stdin: int, stdout: int, stderr: int, tail: StderrTail
+    ) -> None:
+        self._child = child
+        self._loop = asyncio.get_running_loop()
+        self._receiver: Receiver | None = None
+        self._failure: ConnectionLost | None = None
+        self._paused = False
+        self._concluding = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tail = tail
+        self._stdin: AnyWritePipe = open_write_pipe(stdin, self._input_broken)
+        self._stdout: AnyReadPipe = open_read_pipe(stdout, _discard, self._output_ended)
+        self._stderr: AnyReadPipe = open_read_pipe(stderr, tail.add, _ignore_end)
+        self._stderr.start()
+        child.farewell = self._close_input
+        child.on_exit = self._child_exited
+        child.on_gone = self._child_gone
+
+    @property
+    def pid(self) -> int:
+        """The process id of the direct child."""
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; None while it lives, if a signal killed it, or if nobody knows."""
+        return self._child.exit_code
+
+    @property
+    def signal(self) -> int | None:
+        """The number of the signal that killed the child, if one did."""
+        return self._child.signal
+
+    def stderr_tail(self) -> str:
+        """The last words on stderr so far."""
+        return self._tail.text()
+
+    async def wait_exited(self) -> None:
+        """Wait for the death of the direct child."""
+        await self._child.wait_exited()
+
+    def start(self, receiver: Receiver) -> None:
+        if self._receiver is not None:
+            raise UsageError("the stream was started before")
+        self._receiver = receiver
+        if self._failure is not None:
+            self._loop.call_soon(receiver.stream_ended, self._failure)
+            return
+        self._stdout.on_data = receiver.data_received
+        self._stdout.start()
+        if self._concluding:
+            self._loop.call_soon(self._conclude)
+
+    def write(self, data: bytes) -> None:
+        if self._failure is not None:
+            raise self._failure.fresh()
+        self._stdin.write(data)
+
+    @property
+    def unsent_size(self) -> int:
+        return self._stdin.unsent_size
+
+    async def drain(self) -> None:
+        if self._failure is None:
+            try:
+                await self._stdin.drain()
+            except ConnectionLost:
+                if self._failure is None:
+                    raise
+        if self._failure is not None:
+            raise self._failure.fresh()
+
+    def pause_reading(self) -> None:
+        if self._failure is None:
+            self._paused = True
+            self._stdout.pause()
+
+    def resume_reading(self) -> None:
+        if self._paused and self._failure is None:
+            self._paused = False
+            self._stdout.resume()
+            if self._concluding:
+                self._loop.call_soon(self._conclude)
+
+    async def aclose(self) -> None:
+        if self._failure is None:
+            if self._child.exited:
+                # It died before we closed: the truth is the death, with what came before it.
+                self._conclude()
+                self._end(self._exit())
+            else:
+                self._end(ConnectionClosed())
+        await self._child.shutdown()
+
+    async def _close_input(self) -> None:
+        """The polite way to ask a child to end: let it read to the end of its input."""
+        await self._stdin.aclose(self._child.times.flush_timeout)
+
+    def _child_exited(self) -> None:
+        self._cancel_timer()
+        if self._stdout.closed:
+            self._end(self._exit())
+
+    def _child_gone(self) -> None:
+        """Nothing is left that could write. What is in the pipe may still be delivered."""
+        self._stdin.close()
+        self._stderr.deliver_available(REST_SIZE)
+        self._stderr.close()
+        if self._failure is None:
+            self._conclude()
+        else:
+            self._stdout.close()
+
+    def _output_ended(self, error: OSError | None) -> None:
+        self._child.output_ended()
+        if self._failure is not None:
+            return
+        if self._child.exited:
+            self._end(self._exit())
+        elif error is not None:
+            self._end(ConnectionBroken(f"reading failed: {error.strerror}"))
+        else:
+            still_running = "the process closed its output but is still running"
+            self._end_later(END_TO_EXIT_TIMEOUT, ConnectionEnded(still_running))
+
+    def _input_broken(self, error: OSError) -> None:
+        # Not an end in itself: the last answer or the reason may still be on its way.
+        if not self._child.exited and self._timer is None:
+            stopped = (
+                f"the process stopped reading its input but is still running: {error.strerror}"
+            )
+            self._end_later(BROKEN_TO_EXIT_TIMEOUT, ConnectionBroken(stopped))
+
+    def _end_later(self, seconds: float, failure: ConnectionLost) -> None:
+        self._cancel_timer()
+        self._timer = self._loop.call_later(seconds, self._end, failure)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _conclude(self) -> None:
+        """Deliver what is in the pipe and end, as soon as the receiver takes it."""
+        self._concluding = True
+        if self._receiver is not None and not self._paused:
+            self._stdout.deliver_available(REST_SIZE)
+        # The receiver may have paused on the way; then the rest waits for it.
+        if self._receiver is not None and not self._paused:
+            self._end(self._exit())
+
+    def _exit(self) -> ProcessExited:
+        if not self._stderr.closed:
+            # The dead child's last words are in the pipe, though perhaps not read yet.
+            self._stderr.deliver_available(REST_SIZE)
+        return ProcessExited(
+            exit_code=self._child.exit_code,
+            signal=self._child.signal,
+            stderr_tail=self._tail.text(),
+        )
+
+    def _end(self, failure: ConnectionLost) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self._cancel_timer()
+        if not isinstance(failure, ConnectionClosed):
+            # When we close it, what was written is still to be sent.
+            self._stdin.close()
+        if self._child.exited:
+            self._child.output_ended()
+            self._stdout.close()
+        else:
+            # Reading goes on for nobody: a full pipe would keep the child from ending politely.
+            self._stdout.on_data = _discard
+            if self._receiver is None:
+                self._stdout.start()
+            self._stdout.resume()
+        if self._receiver is not None:
+            self._receiver.stream_ended(failure)
+
+
+def _discard(data: bytes) -> None:
+    """For output that nobody takes any more."""
+
+
+def _ignore_end(error: OSError | None) -> None:
+    """The end of stderr says nothing about the end of the child."""

@@ -1,0 +1,61 @@
+"""Which file a command means, said clearly when there is none.
+
+It owns the search for a program on the child's own PATH and the reasons why something that is
+there cannot be started. What Windows does differently (extensions, `.cmd` files) is in `windows`.
+It starts nothing: `process` does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+
+from dragoman.errors import ProgramNotFound, SpawnError
+
+
+def check_folder(folder: str | os.PathLike[str] | None) -> None:
+    """Complain about a working folder that is none. Otherwise the program would be blamed."""
+    if folder is None:
+        return
+    try:
+        mode = os.stat(folder).st_mode
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise SpawnError(f"the working folder {os.fspath(folder)!r}: {reason}") from error
+    if not stat.S_ISDIR(mode):
+        raise SpawnError(f"the working folder {os.fspath(folder)!r} is not a folder")
+
+
+def find_program(
+    program: str, *, environment: Mapping[str, str], folder: str | os.PathLike[str] | None = None
+) -> str:
+    """The path of the file that a command name means for a child with this environment.
+
+    A name with a slash is a path, and a relative one counts from the child's working folder.
+    """
+    if "\0" in program:
+        raise SpawnError(f"the program {program!r} has a null character in its name")
+    if os.sep in program:
+        path = os.path.join(os.path.abspath(folder or ""), program)
+        if not os.path.exists(path):
+            raise ProgramNotFound(program, f"there is no {path}")
+        _check_executable(path)
+        return path
+    search = environment.get("PATH", os.defpath)
+    found = shutil.which(program, path=search)
+    if found is not None:
+        return os.path.abspath(found)
+    for place in search.split(os.pathsep):
+        path = os.path.join(place, program)
+        if place and os.path.isfile(path):
+            _check_executable(path)
+    raise ProgramNotFound(program, f"it is not on the PATH ({search})")
+
+
+def _check_executable(path: str) -> None:
+    if os.path.isdir(path):
+        raise SpawnError(f"{path} is a folder, not a program")
+    if not os.access(path, os.X_OK):
+        raise SpawnError(f"{path} is not executable")

@@ -1,0 +1,306 @@
+"""What starting and ending a program needs on Windows, and nowhere else.
+
+It owns the search by PATHEXT, the `.cmd` files that npm, pnpm and yarn put in front of their
+programs (they are read, and the real target is started without a shell), the quoting for what has
+to go through cmd.exe, and the handle of a Windows child. Folders and files are reached through
+`Files`, so that all of it is testable anywhere.
+
+Not here: ending a whole tree of processes. Without a job object only the direct child is certain
+to end; a polite end reaches its group (CTRL_BREAK), a forced one does not.
+"""
+
+from __future__ import annotations
+
+import ntpath
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dragoman.errors import ProgramNotFound, SpawnError
+from dragoman.transports.child import Handle
+
+CREATE_NEW_PROCESS_GROUP = 0x00000200
+CREATE_NO_WINDOW = 0x08000000
+
+CREATION_FLAGS = CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW
+"""A group of its own, so that CTRL_BREAK reaches it and not us; no console window that flashes."""
+
+DEFAULT_PATHEXT = ".COM;.EXE;.BAT;.CMD"
+
+SHIM_SIZE = 64 * 1024
+"""What is read of a batch file at most: a shim has a few hundred bytes."""
+
+SHIM_DEPTH = 4
+"""How many shims may follow on one another: yarn puts one in front of npm's."""
+
+UNSAFE_IN_BATCH = re.compile(r'[%"\r\n\0]')
+"""No quoting protects these from cmd.exe: a percent sign is expanded inside quotes too, a quote
+ends them, and a line break ends the command. They are how arguments become commands."""
+
+PLAIN_ARGUMENT = re.compile(r"[A-Za-z0-9_\-./\\:@+]+")
+"""Arguments that mean themselves to cmd.exe and to the program, without quotes."""
+
+
+PROG = "%_prog%"
+"""How npm's shims name the program that an earlier line chose."""
+
+SHIM_SETTING = re.compile(r'\s*@?set\s+"(?P<name>_prog|NODE_PATH)=(?P<value>[^"]*)"\s*', re.I)
+"""The two settings of a shim that matter for what it starts."""
+
+SHIM_PADDING = re.compile(
+    r"""\s*@?(
+        | echo\ off | setlocal | endlocal | \( | \) | \)\s*else\s*\(
+        | goto\ start | :start | :find_dp0 | call\ :find_dp0 | exit\ /b.* | rem\b.* | ::.*
+        | set\ dp0=%~dp0 | set\ PATHEXT=%PATHEXT:;\.JS;=;% | title\ %COMSPEC%
+        | goto\ \#_undefined_\#\ 2>NUL
+        | if\ exist\ "[^"]*"\ \( | if\ not\ defined\ NODE_PATH\ \(
+    )\s*""",
+    re.I | re.X,
+)
+"""What shims do besides. A batch file that does anything else is not taken for a shim."""
+
+
+class Files(Protocol):
+    """The little of a file system that is needed here."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file with this path."""
+
+    def read_text(self, path: str) -> str:
+        """The beginning of a file as text; empty if it cannot be read."""
+
+
+class RealFiles:
+    """The file system of this machine."""
+
+    def is_file(self, path: str) -> bool:
+        return os.path.isfile(path)
+
+    def read_text(self, path: str) -> str:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read(SHIM_SIZE)
+        except OSError:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to hand to CreateProcess."""
+
+    program: str
+    command_line: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shim:
+    """What a batch file starts: a program, what it puts before our arguments, and NODE_PATH."""
+
+    program: str
+    arguments: tuple[str, ...] = ()
+    node_path: str = ""
+
+
+def plan_command(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: str | os.PathLike[str] | None = None,
+    files: Files | None = None,
+) -> Plan:
+    """How to start a command: directly where possible, else safely quoted through cmd.exe."""
+    files = files or RealFiles()
+    found = find_program(argv[0], environment=environment, folder=folder, files=files)
+    arguments = list(argv[1:])
+    extra: dict[str, str] = {}
+    program = found
+    for _ in range(SHIM_DEPTH):
+        if not _is_batch(program):
+            break
+        shim = read_shim(program, environment=environment, files=files)
+        if shim is None:
+            line = batch_command_line(program, arguments, text=files.read_text(program))
+            return Plan(_cmd_exe(environment), line, extra)
+        program = shim.program
+        arguments[:0] = shim.arguments
+        if shim.node_path:
+            before = _variable(environment, "NODE_PATH")
+            extra["NODE_PATH"] = f"{shim.node_path};{before}" if before else shim.node_path
+    extension = ntpath.splitext(program)[1].lower()
+    if extension not in (".exe", ".com"):
+        raise SpawnError(f"{found} cannot be started: {program} is not a program")
+    return Plan(program, subprocess.list2cmdline([program, *arguments]), extra)
+
+
+def find_program(
+    program: str,
+    *,
+    environment: Mapping[str, str],
+    folder: str | os.PathLike[str] | None = None,
+    files: Files,
+) -> str:
+    """The file that a command name means: the folders of PATH in order, in each those of PATHEXT.
+
+    Unlike cmd.exe it does not look into the current folder first, where anybody may have put
+    a program of that name. A bare file without an extension is npm's script for Unix shells.
+    """
+    pathext = _variable(environment, "PATHEXT") or DEFAULT_PATHEXT
+    extensions = [extension.lower() for extension in pathext.split(";") if extension]
+    given = ntpath.splitext(program)[1].lower()
+    endings = ["", *extensions] if given in extensions else extensions
+    if "\\" in program or "/" in program or ntpath.splitdrive(program)[0]:
+        places = [ntpath.abspath(os.fspath(folder)) if folder else ""]
+    else:
+        places = [place.strip('"') for place in _variable(environment, "PATH").split(";") if place]
+    for place in places:
+        for ending in endings:
+            path = ntpath.normpath(ntpath.join(place, program + ending))
+            if files.is_file(path):
+                return path
+    raise ProgramNotFound(program, f"looked in {';'.join(places)} for {';'.join(endings)}")
+
+
+def read_shim(path: str, *, environment: Mapping[str, str], files: Files) -> Shim | None:
+    """What a batch file starts, if all it does is to start one program; else None."""
+    text = files.read_text(path)
+    folder = ntpath.dirname(path)
+    commands: list[list[str]] = []
+    programs: list[str] = []
+    node_path = ""
+    for line in text.splitlines():
+        if setting := SHIM_SETTING.fullmatch(line):
+            if setting["name"].lower() == "_prog":
+                programs.append(_expand(setting["value"], folder))
+            elif "%" not in setting["value"]:
+                node_path = setting["value"]
+        elif "%*" in line:
+            words = _started_by(line, folder)
+            if words is None:
+                return None
+            commands.append(words)
+        elif not SHIM_PADDING.fullmatch(line):
+            return None
+    # The branches (a node.exe beside the shim, or else the one on the PATH) start the same script.
+    if len({tuple(words[1:]) for words in commands}) != 1:
+        return None
+    arguments = commands[0][1:]
+    names = [name for words in commands for name in (programs if words[0] == PROG else words[:1])]
+    if any("%" in word for word in (*names, *arguments)):
+        return None
+    for word in arguments:
+        if ntpath.isabs(word) and not files.is_file(word):
+            raise SpawnError(f"{path} starts {word}, which is not there")
+    program = _first_program(names, path, environment, files)
+    return Shim(program, tuple(arguments), node_path)
+
+
+def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "") -> str:
+    """The command line for a batch file that is no shim. Refuses what cannot be quoted safely."""
+    # A batch file that turns on delayed expansion would expand exclamation marks as well.
+    delayed = "enabledelayedexpansion" in text.lower()
+    for word in (script, *arguments):
+        if UNSAFE_IN_BATCH.search(word) or (delayed and "!" in word):
+            raise SpawnError(
+                f"{script} is a batch file, and {word!r} cannot be passed to one safely"
+            )
+    words = [f'"{script}"', *map(_quote_for_batch, arguments)]
+    return f'cmd.exe /d /e:on /v:off /s /c "{" ".join(words)}"'
+
+
+def _started_by(line: str, folder: str) -> list[str] | None:
+    """The words of the one command that a line hands all our arguments to; None if unclear."""
+    head, star, tail = line.rpartition("%*")
+    if not star or tail.strip():
+        return None
+    *before, command = re.split(r"\|\||&&?", head)
+    if not all(SHIM_PADDING.fullmatch(part) for part in before):
+        return None
+    words: list[str] = []
+    for quoted, bare in re.findall(r'"([^"]*)"|(\S+)', command.strip().removeprefix("@")):
+        if re.search(r'[<>|^&()"]', bare):
+            return None
+        words.append(_expand(quoted or bare, folder))
+    return words or None
+
+
+def _expand(word: str, folder: str) -> str:
+    """Put in the folder of the shim, which both of its spellings stand for."""
+    for spelling in ("%~dp0", "%dp0%"):
+        if spelling in word:
+            return ntpath.normpath(word.replace(spelling, folder + "\\"))
+    return word
+
+
+def _first_program(
+    names: Sequence[str], shim: str, environment: Mapping[str, str], files: Files
+) -> str:
+    """The first of several programs that is there: beside the shim, or on the PATH."""
+    for name in names:
+        try:
+            return find_program(name, environment=environment, files=files)
+        except ProgramNotFound:
+            continue
+    raise ProgramNotFound(names[-1], f"{shim} needs it")
+
+
+def _quote_for_batch(word: str) -> str:
+    if PLAIN_ARGUMENT.fullmatch(word):
+        return word
+    # The program behind the batch file takes a backslash before a quote for an escape.
+    backslashes = len(word) - len(word.rstrip("\\"))
+    return f'"{word}{chr(92) * backslashes}"'
+
+
+def _is_batch(path: str) -> bool:
+    return ntpath.splitext(path)[1].lower() in (".cmd", ".bat")
+
+
+def _variable(environment: Mapping[str, str], name: str) -> str:
+    """A variable whatever the case of its name, as on Windows."""
+    for known, value in environment.items():
+        if known.upper() == name:
+            return value
+    return ""
+
+
+def _cmd_exe(environment: Mapping[str, str]) -> str:
+    """The system's cmd.exe. COMSPEC is not asked: it may name another shell, quoted otherwise."""
+    root = _variable(environment, "SYSTEMROOT") or "C:\\Windows"
+    return ntpath.join(root, "System32", "cmd.exe")
+
+
+class WindowsHandle(Handle):
+    """A child by its Popen object, which holds the process open and so its number from reuse."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:  # noqa: TID251 - only a type
+        self.pid = popen.pid
+        self._popen = popen
+
+    def signal_group(self, number: int) -> None:
+        """SIGTERM becomes CTRL_BREAK for the group; anything else ends the direct child."""
+        if self._popen.returncode is not None:
+            return
+        polite = getattr(signal, "CTRL_BREAK_EVENT", None)
+        try:
+            if number == signal.SIGTERM and polite is not None:
+                self._popen.send_signal(polite)
+            else:
+                self._popen.kill()
+        except OSError:
+            # It is ending already, or has no console to be signalled through.
+            return
+
+    def status(self) -> tuple[int | None, int | None] | None:
+        code = self._popen.poll()
+        return None if code is None else (code, None)
+
+    def wait(self) -> None:
+        self._popen.wait()
+
+    def reap(self) -> None:
+        self._popen.poll()
