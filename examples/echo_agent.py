@@ -18,6 +18,8 @@ class Echo(msgspec.Struct):
     """What we are asked."""
 
     text: str
+    pause: float = 0.0
+    """Seconds between two words, for a listener who likes to watch."""
 
 
 class Word(msgspec.Struct):
@@ -35,6 +37,7 @@ async def main() -> None:
         words = request.text.split()
         for number, word in enumerate(words, 1):
             await connection.notify("echo/word", Word(number, word))
+            await asyncio.sleep(request.pause)
         # The stream has stdout for itself, so this cannot get between two messages: it lands on
         # stderr.
         print(f"echoed {len(words)} words")

@@ -24,6 +24,9 @@ CALL_TIMEOUT = 20.0
 
 COUNTED_CALLS = 2_000
 
+PAUSE = 0.02
+"""Between two words, so that a person can see them come one by one."""
+
 TEXTS = ("a dragoman stood between courts that shared no language", "and carried business through")
 
 
@@ -44,7 +47,7 @@ def show(label: str, text: str, seconds: float | None = None) -> None:
     """One line of the show; in colour where a person looks at a terminal."""
     colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     left = f"\033[36m{label:>10}\033[0m" if colours else f"{label:>10}"
-    took = "" if seconds is None else f"{seconds * 1000:.1f} ms"
+    took = "" if seconds is None else f"{seconds * 1000:8.2f} ms"
     if colours:
         took = f"\033[2m{took}\033[0m"
     print(f"{left}  {text:<52}{took}".rstrip())
@@ -58,34 +61,46 @@ def is_running(pid: int) -> bool:
     return True
 
 
-async def ask(connection: Connection, text: str, said: list[tuple[Word, float]]) -> None:
-    """Ask for one echo; the words have all arrived when the answer has."""
-    said.clear()
-    show("ask", text)
-    began = perf_counter()
-    raw = await connection.call("echo", {"text": text}, timeout=CALL_TIMEOUT)
-    ended = perf_counter()
-    for word, at in said:
-        show("said", f"{word.number}  {word.word}", at - began)
-    answer = msgspec.json.decode(raw, type=Answer)
-    expected = list(enumerate(text.split(), 1))
-    if [(word.number, word.word) for word, _ in said] != expected or answer.words != len(expected):
-        raise SystemExit(f"the words came back wrong: {said}")
-    show("answer", f"{answer.words} words, all in order", ended - began)
+class Show:
+    """Shows each word as it comes, and remembers them."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[int, str]] = []
+        self.began_at = 0.0
+
+    def hear(self, word: Word) -> None:
+        self.words.append((word.number, word.word))
+        show("said", f"{word.number}  {word.word}", perf_counter() - self.began_at)
+
+    async def ask(self, connection: Connection, text: str) -> None:
+        """Ask for one echo; the words have all been heard when the answer is here."""
+        show("ask", text)
+        self.words.clear()
+        self.began_at = perf_counter()
+        raw = await connection.call("echo", {"text": text, "pause": PAUSE}, timeout=CALL_TIMEOUT)
+        took = perf_counter() - self.began_at
+        answer = msgspec.json.decode(raw, type=Answer)
+        expected = list(enumerate(text.split(), 1))
+        if self.words != expected or answer.words != len(expected):
+            raise SystemExit(f"the words came back wrong: {self.words}")
+        show("answer", f"{answer.words} words, all in order", took)
 
 
 async def main() -> None:
-    said: list[tuple[Word, float]] = []
+    watching = Show()
     router = Router()
-    router.on_notification("echo/word", lambda word: said.append((word, perf_counter())), Word)
+    router.on_notification("echo/word", watching.hear, Word)
 
     began = perf_counter()
     stream = await spawn([sys.executable, str(AGENT)])
     show("started", f"{AGENT.name} as process {stream.pid}", perf_counter() - began)
 
     async with Connection(stream, End.CLIENT, router) as connection:
+        await connection.call("echo", {"text": ""}, timeout=CALL_TIMEOUT)
+        show("ready", "its first answer", perf_counter() - began)
+
         for text in TEXTS:
-            await ask(connection, text, said)
+            await watching.ask(connection, text)
 
         try:
             await connection.call("sing", timeout=CALL_TIMEOUT)
@@ -94,9 +109,10 @@ async def main() -> None:
 
         began = perf_counter()
         for _ in range(COUNTED_CALLS):
-            await connection.call("echo", {"text": "x"}, timeout=CALL_TIMEOUT)
-        each = (perf_counter() - began) / COUNTED_CALLS
-        show("counted", f"{COUNTED_CALLS:,} calls one after another, each in", each)
+            await connection.call("echo", {"text": ""}, timeout=CALL_TIMEOUT)
+        took = perf_counter() - began
+        show("counted", f"{COUNTED_CALLS:,} calls, one after another", took)
+        show("", "so each took", took / COUNTED_CALLS)
         began = perf_counter()
 
     show("closed", f"exit code {stream.exit_code}", perf_counter() - began)

@@ -33,8 +33,10 @@ def test_the_demo_shows_every_word_in_order_and_that_the_process_is_gone() -> No
     assert said == [word for words in asked for word in words]
     assert [label for label, _ in shown if label not in ("ask", "said", "answer")] == [
         "started",
+        "ready",
         "refused",
         "counted",
+        "so",
         "closed",
         "gone",
     ]
