@@ -58,6 +58,7 @@ async def test_the_echo_agent_serves_any_client_and_keeps_its_prints_out_of_the_
             b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"hello there"}}\n'
         )
         messages = [json.loads(await agent.stdout.readline()) for _ in range(3)]
+        agent.stdin.close()
         rest, stderr = await agent.communicate()
     assert messages == [
         {"jsonrpc": "2.0", "method": "echo/word", "params": {"number": 1, "word": "hello"}},
