@@ -8,6 +8,8 @@ line of JSON for each message: ``t`` (seconds since the trace began), ``conn``, 
 
 from __future__ import annotations
 
+import errno
+import functools
 import logging
 import os
 import re
@@ -21,15 +23,55 @@ log: Final = logging.getLogger("dragoman.rpc")
 VARIABLE: Final = "DRAGOMAN_TRACE"
 MASK: Final = "***"
 
-_SECRET_KEY: Final = re.compile(
-    r"(?i)(token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential"
-    r"|cookie|bearer)"
+_NAMES: Final = (
+    r"token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential"
+    r"|cookie|bearer"
 )
-_SECRET_TEXT: Final = re.compile(
-    r"(?i)\b(?:sk|pk|rk)-[a-z0-9_-]{8,}|\bgh[pousr]_[a-z0-9]{16,}|\bgithub_pat_\w{16,}"
-    r"|\bxox[abprs]-[a-z0-9-]{8,}|\bAKIA[0-9A-Z]{12,}|\bAIza[0-9a-z_-]{20,}"
-    r"|\beyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}\.[a-z0-9_-]*|(?<=bearer )[a-z0-9._~+/=-]{8,}"
-)
+
+
+@functools.cache
+def _secret_key() -> re.Pattern[str]:
+    return re.compile(f"(?i)(?:{_NAMES})")
+
+
+@functools.cache
+def _secret_texts() -> tuple[re.Pattern[str], ...]:
+    """What in a text is a secret, after a first group that stays.
+
+    Compiled at first use: a program that writes no trace does not pay for it. Names are bounded in
+    length, because an unbounded one makes the search quadratic.
+    """
+    return (
+        # The shapes of well-known kinds of key.
+        re.compile(
+            r"(?i)()(?:\b(?:sk|pk|rk|xai|glpat)-[a-z0-9_-]{8,}|\b(?:gsk|hf|npm|gh[pousr])_[a-z0-9]{16,}"
+            r"|\bgithub_pat_\w{16,}|\bxox[abprs]-[a-z0-9-]{8,}|\bAKIA[0-9A-Z]{12,}"
+            r"|\bAIza[0-9a-z_-]{20,}|\bya29\.[a-z0-9_-]{16,}"
+            r"|\beyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}\.[a-z0-9_-]*|(?<=bearer )[a-z0-9._~+/=-]{8,})"
+        ),
+        re.compile(
+            r"(?s)()-----BEGIN [A-Z ]{0,32}PRIVATE KEY.*?(?:-----END [A-Z ]{0,32}KEY-----|\Z)"
+        ),
+        # A variable as it is given to a shell or a container, and a password in an address.
+        re.compile(
+            r"\b([A-Z0-9_]{0,64}(?:TOKEN|SECRET|PASSW|API_?KEY|ACCESS_KEY)[A-Z0-9_]{0,64}=)"
+            r"[^\s\"']+"
+        ),
+        re.compile(r"(://[^/\s:@]{1,64}:)[^/\s@]{1,256}(?=@)"),
+        # JSON inside a string, or a line of it that was cut off.
+        re.compile(
+            rf'(?is)("[^"\\]{{0,64}}?(?:{_NAMES})[^"\\]{{0,64}}\\*"\s*:\s*\\*")(?:[^"\\]|\\.)+'
+        ),
+    )
+
+
+@functools.cache
+def _pair_texts() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A name that names a secret, in JSON inside a text, and the value that may stand beside it."""
+    return (
+        re.compile(rf'(?i)"name\\*"\s*:\s*\\*"[^"\\]{{0,64}}?(?:{_NAMES})'),
+        re.compile(r'(?s)("value\\*"\s*:\s*\\*")(?:[^"\\]|\\.)+'),
+    )
 
 
 def mask(value: Any) -> Any:
@@ -40,21 +82,35 @@ def mask(value: Any) -> Any:
     Numbers stay: a count of tokens is not a token.
     """
     if isinstance(value, dict):
+        is_secret = _secret_key().search
         named = value.get("name")
-        pair = isinstance(named, str) and _SECRET_KEY.search(named) is not None
+        pair = isinstance(named, str) and is_secret(named) is not None
         return {
-            key: MASK
-            if isinstance(item, str)
-            and item
-            and (_SECRET_KEY.search(key) or (pair and key == "value"))
-            else mask(item)
+            key: _mask_all(item) if is_secret(key) or (pair and key == "value") else mask(item)
             for key, item in value.items()
         }
     if isinstance(value, list):
         return [mask(item) for item in value]
     if isinstance(value, str):
-        return _SECRET_TEXT.sub(MASK, value)
+        return _mask_text(value)
     return value
+
+
+def _mask_all(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _mask_all(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask_all(item) for item in value]
+    return MASK if isinstance(value, str) and value else value
+
+
+def _mask_text(text: str) -> str:
+    for pattern in _secret_texts():
+        text = pattern.sub(rf"\1{MASK}", text)
+    name, value = _pair_texts()
+    if name.search(text):
+        text = value.sub(rf"\1{MASK}", text)
+    return text
 
 
 class Trace:
@@ -62,9 +118,10 @@ class Trace:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         # Each record is one write to a file opened for appending, so records do not interleave.
-        self._fd: int | None = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600
-        )
+        # A pipe that nobody reads must not stop the event loop, neither here nor at a record.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        self._fd: int | None = os.open(path, flags, 0o600)
         self._began_at = time.monotonic()
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
@@ -80,8 +137,10 @@ class Trace:
             entry["msg"] = mask(msgspec.json.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             entry["text"] = mask(line.decode(errors="replace"))
+        record = msgspec.json.encode(entry) + b"\n"
         try:
-            os.write(self._fd, msgspec.json.encode(entry) + b"\n")
+            if os.write(self._fd, record) < len(record):
+                raise OSError(errno.ENOSPC, "only a part of a record could be written")
         except OSError as error:
             log.warning("the trace ends here: %s", error)
             self.close()

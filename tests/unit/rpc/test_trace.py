@@ -1,0 +1,277 @@
+"""A trace tells both directions and no secret, and its own misfortunes stay its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.rpc import Router, Trace
+from dragoman.rpc import trace as trace_module
+from dragoman.rpc.trace import MASK, VARIABLE, from_environment, mask
+from tests.aio import aio
+from tests.unit.rpc.other_side import talk, turns
+
+
+def records(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@aio
+async def test_both_directions_are_written_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    trace = Trace(path)
+    async with talk(Router(), trace=trace) as (connection, other):
+        connection.begin("ask", {"n": 1}, settle=lambda result, error: None)
+        other.say({"method": "news"})
+        other.answer(await other.next(), 5)
+        await turns()
+        other.raw(b"no JSON\n")
+        await turns()
+    trace.close()
+    told = [(entry["dir"], entry.get("msg", entry.get("text"))) for entry in records(path)]
+    assert told == [
+        ("send", {"jsonrpc": "2.0", "id": 0, "method": "ask", "params": {"n": 1}}),
+        ("recv", {"method": "news"}),
+        ("recv", {"jsonrpc": "2.0", "id": 0, "result": 5}),
+        ("recv", "no JSON"),
+    ]
+    assert {entry["conn"] for entry in records(path)} == {connection.name}
+    times = [entry["t"] for entry in records(path)]
+    assert times == sorted(times) and times[0] >= 0
+
+
+@aio
+async def test_a_repeated_request_and_the_refusal_of_it_are_traced(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    trace = Trace(path)
+    router = Router()
+
+    async def wait(params: Any) -> None:
+        await asyncio.Event().wait()
+
+    router.on_request("wait", wait)
+    async with talk(router, trace=trace) as (_, other):
+        other.say({"id": 1, "method": "wait"}, {"id": 1, "method": "wait", "again": True})
+        assert (await other.next())["error"]["code"] == -32600
+    trace.close()
+    assert [entry["dir"] for entry in records(path)] == ["recv", "recv", "send"]
+    assert records(path)[1]["msg"]["again"] is True
+
+
+@aio
+async def test_the_environment_turns_a_trace_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace"
+    monkeypatch.setenv(VARIABLE, str(path))
+    before = descriptors()
+    async with talk(Router()) as (connection, other):
+        connection.post("hello")
+        await other.next()
+        assert descriptors() == before + 1
+    assert descriptors() == before
+    assert [entry["msg"]["method"] for entry in records(path)] == ["hello"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("value", [None, ""])
+@aio
+async def test_without_the_variable_there_is_no_trace(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise AssertionError("a trace was opened")
+
+    monkeypatch.setattr(trace_module, "Trace", refuse)
+    if value is None:
+        monkeypatch.delenv(VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(VARIABLE, value)
+    async with talk(Router()) as (connection, other):
+        connection.post("hello")
+        await other.next()
+
+
+def test_a_trace_that_cannot_be_opened_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with caplog.at_level(logging.WARNING, logger="dragoman.rpc"):
+        assert from_environment() is None
+    assert "no trace is written" in caplog.text
+
+
+def test_a_pipe_that_nobody_reads_does_not_stop_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setenv(VARIABLE, str(path))
+    assert from_environment() is None
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        trace = from_environment()
+        assert trace is not None
+        with caplog.at_level(logging.WARNING, logger="dragoman.rpc"):
+            for _ in range(40):
+                trace.record("c", "send", b'"' + b"x" * 8000 + b'"')
+        assert "the trace ends here" in caplog.text
+        trace.close()
+    finally:
+        os.close(reader)
+
+
+@aio
+async def test_a_full_disk_ends_the_trace_and_not_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trace = Trace("/dev/full")
+    with caplog.at_level(logging.WARNING, logger="dragoman.rpc"):
+        async with talk(Router(), trace=trace) as (connection, other):
+            connection.post("one")
+            connection.post("two")
+            assert [(await other.next())["method"] for _ in range(2)] == ["one", "two"]
+            assert connection.failure is None
+    assert caplog.text.count("the trace ends here") == 1
+    trace.close()
+
+
+def test_a_record_that_the_disk_took_in_part_ends_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = Trace(tmp_path / "trace")
+    write = os.write
+    with caplog.at_level(logging.WARNING, logger="dragoman.rpc"), monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
+        trace.record("c", "send", b'{"method":"one"}')
+        trace.record("c", "send", b'{"method":"two"}')
+    assert caplog.text.count("the trace ends here") == 1
+    assert (tmp_path / "trace").stat().st_size == 10
+
+
+def test_two_connections_may_share_a_path(tmp_path: Path) -> None:
+    one, two = Trace(tmp_path / "trace"), Trace(tmp_path / "trace")
+    one.record("a", "send", b'{"method":"one"}')
+    two.record("b", "recv", b'{"method":"two"}')
+    one.close()
+    two.close()
+    one.record("a", "send", b'{"method":"late"}')
+    assert [entry["conn"] for entry in records(tmp_path / "trace")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"n":123456789012345678901234567890}',
+        b"[1e999]",
+        b'"\\ud800"',
+    ],
+    ids=["not UTF-8", "deep", "large number", "no number", "half a character"],
+)
+def test_every_line_can_be_written_down(line: bytes, tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "trace")
+    trace.record("c", "recv", line)
+    trace.close()
+    (entry,) = records(tmp_path / "trace")
+    assert ("msg" in entry) != ("text" in entry)
+
+
+# -- secrets
+
+SECRET = "hunter2-hunter2"
+
+MASKED: list[Any] = [
+    {"apiKey": SECRET},
+    {"api_key": SECRET},
+    {"Authorization": f"Basic {SECRET}"},
+    {"access_token": SECRET, "client-secret": SECRET, "PASSWORD": SECRET},
+    {"env": {"ANTHROPIC_API_KEY": SECRET}},
+    {"env": [{"name": "OPENAI_API_KEY", "value": SECRET}]},
+    {"headers": [{"value": SECRET, "name": "Cookie"}]},
+    {"credentials": {"user": "me", "code": SECRET}},
+    {"tokens": [SECRET, [SECRET]]},
+    {"command": "docker", "args": ["-e", f"GITHUB_TOKEN={SECRET}"]},
+    {"url": f"https://me:{SECRET}@example.org/x"},
+    {"rawInput": json.dumps({"apiKey": SECRET, "x": 1})},
+    {"rawInput": json.dumps([{"name": "MY_TOKEN", "value": SECRET}])},
+]
+
+
+@pytest.mark.parametrize("value", MASKED, ids=lambda value: "/".join(value))
+def test_what_is_named_a_secret_is_masked(value: Any) -> None:
+    masked = mask(value)
+    assert SECRET not in json.dumps(masked)
+    assert MASK in json.dumps(masked)
+    assert set(masked) == set(value)
+
+
+SHAPES = [
+    "sk-ant-api03-abcdefghijklmnop",
+    "sk-proj-abcdefghijklmnop",
+    "ghp_abcdefghijklmnopqrst",
+    "github_pat_11ABCDEFG0abcdefghij",
+    "xoxb-123456789012-abcdef",
+    "AKIAIOSFODNN7EXAMPLE",
+    "AIzaSyA1234567890abcdefghijklmnop",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc123",
+    "glpat-abcdefghijklmnopqrst",
+    "hf_abcdefghijklmnopqrst",
+    "gsk_abcdefghijklmnopqrst",
+    "xai-abcdefghijklmnopqrst",
+    "npm_abcdefghijklmnopqrst",
+    "ya29.abcdefghijklmnopqrst",
+]
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+def test_a_known_kind_of_key_is_masked_wherever_it_stands(secret: str) -> None:
+    assert mask([f"use {secret}, please"]) == [f"use {MASK}, please"]
+
+
+def test_a_bearer_in_the_middle_of_text_is_masked() -> None:
+    assert mask("curl -H 'Authorization: Bearer abcdefgh12345'") == (
+        f"curl -H 'Authorization: Bearer {MASK}'"
+    )
+
+
+def test_a_private_key_is_masked_whole() -> None:
+    text = "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----"
+    assert mask(f"key: {text} end") == f"key: {MASK} end"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"inputTokens": 12, "tokenUsage": {"total": 5, "ratio": 0.5}, "tokens": None},
+        {"text": "the token is a word, and task-12345678 is no key"},
+        {"name": "PATH", "value": "/usr/bin"},
+        {"sessionId": "0193-abc", "token": ""},
+        {"name": 5, "value": "x"},
+        {"url": "https://example.org/a@b"},
+        {"text": "if (token == other) { return password_is_set; }"},
+    ],
+    ids=lambda value: "/".join(value),
+)
+def test_what_is_no_secret_stays(value: Any) -> None:
+    assert mask(value) == value
+
+
+def test_a_line_that_was_cut_off_gives_no_secret_away(tmp_path: Path) -> None:
+    whole = json.dumps({"env": [{"name": "API_KEY", "value": SECRET}], "apiKey": SECRET})
+    trace = Trace(tmp_path / "trace")
+    for size in range(1, len(whole)):
+        trace.record("c", "recv", whole[:size].encode())
+    trace.close()
+    assert "hunter2" not in (tmp_path / "trace").read_text()
