@@ -5,8 +5,11 @@ Whoever uses it does what a hostile peer would do, and then asks `assert_nothing
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +48,15 @@ class HostileTree:
         assert [path for path in self.base.rglob(".dragoman-*")] == []
 
 
+@contextlib.contextmanager
+def quick_folder() -> Iterator[Path]:
+    """A temporary folder in memory where there is such a thing: links cost time on a disk."""
+    memory = "/dev/shm"
+    place = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        yield Path(folder).resolve()
+
+
 def outside_state(base: Path) -> dict[str, str]:
     """Everything below `base` that is in no root: names, kinds and contents."""
     state: dict[str, str] = {}
@@ -60,7 +72,7 @@ def outside_state(base: Path) -> dict[str, str]:
     return state
 
 
-def build(base: Path) -> HostileTree:
+def build(base: Path, *, long_chain: bool = True) -> HostileTree:
     root, second, outside = base / "root", base / "second", base / "outside"
     for folder in (root / "dir" / "deep", second, outside / "dir", base / "root-evil"):
         folder.mkdir(parents=True)
@@ -116,7 +128,7 @@ def build(base: Path) -> HostileTree:
     }
     for name, target in links.items():
         (root / name).symlink_to(target)
-    for number in range(60):
+    for number in range(60 if long_chain else 0):
         (root / f"many{number}").symlink_to(f"many{number + 1}" if number < 59 else "file.txt")
     os.mkfifo(root / "fifo")
     listener = socket.socket(socket.AF_UNIX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ from dragoman.errors import (
     ServiceError,
     UsageError,
 )
-from tests.unit.client.services.hostile_tree import HostileTree, build
+from tests.unit.client.services.hostile_tree import HostileTree, build, quick_folder
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> HostileTree:
-    return build(tmp_path)
+def tree() -> Iterator[HostileTree]:
+    with quick_folder() as folder:
+        yield build(folder)
 
 
 @pytest.fixture
