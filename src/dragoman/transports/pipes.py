@@ -17,6 +17,7 @@ import os
 import stat
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -57,6 +58,8 @@ class ReadPipe:
     after the last data, with None for the end of the stream or with the error of the read. After
     `close` neither is called.
     """
+
+    _closed = True
 
     def __init__(self, fd: int, on_data: OnData, on_end: OnEnd) -> None:
         self._fd = fd
@@ -117,6 +120,12 @@ class ReadPipe:
             with contextlib.suppress(OSError):
                 os.set_blocking(self._fd, True)
         os.close(self._fd)
+
+    def __del__(self) -> None:
+        # Only a pipe whose loop was closed over it comes here open: nobody else can reach it.
+        if not self._closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
+            os.close(self._fd)
 
     def _follow(self) -> None:
         """Make the registration with the loop agree with what was asked for."""
@@ -231,6 +240,8 @@ class WritePipe(_Outbound):
     refuses to take more (the reader is gone). From then on `write` and `drain` raise.
     """
 
+    _closed = True
+
     def __init__(self, fd: int, on_broken: OnBroken) -> None:
         super().__init__()
         self._fd = fd
@@ -275,6 +286,12 @@ class WritePipe(_Outbound):
             with contextlib.suppress(OSError):
                 os.set_blocking(self._fd, True)
         os.close(self._fd)
+
+    def __del__(self) -> None:
+        # Only a pipe whose loop was closed over it comes here open: nobody else can reach it.
+        if not self._closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
+            os.close(self._fd)
 
     def _writable(self) -> None:
         buffers = self._buffers
