@@ -8,7 +8,10 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     ├── UsageError                  the caller asked for something that cannot be done here
     │   ├── RequestInProgress       a second request on a connection that allows one at a time
     │   ├── MessageTooLong          an outbound line over the limit; nothing was written
-    │   └── AddressInUse            somebody else already listens there
+    │   ├── AddressInUse            somebody else already listens there
+    │   ├── Unsupported             the other side did not say that it can do this
+    │   ├── TurnInProgress          a second prompt in a session whose turn is still running
+    │   └── SessionUnusable         the session was given up; open another
     ├── SpawnError                  a program could not be started
     │   └── ProgramNotFound         there is no such program
     ├── ConnectError                a connection could not be opened; nothing was sent
@@ -21,8 +24,10 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   └── Overflow                a bounded buffer was full and nobody emptied it
     ├── CallError                   one call failed; the connection goes on
     │   ├── CallTimeout             no answer in time
-    │   ├── CallCancelled           the other side says it was cancelled
+    │   │   └── BudgetExceeded      a turn used up one of its time budgets
     │   ├── RemoteError             the other side answered with an error
+    │   │   ├── CallCancelled       it says that the request was cancelled
+    │   │   └── AuthRequired        it wants a login first
     │   └── InvalidAnswer           the other side answered with something that is no answer
     ├── ServiceError                a file or terminal service did not do what the peer asked for
     │   ├── ArgumentInvalid         an argument that can never be right: a relative path, a NUL byte
@@ -41,6 +46,7 @@ use it, so it never changes once published.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 Blame = Literal["us", "peer", "world"]
@@ -92,6 +98,24 @@ class AddressInUse(UsageError):
     """Somebody else already listens on this address. Connecting to it may be what is wanted."""
 
     error_class = "address_in_use"
+
+
+class Unsupported(UsageError):
+    """The other side did not say that it can do this, so it was not asked."""
+
+    error_class = "unsupported"
+
+
+class TurnInProgress(UsageError):
+    """A session has one turn at a time: real agents do six different things with a second one."""
+
+    error_class = "turn_in_progress"
+
+
+class SessionUnusable(UsageError):
+    """The session was given up after a cancel that was never answered; open another."""
+
+    error_class = "session_unusable"
 
 
 class SpawnError(DragomanError):
@@ -222,6 +246,15 @@ class CallTimeout(CallError):
         self.timeout = timeout
 
 
+class BudgetExceeded(CallTimeout):
+    """A turn used up one of its time budgets. `budget` names it."""
+
+    def __init__(self, budget: str, timeout: float) -> None:
+        super().__init__("the prompt", timeout)
+        self.args = (f"the turn used up its budget for {budget}: {timeout:g} s",)
+        self.budget = budget
+
+
 class RemoteError(CallError):
     """The other side answered with an error object; a handler may raise it to send one."""
 
@@ -238,6 +271,31 @@ class CallCancelled(RemoteError):
     """The other side says that the request was cancelled."""
 
     error_class = "cancelled"
+
+
+class AuthRequired(RemoteError):
+    """The other side wants a login first.
+
+    `methods` are the ways it offers, and `hint` says what to do, with the command where one is
+    known. dragoman never logs in by itself and sends no secret over the protocol.
+    """
+
+    error_class = "auth_required"
+    may_have_run = False
+
+    def __init__(
+        self,
+        message: str = "Authentication required",
+        *,
+        methods: Sequence[Any] = (),
+        hint: str = "",
+        data: Any = None,
+    ) -> None:
+        super().__init__(-32000, message, data)
+        if hint:
+            self.args = (f"{message} ({self.code}); {hint}",)
+        self.methods = tuple(methods)
+        self.hint = hint
 
 
 class InvalidAnswer(CallError):

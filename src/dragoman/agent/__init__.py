@@ -1,0 +1,23 @@
+"""Write an agent that any ACP client can drive.
+
+Owns the author's side of the protocol: `Agent` collects handlers, a `Turn` answers a prompt. The
+other side, driving agents, is `dragoman.client`.
+"""
+
+from dragoman.agent.agent import Agent
+from dragoman.agent.blocking import BlockingToolCall, BlockingTurn
+from dragoman.agent.client_side import ClientSide, Terminal
+from dragoman.agent.session import Session
+from dragoman.agent.tools import ToolCall
+from dragoman.agent.turn import Turn
+
+__all__ = [
+    "Agent",
+    "BlockingToolCall",
+    "BlockingTurn",
+    "ClientSide",
+    "Session",
+    "Terminal",
+    "ToolCall",
+    "Turn",
+]

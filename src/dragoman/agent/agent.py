@@ -1,0 +1,237 @@
+"""Write an agent: name it, give it handlers, run it.
+
+Owns the table of an author's handlers and what it says about the agent: capabilities are derived
+from the handlers that exist. It does not speak the protocol; a `Server` for each connection does.
+
+A handler is ``async def``, or plain ``def``, which then runs in a thread and gets a `BlockingTurn`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dragoman.agent.server import Server
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectionLost, UsageError
+from dragoman.rpc import Connection, End, Settings
+from dragoman.transports import listen_unix, listen_websocket, open_stdio
+from dragoman.transports.base import Stream
+from dragoman.transports.listener import Listener
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A slash command and who carries it out."""
+
+    name: str
+    description: str
+    hint: str | None
+    handler: Callable[..., Any]
+
+
+@dataclass(slots=True)
+class Handlers:
+    """Who answers what; None where the author has nothing to say."""
+
+    prompt: Callable[..., Any] | None = None
+    new_session: Callable[..., Any] | None = None
+    load_session: Callable[..., Any] | None = None
+    resume_session: Callable[..., Any] | None = None
+    list_sessions: Callable[..., Any] | None = None
+    close_session: Callable[..., Any] | None = None
+    delete_session: Callable[..., Any] | None = None
+    set_mode: Callable[..., Any] | None = None
+    set_option: Callable[..., Any] | None = None
+    authenticate: Callable[..., Any] | None = None
+    logout: Callable[..., Any] | None = None
+    commands: dict[str, CommandSpec] = field(default_factory=dict)
+    extensions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    extension_notifications: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+class Agent:
+    """An agent, to be given handlers and then run.
+
+    The switches say what a prompt may contain (`image`, `audio`, `embedded_context`) and which MCP
+    servers the agent can reach; everything else the client learns from the handlers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        modes: Sequence[acp.SessionMode] = (),
+        options: Sequence[acp.SessionConfigSelect | acp.SessionConfigBoolean] = (),
+        auth_methods: Sequence[acp.AuthMethod] = (),
+        image: bool = False,
+        audio: bool = False,
+        embedded_context: bool = False,
+        mcp_http: bool = False,
+        mcp_sse: bool = False,
+        additional_directories: bool = False,
+        max_line_size: int | None = None,
+    ) -> None:
+        self.info = acp.Implementation(name=name, version=version, title=title)
+        self.modes = tuple(modes)
+        self.options = tuple(options)
+        self.auth_methods = tuple(auth_methods)
+        self._prompt_capabilities = acp.PromptCapabilities(
+            image=image, audio=audio, embedded_context=embedded_context
+        )
+        self._mcp_capabilities = acp.McpCapabilities(http=mcp_http, sse=mcp_sse)
+        self._additional_directories = additional_directories
+        self._settings = Settings(max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE)
+        self.handlers = Handlers()
+
+    @property
+    def capabilities(self) -> acp.AgentCapabilities:
+        """What the client is told that this agent can do."""
+        handlers = self.handlers
+
+        def mark(handler: object) -> acp.Supported | None:
+            return acp.Supported() if handler else None
+
+        return acp.AgentCapabilities(
+            load_session=handlers.load_session is not None,
+            prompt_capabilities=self._prompt_capabilities,
+            mcp_capabilities=self._mcp_capabilities,
+            session_capabilities=acp.SessionCapabilities(
+                list=mark(handlers.list_sessions),
+                delete=mark(handlers.delete_session),
+                resume=mark(handlers.resume_session),
+                # Closing needs no help of the author: the session is cancelled and forgotten.
+                close=acp.Supported(),
+                additional_directories=mark(self._additional_directories),
+            ),
+            auth=acp.AgentAuthCapabilities(logout=mark(handlers.logout)),
+        )
+
+    # -- handlers
+
+    def _register(self, slot: str, handler: F) -> F:
+        if getattr(self.handlers, slot) is not None:
+            raise UsageError(f"the agent already has a handler for {slot}")
+        setattr(self.handlers, slot, handler)
+        return handler
+
+    def prompt(self, handler: F) -> F:
+        """``handler(turn)`` answers a prompt. It may return a stop reason; None is ``end_turn``."""
+        return self._register("prompt", handler)
+
+    def new_session(self, handler: F) -> F:
+        """``handler(session)`` prepares a new session. Raise `AuthRequired` to ask for a login."""
+        return self._register("new_session", handler)
+
+    def load_session(self, handler: F) -> F:
+        """``handler(session, replay)`` restores a session and replays its history: `replay` has the
+        methods of a turn. Raise `RemoteError` with NOT_FOUND for one that does not exist."""
+        return self._register("load_session", handler)
+
+    def resume_session(self, handler: F) -> F:
+        """``handler(session)`` restores a session without a replay."""
+        return self._register("resume_session", handler)
+
+    def list_sessions(self, handler: F) -> F:
+        """``handler(request)`` returns `SessionInfo` values, or a whole `ListSessionsResponse`."""
+        return self._register("list_sessions", handler)
+
+    def close_session(self, handler: F) -> F:
+        """``handler(session)`` frees what the session holds, after its turn was cancelled."""
+        return self._register("close_session", handler)
+
+    def delete_session(self, handler: F) -> F:
+        """``handler(session_id)`` deletes a session; one that does not exist is no error."""
+        return self._register("delete_session", handler)
+
+    def set_mode(self, handler: F) -> F:
+        """``handler(session, mode_id)`` hears that the client switched to a known mode."""
+        return self._register("set_mode", handler)
+
+    def set_option(self, handler: F) -> F:
+        """``handler(session, option_id, value)`` hears that an option got a valid value."""
+        return self._register("set_option", handler)
+
+    def authenticate(self, handler: F) -> F:
+        """``handler(method_id)`` logs in by one of the agent's own methods."""
+        return self._register("authenticate", handler)
+
+    def logout(self, handler: F) -> F:
+        """``handler()`` forgets the login."""
+        return self._register("logout", handler)
+
+    def command(
+        self, name: str, description: str = "", *, hint: str | None = None
+    ) -> Callable[[F], F]:
+        """``handler(turn, input)`` carries out the slash command ``/name input``."""
+
+        def register(handler: F) -> F:
+            if name in self.handlers.commands:
+                raise UsageError(f"the agent already has a command /{name}")
+            self.handlers.commands[name] = CommandSpec(
+                name, description or (handler.__doc__ or name).strip(), hint, handler
+            )
+            return handler
+
+        return register
+
+    def extension(self, method: str) -> Callable[[F], F]:
+        """``handler(params)`` answers a method of the agent's own, such as ``_name/verb``."""
+        return self._extension(self.handlers.extensions, method)
+
+    def extension_notification(self, method: str) -> Callable[[F], F]:
+        """``handler(params)`` hears a notification of the agent's own kind."""
+        return self._extension(self.handlers.extension_notifications, method)
+
+    def _extension(self, table: dict[str, Callable[..., Any]], method: str) -> Callable[[F], F]:
+        if not method.startswith("_"):
+            raise UsageError(f"an extension method begins with an underscore: {method!r}")
+
+        def register(handler: F) -> F:
+            if method in table:
+                raise UsageError(f"the agent already has a handler for {method}")
+            table[method] = handler
+            return handler
+
+        return register
+
+    # -- running
+
+    def run(self) -> None:
+        """Serve one client on standard input and output until it goes away."""
+        try:
+            asyncio.run(self.serve_stdio())
+        except KeyboardInterrupt:
+            pass
+
+    async def serve_stdio(self) -> None:
+        """Serve one client on standard input and output. Stray prints go to standard error."""
+        await self.serve(await open_stdio())
+
+    async def serve(self, stream: Stream) -> ConnectionLost:
+        """Serve one client on a stream until it ends; returns why it ended."""
+        if self.handlers.prompt is None:
+            await stream.aclose()
+            raise UsageError("the agent has no prompt handler: decorate one with @agent.prompt")
+        server = Server(self)
+        async with Connection(stream, End.AGENT, server, settings=self._settings) as connection:
+            return await connection.wait_ended()
+
+    async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
+        """Serve clients on a Unix socket; close the returned listener to stop."""
+        return await listen_unix(path, self._serve_one)
+
+    async def serve_websocket(self, host: str, port: int, **options: Any) -> Listener:
+        """Serve clients on a WebSocket; close the returned listener to stop."""
+        return await listen_websocket(host, port, self._serve_one, **options)
+
+    async def _serve_one(self, stream: Stream) -> None:
+        await self.serve(stream)

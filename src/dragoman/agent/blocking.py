@@ -1,0 +1,194 @@
+"""Handlers written without `async`, each in a thread of its own.
+
+Owns the thread of a plain handler and the blocking face of a turn that such a handler gets. All
+sending still happens in the connection's loop, so lines never interleave. When the client cancels,
+the next thing the handler does with its turn raises `asyncio.CancelledError`; a thread that does
+nothing with it cannot be stopped, but its turn is answered all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from dragoman.agent.client_side import Terminal
+from dragoman.agent.session import Session
+from dragoman.agent.tools import ToolCall
+from dragoman.agent.turn import Turn
+from dragoman.dialects.acp import v1 as acp
+
+T = TypeVar("T")
+
+
+async def run_in_thread(work: Callable[..., T], *args: Any) -> T:
+    """Run a function in a new thread and wait for it.
+
+    A thread for each, not a pool: a handler may take hours, and a pool that is full of them would
+    stall every other session.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def body() -> None:
+        try:
+            result, error = context.run(work, *args), None
+        except BaseException as raised:  # noqa: BLE001 - handed over to the waiting side
+            # StopIteration cannot travel through a future.
+            wrapped = RuntimeError(repr(raised)) if isinstance(raised, StopIteration) else raised
+            result, error = None, wrapped
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more.
+            return
+
+    threading.Thread(target=body, name=getattr(work, "__name__", "handler"), daemon=True).start()
+    return await future
+
+
+class BlockingTurn:
+    """A `Turn` for plain functions: the same names, every method returns when it is done."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._turn.cancelled:
+            work.close()
+            raise asyncio.CancelledError("the client cancelled the turn")
+        return self._turn.wait_for(work)
+
+    @property
+    def session(self) -> Session:
+        return self._turn.session
+
+    @property
+    def prompt(self) -> Sequence[acp.ContentBlock]:
+        return self._turn.prompt
+
+    @property
+    def text(self) -> str:
+        return self._turn.text
+
+    @property
+    def cancelled(self) -> bool:
+        return self._turn.cancelled
+
+    def blocks(self, kind: type[T]) -> list[T]:
+        return self._turn.blocks(kind)
+
+    def update(self, update: acp.SessionUpdate) -> None:
+        self._wait(self._turn.update(update))
+
+    def say(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:
+        self._wait(self._turn.say(content, message_id=message_id))
+
+    def think(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:
+        self._wait(self._turn.think(content, message_id=message_id))
+
+    def echo(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:
+        self._wait(self._turn.echo(content, message_id=message_id))
+
+    def plan(self, entries: Sequence[acp.PlanEntry | str]) -> None:
+        self._wait(self._turn.plan(entries))
+
+    def usage(self, used: int, size: int, cost: acp.Cost | None = None) -> None:
+        self._wait(self._turn.usage(used, size, cost))
+
+    def commands(self, commands: Sequence[acp.AvailableCommand]) -> None:
+        self._wait(self._turn.commands(commands))
+
+    def mode(self, mode_id: str) -> None:
+        self._wait(self._turn.mode(mode_id))
+
+    def title(self, title: str | None) -> None:
+        self._wait(self._turn.title(title))
+
+    def notice(self, title: str, *, severity: str = "info", description: str | None = None) -> None:
+        self._wait(self._turn.notice(title, severity=severity, description=description))
+
+    def tool(self, title: str, **details: Any) -> BlockingToolCall:
+        """Report a tool call; use it as ``with``. Takes what `Turn.tool` takes."""
+        return BlockingToolCall(self, self._turn.tool(title, **details))
+
+    def ask_permission(
+        self,
+        tool: BlockingToolCall | acp.ToolCallUpdate | str,
+        options: Sequence[acp.PermissionOption] | None = None,
+    ) -> bool:
+        inner = tool.inner if isinstance(tool, BlockingToolCall) else tool
+        return self._wait(self._turn.ask_permission(inner, options))
+
+    def read_file(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
+        return self._wait(self._turn.read_file(path, line=line, limit=limit))
+
+    def write_file(self, path: str, content: str) -> None:
+        self._wait(self._turn.write_file(path, content))
+
+    def run_command(
+        self, command: str, args: Sequence[str] = (), **options: Any
+    ) -> acp.TerminalOutputResponse:
+        """Run a command through the client to its end and return what it printed."""
+
+        async def run() -> acp.TerminalOutputResponse:
+            terminal: Terminal
+            async with await self._turn.terminal(command, args, **options) as terminal:
+                await terminal.wait()
+                return await terminal.output()
+
+        return self._wait(run())
+
+    def ask_form(
+        self, message: str, schema: acp.ElicitationSchema
+    ) -> acp.CreateElicitationResponse:
+        return self._wait(self._turn.client.ask_form(message, schema))
+
+
+class BlockingToolCall:
+    """A `ToolCall` for plain functions."""
+
+    def __init__(self, turn: BlockingTurn, inner: ToolCall) -> None:
+        self._turn = turn
+        self.inner = inner
+        self.id = inner.id
+
+    def __enter__(self) -> Self:
+        self._turn._wait(self.inner.announce())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._turn.cancelled:
+            self._turn._wait(self.inner.__aexit__(kind, error, traceback))
+
+    def update(self, **changes: Any) -> None:
+        self._turn._wait(self.inner.update(**changes))
+
+    def start(self) -> None:
+        self._turn._wait(self.inner.start())
+
+    def add(self, *content: acp.ToolCallContent | acp.ContentBlock | str) -> None:
+        self._turn._wait(self.inner.add(*content))
+
+    def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
+        self._turn._wait(self.inner.diff(path, new_text, old_text))
+
+    def fail(self, reason: str = "") -> None:
+        self._turn._wait(self.inner.fail(reason))

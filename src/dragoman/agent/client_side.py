@@ -1,0 +1,227 @@
+"""What an agent may ask of its client: files, terminals, permission, answers.
+
+Owns the outbound requests of an agent and their gates: what the client did not offer is not asked
+for. It does not know when to ask; turns do.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.table import Gate, Method
+from dragoman.errors import InvalidAnswer, Unsupported
+from dragoman.rpc import Connection
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+DEFAULT_OPTIONS = (
+    acp.PermissionOption(option_id="allow", name="Allow", kind="allow_once"),
+    acp.PermissionOption(option_id="allow-always", name="Always allow", kind="allow_always"),
+    acp.PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
+)
+
+
+class ClientSide:
+    """The client of one session, as something to ask."""
+
+    __slots__ = ("_capabilities", "_connection", "_session_id")
+
+    def __init__(
+        self, connection: Connection, session_id: str, capabilities: acp.ClientCapabilities
+    ) -> None:
+        self._connection = connection
+        self._session_id = session_id
+        self._capabilities = capabilities
+
+    @property
+    def capabilities(self) -> acp.ClientCapabilities:
+        return self._capabilities
+
+    def can(self, capability: str) -> bool:
+        """Whether the client advertised a capability, by its dotted name on the wire."""
+        return Gate("client", (capability,)).is_open(self._capabilities)
+
+    def _require(self, capability: str, what: str) -> None:
+        if not self.can(capability):
+            raise Unsupported(f"the client does not {what}: it does not advertise {capability}")
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        """Call a method of the client."""
+        raw = await self._connection.call(method.name, Raw(acp.encode(params)))
+        try:
+            return method.decode_result(raw)
+        except msgspec.ValidationError as error:
+            raise InvalidAnswer(f"the answer to {method.name} is malformed: {error}") from error
+
+    # -- permission
+
+    async def permission(
+        self,
+        tool_call: acp.ToolCallUpdate,
+        options: Sequence[acp.PermissionOption] = DEFAULT_OPTIONS,
+    ) -> acp.PermissionOption | None:
+        """Ask whether a tool call may run. Returns the chosen option, None if it was cancelled.
+
+        An answer that is not one of the options counts as a refusal, never as consent.
+        """
+        response = await self.ask(
+            acp.SESSION_REQUEST_PERMISSION,
+            acp.RequestPermissionRequest(
+                session_id=self._session_id, tool_call=tool_call, options=options
+            ),
+        )
+        outcome = response.outcome
+        if not isinstance(outcome, acp.SelectedPermissionOutcome):
+            return None
+        return next((o for o in options if o.option_id == outcome.option_id), None)
+
+    # -- files
+
+    async def read_file(
+        self, path: str, *, line: int | None = None, limit: int | None = None
+    ) -> str:
+        """The text of a file as the client sees it, unsaved changes included."""
+        self._require("fs.readTextFile", "read files for its agent")
+        response = await self.ask(
+            acp.FS_READ_TEXT_FILE,
+            acp.ReadTextFileRequest(session_id=self._session_id, path=path, line=line, limit=limit),
+        )
+        return response.content
+
+    async def write_file(self, path: str, content: str) -> None:
+        """Write a text file through the client."""
+        self._require("fs.writeTextFile", "write files for its agent")
+        await self.ask(
+            acp.FS_WRITE_TEXT_FILE,
+            acp.WriteTextFileRequest(session_id=self._session_id, path=path, content=content),
+        )
+
+    # -- terminals
+
+    async def terminal(
+        self,
+        command: str,
+        args: Sequence[str] = (),
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        output_byte_limit: int | None = None,
+    ) -> Terminal:
+        """Run a command through the client. Release it when done: use it as ``async with``."""
+        self._require("terminal", "run commands for its agent")
+        response = await self.ask(
+            acp.TERMINAL_CREATE,
+            acp.CreateTerminalRequest(
+                session_id=self._session_id,
+                command=command,
+                args=list(args),
+                env=[acp.EnvVariable(name=k, value=v) for k, v in (env or {}).items()],
+                cwd=cwd,
+                output_byte_limit=output_byte_limit,
+            ),
+        )
+        return Terminal(self, self._session_id, response.terminal_id)
+
+    # -- questions
+
+    async def ask_form(
+        self, message: str, schema: acp.ElicitationSchema, *, tool_call_id: str | None = None
+    ) -> acp.CreateElicitationResponse:
+        """Ask the user to fill in a form. Never for secrets."""
+        self._require("elicitation.form", "ask its user with forms")
+        return await self._elicit(
+            acp.ElicitationForm(
+                session_id=self._session_id,
+                tool_call_id=tool_call_id,
+                message=message,
+                requested_schema=schema,
+            )
+        )
+
+    async def ask_url(
+        self, message: str, url: str, *, elicitation_id: str | None = None
+    ) -> acp.CreateElicitationResponse:
+        """Ask the user to visit a URL. Acceptance means consent to open it, not that it is done."""
+        self._require("elicitation.url", "send its user to a URL")
+        return await self._elicit(
+            acp.ElicitationUrl(
+                session_id=self._session_id,
+                message=message,
+                url=url,
+                elicitation_id=elicitation_id or secrets.token_hex(8),
+            )
+        )
+
+    async def _elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        return await self.ask(acp.ELICITATION_CREATE, request)
+
+    async def elicitation_done(self, elicitation_id: str) -> None:
+        """Say that what a URL was for has happened."""
+        await self._connection.notify(
+            acp.ELICITATION_COMPLETE.name,
+            acp.CompleteElicitationNotification(elicitation_id=elicitation_id),
+        )
+
+    # -- extensions
+
+    async def call_extension(self, method: str, params: Any) -> Any:
+        """Call a method of the client's own, whose name begins with an underscore."""
+        return msgspec.json.decode(await self._connection.call(method, params))
+
+    async def notify_extension(self, method: str, params: Any) -> None:
+        await self._connection.notify(method, params)
+
+
+class Terminal:
+    """A command that the client runs for us."""
+
+    __slots__ = ("_client", "_released", "_session_id", "id")
+
+    def __init__(self, client: ClientSide, session_id: str, id: str) -> None:
+        self._client = client
+        self._session_id = session_id
+        self._released = False
+        self.id = id
+
+    async def __aenter__(self) -> Terminal:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.release()
+
+    async def output(self) -> acp.TerminalOutputResponse:
+        """What it printed so far."""
+        return await self._client.ask(
+            acp.TERMINAL_OUTPUT,
+            acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id),
+        )
+
+    async def wait(self) -> acp.WaitForTerminalExitResponse:
+        """Wait until it has ended."""
+        return await self._client.ask(
+            acp.TERMINAL_WAIT_FOR_EXIT,
+            acp.WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=self.id),
+        )
+
+    async def kill(self) -> None:
+        """End it; output and exit status stay readable."""
+        await self._client.ask(
+            acp.TERMINAL_KILL,
+            acp.KillTerminalRequest(session_id=self._session_id, terminal_id=self.id),
+        )
+
+    async def release(self) -> None:
+        """End it if it runs, and let the client forget it. Once only."""
+        if not self._released:
+            self._released = True
+            await self._client.ask(
+                acp.TERMINAL_RELEASE,
+                acp.ReleaseTerminalRequest(session_id=self._session_id, terminal_id=self.id),
+            )

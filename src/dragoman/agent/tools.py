@@ -1,0 +1,130 @@
+"""A tool call that an agent reports while it runs, as a context manager.
+
+Owns the life of one reported call: announced on entering, completed on leaving, failed if the
+block raises. It does not run anything and does not decide whether it may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from dragoman.dialects.acp import v1 as acp
+
+if TYPE_CHECKING:
+    from dragoman.agent.turn import Turn
+
+
+class ToolCall:
+    """One reported tool call; use it as ``async with turn.tool(...) as tool``."""
+
+    __slots__ = (
+        "_announced",
+        "_content",
+        "_done",
+        "_first",
+        "_turn",
+        "id",
+    )
+
+    def __init__(self, turn: Turn, first: acp.ToolCall) -> None:
+        self._turn = turn
+        self._first = first
+        self._announced = False
+        self._done = False
+        self._content: list[acp.ToolCallContent] = list(first.content or ())
+        self.id = first.tool_call_id
+
+    async def __aenter__(self) -> Self:
+        await self.announce()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._done and not self._turn.over:
+            await self.update(status="completed" if error is None else "failed")
+
+    async def announce(self) -> None:
+        """Report the call, once."""
+        if not self._announced:
+            self._announced = True
+            await self._turn.update(self._first)
+
+    async def update(
+        self,
+        *,
+        status: str | None = None,
+        title: str | None = None,
+        kind: str | None = None,
+        content: Sequence[acp.ToolCallContent] | None = None,
+        locations: Sequence[acp.ToolCallLocation] | None = None,
+        raw_input: Any = None,
+        raw_output: Any = None,
+    ) -> None:
+        """Report what changed. `content` and `locations` replace what was reported before."""
+        if content is not None:
+            self._content = list(content)
+        if status in ("completed", "failed"):
+            self._done = True
+        await self._turn.update(
+            acp.ToolCallProgress(
+                tool_call_id=self.id,
+                status=status,
+                title=title,
+                kind=kind,
+                content=content,
+                locations=locations,
+                raw_input=raw_input,
+                raw_output=raw_output,
+            )
+        )
+
+    async def start(self) -> None:
+        """The work begins, after a permission was given."""
+        await self.update(status="in_progress")
+
+    async def add(self, *content: acp.ToolCallContent | acp.ContentBlock | str) -> None:
+        """Add to the content: text, blocks, diffs or terminals. The whole list is sent again, as
+        the protocol replaces it."""
+        self._content.extend(_content(item) for item in content)
+        await self.update(content=list(self._content))
+
+    async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
+        """Add a change of a file; without `old_text` the file is new."""
+        await self.add(acp.Diff(path=path, new_text=new_text, old_text=old_text))
+
+    async def fail(self, reason: str = "") -> None:
+        """Report that the call failed."""
+        content = [*self._content, _content(reason)] if reason else None
+        await self.update(status="failed", content=content)
+
+    async def permission(
+        self, options: Sequence[acp.PermissionOption] | None = None
+    ) -> acp.PermissionOption | None:
+        """Ask the client whether this call may run."""
+        await self.announce()
+        request = acp.ToolCallUpdate(
+            tool_call_id=self.id,
+            title=self._first.title,
+            kind=self._first.kind,
+            status="pending",
+            content=list(self._content) or None,
+            locations=self._first.locations,
+            raw_input=self._first.raw_input,
+        )
+        if options is None:
+            return await self._turn.client.permission(request)
+        return await self._turn.client.permission(request, options)
+
+
+def _content(item: acp.ToolCallContent | acp.ContentBlock | str) -> acp.ToolCallContent:
+    if isinstance(item, str):
+        return acp.Content(content=acp.TextContent(text=item))
+    if isinstance(item, acp.Content | acp.Diff | acp.Terminal | acp.UnknownToolCallContent):
+        return item
+    return acp.Content(content=item)

@@ -1,0 +1,249 @@
+"""A turn as the author of an agent sees it: the prompt, and everything to answer it with.
+
+Owns what is sent to the client while a prompt runs, in order, from any thread. It does not start
+or end turns (`server` does). When the client cancels, the handler is cancelled at its next await,
+and whatever it was doing becomes the stop reason ``cancelled`` without its help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import Raw
+
+from dragoman.agent.client_side import ClientSide, Terminal
+from dragoman.agent.session import Session
+from dragoman.agent.tools import ToolCall
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import UsageError
+from dragoman.rpc import Connection
+
+T = TypeVar("T")
+
+_UPDATE: Final = acp.SESSION_UPDATE.name
+
+UPDATES_PER_BREATH: Final = 128
+"""After so many updates the loop gets a turn, so that a cancel is read while an agent talks."""
+
+
+class Turn:
+    """One prompt being answered."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        prompt: Sequence[acp.ContentBlock],
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._ids = itertools.count(1)
+        self._prefix = secrets.token_hex(4)
+        self._sent = 0
+        self.session = session
+        self.prompt = prompt
+        self.meta = dict(meta or {})
+        self.client = ClientSide(connection, session.id, session.client.client_capabilities)
+        self.cancelled = False
+        """Whether the client asked to stop."""
+        self.over = False
+        """Whether the prompt was answered: nothing more can be said in this turn."""
+        self._work: asyncio.Task[Any] | None = None
+        self.stopped: asyncio.Future[None] = self._loop.create_future()
+        """Done when the client has asked to stop."""
+        self.ended = asyncio.Event()
+        """Set when the turn is over."""
+
+    # -- the prompt
+
+    @property
+    def text(self) -> str:
+        """The text of the prompt, its text blocks joined by newlines."""
+        return "\n".join(b.text for b in self.prompt if isinstance(b, acp.TextContent))
+
+    def blocks(self, kind: type[T]) -> list[T]:
+        """The blocks of the prompt of one kind, such as `ImageContent`."""
+        return [block for block in self.prompt if isinstance(block, kind)]
+
+    # -- saying things
+
+    async def update(self, update: acp.SessionUpdate) -> None:
+        """Send any update of the protocol. The other methods are shorthands for this one."""
+        if threading.get_ident() != self._thread:
+            await self._from_thread(self.update(update))
+            return
+        if self.over:
+            raise UsageError("the turn is over: its prompt was answered")
+        await self._connection.notify(
+            _UPDATE,
+            Raw(acp.encode(acp.SessionNotification(session_id=self.session.id, update=update))),
+        )
+        self._sent += 1
+        if self._sent % UPDATES_PER_BREATH == 0:
+            await asyncio.sleep(0)
+
+    async def say(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:
+        """Stream a piece of the answer."""
+        await self.update(acp.AgentMessageChunk(content=_block(content), message_id=message_id))
+
+    async def think(
+        self, content: str | acp.ContentBlock, *, message_id: str | None = None
+    ) -> None:
+        """Stream a piece of the reasoning."""
+        await self.update(acp.AgentThoughtChunk(content=_block(content), message_id=message_id))
+
+    async def echo(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:
+        """Stream a piece of what the user said: for replaying a history."""
+        await self.update(acp.UserMessageChunk(content=_block(content), message_id=message_id))
+
+    async def plan(self, entries: Sequence[acp.PlanEntry | str]) -> None:
+        """Send the plan, complete each time."""
+        await self.update(
+            acp.Plan(
+                entries=[
+                    acp.PlanEntry(content=entry, priority="medium", status="pending")
+                    if isinstance(entry, str)
+                    else entry
+                    for entry in entries
+                ]
+            )
+        )
+
+    async def usage(self, used: int, size: int, cost: acp.Cost | None = None) -> None:
+        """Tell how full the context is, and what the session has cost so far."""
+        await self.update(acp.UsageUpdate(used=used, size=size, cost=cost))
+
+    async def commands(self, commands: Sequence[acp.AvailableCommand]) -> None:
+        """Tell which slash commands there are, complete each time."""
+        await self.update(acp.AvailableCommandsUpdate(available_commands=commands))
+
+    async def mode(self, mode_id: str) -> None:
+        """Change the session's mode."""
+        self.session.mode = mode_id
+        await self.update(acp.CurrentModeUpdate(current_mode_id=mode_id))
+
+    async def title(self, title: str | None) -> None:
+        """Name the session; None takes the name away."""
+        await self.update(acp.SessionInfoUpdate(title=title))
+
+    async def notice(
+        self, title: str, *, severity: str = "info", description: str | None = None
+    ) -> None:
+        """Show something to the user, if the client can; else it is said as part of the answer."""
+        if self.client.can("session.notices"):
+            await self.update(acp.Notice(severity=severity, title=title, description=description))
+        else:
+            await self.say(f"{title}: {description}\n" if description else f"{title}\n")
+
+    # -- tools
+
+    def _new_id(self) -> str:
+        return f"call-{self._prefix}-{next(self._ids)}"
+
+    def tool(
+        self,
+        title: str,
+        *,
+        kind: str = "other",
+        name: str | None = None,
+        status: str = "in_progress",
+        content: Sequence[acp.ToolCallContent] | None = None,
+        locations: Sequence[acp.ToolCallLocation | str] | None = None,
+        raw_input: Any = None,
+        tool_call_id: str | None = None,
+    ) -> ToolCall:
+        """Report a tool call; use it as ``async with``."""
+        return ToolCall(
+            self,
+            acp.ToolCall(
+                tool_call_id=tool_call_id or self._new_id(),
+                title=title,
+                name=name,
+                kind=kind,
+                status=status,
+                content=content,
+                locations=None
+                if locations is None
+                else [
+                    acp.ToolCallLocation(path=item) if isinstance(item, str) else item
+                    for item in locations
+                ],
+                raw_input=raw_input,
+            ),
+        )
+
+    async def ask_permission(
+        self,
+        tool: ToolCall | acp.ToolCallUpdate | str,
+        options: Sequence[acp.PermissionOption] | None = None,
+    ) -> bool:
+        """Ask whether something may be done. True only for an option that allows it."""
+        if isinstance(tool, ToolCall):
+            chosen = await tool.permission(options)
+        else:
+            call = (
+                acp.ToolCallUpdate(tool_call_id=self._new_id(), title=tool, kind="other")
+                if isinstance(tool, str)
+                else tool
+            )
+            ask = self.client.permission
+            chosen = await (ask(call) if options is None else ask(call, options))
+        return chosen is not None and chosen.kind in ("allow_once", "allow_always")
+
+    # -- shorthands for what the client offers
+
+    async def read_file(
+        self, path: str, *, line: int | None = None, limit: int | None = None
+    ) -> str:
+        return await self._here(lambda: self.client.read_file(path, line=line, limit=limit))
+
+    async def write_file(self, path: str, content: str) -> None:
+        await self._here(lambda: self.client.write_file(path, content))
+
+    async def terminal(self, command: str, args: Sequence[str] = (), **options: Any) -> Terminal:
+        return await self._here(lambda: self.client.terminal(command, args, **options))
+
+    # -- for the server
+
+    def begin(self, work: asyncio.Task[Any]) -> None:
+        """`work` is answering the prompt now."""
+        self._work = work
+
+    def stop(self) -> None:
+        """The client asked to stop: cancel the handler, once."""
+        if not self.cancelled and not self.over:
+            self.cancelled = True
+            self.stopped.set_result(None)
+            if self._work is not None:
+                self._work.cancel()
+
+    def finish(self) -> None:
+        self.over = True
+        self.ended.set()
+
+    # -- threads
+
+    async def _here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run in the loop of the connection, wherever the caller is."""
+        if threading.get_ident() == self._thread:
+            return await work()
+        return await self._from_thread(work())
+
+    async def _from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """For a caller in the loop of another thread."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """For a caller in a thread without a loop: run in the connection's loop and wait."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _block(content: str | acp.ContentBlock) -> acp.ContentBlock:
+    return acp.TextContent(text=content) if isinstance(content, str) else content

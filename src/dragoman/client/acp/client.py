@@ -1,0 +1,561 @@
+"""A typed client of one agent that speaks ACP v1.
+
+Owns the connection after the transport is open: the handshake, what the agent can do, its
+sessions, and the translation of wire errors. It does not start programs (`opening` does), follow
+turns (`turn`) or answer the agent's questions (`serving`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+import dragoman
+from dragoman.client.acp.serving import Elicit, Extension, Serving
+from dragoman.client.acp.session import Session
+from dragoman.client.budgets import Budgets
+from dragoman.client.permissions import Permit, deny_all
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.table import Gate, Method
+from dragoman.errors import (
+    AuthRequired,
+    DragomanError,
+    InvalidAnswer,
+    ProtocolMismatch,
+    RemoteError,
+    Unsupported,
+    UsageError,
+)
+from dragoman.rpc import Connection, End, Settings
+from dragoman.transports.base import Stream
+from dragoman.wire import codes
+from dragoman.wire.messages import Id
+from dragoman.wire.peer import Noise, Stray
+
+if TYPE_CHECKING:
+    from dragoman.client.services.files import Files
+    from dragoman.client.services.workspace import Workspace
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+MAX_PAGES: Final = 10_000
+"""Pages of a session list before it counts as endless: an agent may repeat a cursor for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """What the client offers to the agent, and how it behaves."""
+
+    permit: Permit = deny_all
+    """Who decides about permissions. The default refuses everything, so nothing is lost by
+    forgetting it."""
+    elicit: Elicit | None = None
+    """Who answers questions with a form or a URL; without it the agent is told that nobody does."""
+    elicit_url: bool = False
+    """Whether `elicit` can also send its user to a URL."""
+    extension: Extension | None = None
+    """Who answers the agent's own methods (``_…``) and hears its own notifications."""
+    read_files: bool = True
+    write_files: bool = True
+    """Whether the agent may read and write text files through us, inside the workspace."""
+    missing_file_is_empty: bool = False
+    """Answer reads of missing files with nothing: one real agent cannot create files otherwise."""
+    terminals: bool = False
+    """Whether the agent may run commands through us."""
+    terminal_login: bool = False
+    """Whether the caller can run the agent's login in a terminal."""
+    on_noise: Callable[[Noise | Stray], None] | None = None
+    """Told about lines that are no messages."""
+    name: str = "dragoman"
+    title: str | None = None
+    version: str | None = None
+    budgets: Budgets = Budgets()
+    unstable: bool = False
+    """Allow methods that are not stable in the protocol, such as forking a session."""
+    max_line_size: int | None = None
+
+
+class AcpClient:
+    """Drives one agent over one stream, for use as ``async with``."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        options: ClientOptions | None = None,
+        *,
+        launch: Sequence[str] = (),
+    ) -> None:
+        self.options = options or ClientOptions()
+        self.budgets = self.options.budgets
+        self._launch = tuple(launch)
+        self._sessions: dict[str, Session] = {}
+        self.agent = acp.InitializeResponse(protocol_version=0)
+        settings = Settings(cancel_notice=_cancel_notice)
+        if self.options.max_line_size is not None:
+            settings = Settings(
+                cancel_notice=_cancel_notice, max_line_size=self.options.max_line_size
+            )
+        self._serving = Serving(self._sessions, self.options)
+        self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def start(self) -> None:
+        """Begin to read and shake hands. ``async with`` does it."""
+        self.connection.start()
+        request = acp.InitializeRequest(
+            protocol_version=acp.PROTOCOL_VERSION,
+            client_info=acp.Implementation(
+                name=self.options.name,
+                title=self.options.title,
+                version=self.options.version or dragoman.__version__,
+            ),
+            client_capabilities=self._capabilities(),
+        )
+        try:
+            self.agent = await self.ask(acp.INITIALIZE, request, timeout=self.budgets.initialize)
+        except RemoteError as error:
+            if error.code == codes.UNSUPPORTED_VERSION:
+                raise ProtocolMismatch(f"the agent does not speak version 1: {error}") from error
+            raise
+        if self.agent.protocol_version != acp.PROTOCOL_VERSION:
+            raise ProtocolMismatch(
+                f"the agent wants to speak version {self.agent.protocol_version}, "
+                f"and this client speaks version {acp.PROTOCOL_VERSION}"
+            )
+
+    async def aclose(self) -> None:
+        """End everything: sessions, their terminals, the connection, the process behind it."""
+        try:
+            for session in list(self._sessions.values()):
+                await session.release()
+        finally:
+            await self.connection.aclose()
+
+    def _capabilities(self) -> acp.ClientCapabilities:
+        options = self.options
+        asks = options.elicit is not None
+        return acp.ClientCapabilities(
+            fs=acp.FileSystemCapabilities(
+                read_text_file=options.read_files, write_text_file=options.write_files
+            ),
+            terminal=options.terminals,
+            session=acp.ClientSessionCapabilities(
+                notices=acp.Supported(),
+                compaction=acp.Supported(),
+                config_options=acp.SessionConfigOptionsCapabilities(boolean=acp.Supported()),
+            ),
+            auth=acp.AuthCapabilities(terminal=options.terminal_login),
+            elicitation=acp.ElicitationCapabilities(
+                form=acp.Supported(), url=acp.Supported() if options.elicit_url else None
+            )
+            if asks
+            else None,
+        )
+
+    # -- what the agent can do
+
+    def can(self, capability: str) -> bool:
+        """Whether the agent advertised a capability, by its dotted name on the wire."""
+        return Gate("agent", (capability,)).is_open(self.agent.agent_capabilities)
+
+    def require(self, capability: str, what: str) -> None:
+        if not self.can(capability):
+            raise Unsupported(f"the agent cannot {what}: it does not advertise {capability}")
+
+    def require_content(self, blocks: Sequence[acp.ContentBlock]) -> None:
+        """Refuse content that the agent did not say it accepts."""
+        for block in blocks:
+            match block:
+                case acp.ImageContent():
+                    self.require("promptCapabilities.image", "take images in a prompt")
+                case acp.AudioContent():
+                    self.require("promptCapabilities.audio", "take sound in a prompt")
+                case acp.EmbeddedResource():
+                    self.require(
+                        "promptCapabilities.embeddedContext", "take embedded resources in a prompt"
+                    )
+                case _:
+                    pass
+
+    # -- authentication
+
+    async def authenticate(self, method_id: str) -> None:
+        """Let the agent log in by one of its own methods. No secret is sent."""
+        method = next((m for m in self.agent.auth_methods if m.id == method_id), None)
+        if method is None:
+            known = ", ".join(m.id for m in self.agent.auth_methods) or "none"
+            raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")
+        if isinstance(method, acp.AuthMethodTerminal):
+            raise UsageError(
+                f"the login method {method_id!r} runs in a terminal: {self._login_command(method)}"
+            )
+        # A login may take as long as its user needs.
+        await self.ask(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=method_id), timeout=None)
+
+    async def logout(self) -> None:
+        self.require("auth.logout", "log out")
+        await self.ask(acp.LOGOUT, acp.LogoutRequest())
+
+    def _login_command(self, method: acp.AuthMethodTerminal) -> str:
+        variables = [f"{name}={shlex.quote(value)}" for name, value in method.env.items()]
+        return " ".join([*variables, shlex.join([*(self._launch or ("<agent>",)), *method.args])])
+
+    # -- sessions
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The sessions that are open on this connection."""
+        return tuple(self._sessions.values())
+
+    async def new_session(
+        self,
+        cwd: str | Path,
+        *,
+        additional_directories: Sequence[str | Path] = (),
+        mcp_servers: Sequence[acp.McpServer] = (),
+        mode: str | None = None,
+        model: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Session:
+        """Open a session in a folder."""
+        root, others = self._roots(cwd, additional_directories, mcp_servers)
+
+        def opened(response: acp.NewSessionResponse) -> Session:
+            session = Session(self, response.session_id, root, others)
+            session.opened(response.modes, response.models, response.config_options)
+            self._serving.adopt(session)
+            return session
+
+        session = await self._open(
+            acp.SESSION_NEW,
+            acp.NewSessionRequest(
+                cwd=str(root),
+                additional_directories=[str(path) for path in others],
+                mcp_servers=mcp_servers,
+                meta=meta,
+            ),
+            opened,
+        )
+        await session.prepare(mode=mode, model=model)
+        return session
+
+    async def load_session(
+        self,
+        session_id: str,
+        cwd: str | Path,
+        *,
+        additional_directories: Sequence[str | Path] = (),
+        mcp_servers: Sequence[acp.McpServer] = (),
+        mode: str | None = None,
+        model: str | None = None,
+        on_update: Callable[[acp.SessionUpdate], None] | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Session:
+        """Open an earlier session with its history, which is in `Session.replayed` afterwards.
+
+        An agent that replays after its answer is waited for before the first prompt.
+        """
+        self.require("loadSession", "load sessions")
+        root, others = self._roots(cwd, additional_directories, mcp_servers)
+        session = self._expect(session_id, root, others)
+        session.on_update = on_update
+        session.replaying = True
+
+        def opened(response: acp.LoadSessionResponse) -> Session:
+            session.opened(response.modes, response.models, response.config_options)
+            session.replay_answered()
+            return session
+
+        request = acp.LoadSessionRequest(
+            session_id=session_id,
+            cwd=str(root),
+            additional_directories=[str(path) for path in others],
+            mcp_servers=mcp_servers,
+            meta=meta,
+        )
+        return await self._reopen(session, acp.SESSION_LOAD, request, opened, mode, model)
+
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: str | Path,
+        *,
+        additional_directories: Sequence[str | Path] = (),
+        mcp_servers: Sequence[acp.McpServer] = (),
+        mode: str | None = None,
+        model: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Session:
+        """Open an earlier session without its history being replayed."""
+        self.require("sessionCapabilities.resume", "resume sessions")
+        root, others = self._roots(cwd, additional_directories, mcp_servers)
+        session = self._expect(session_id, root, others)
+
+        def opened(response: acp.ResumeSessionResponse) -> Session:
+            session.opened(response.modes, response.models, response.config_options)
+            return session
+
+        request = acp.ResumeSessionRequest(
+            session_id=session_id,
+            cwd=str(root),
+            additional_directories=[str(path) for path in others],
+            mcp_servers=mcp_servers,
+            meta=meta,
+        )
+        return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
+
+    async def fork_session(self, session: Session, *, cwd: str | Path | None = None) -> Session:
+        """Branch off a session (unstable in the protocol)."""
+        if not self.options.unstable:
+            raise UsageError("forking is not stable in the protocol: pass unstable=True")
+        self.require("sessionCapabilities.fork", "fork sessions")
+        from dragoman.dialects.acp.v1.unstable.sessions import (
+            ForkSessionRequest,
+            ForkSessionResponse,
+        )
+
+        root, others = self._roots(cwd or session.cwd, session.additional_directories, ())
+
+        def opened(response: ForkSessionResponse) -> Session:
+            fork = Session(self, response.session_id, root, others)
+            fork.opened(response.modes, response.models, response.config_options)
+            self._serving.adopt(fork)
+            return fork
+
+        fork_session = acp.method_table(unstable=True).request("session/fork")
+        assert fork_session is not None
+        return await self._open(
+            fork_session,
+            ForkSessionRequest(
+                session_id=session.id,
+                cwd=str(root),
+                additional_directories=[str(path) for path in others],
+            ),
+            opened,
+        )
+
+    async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
+        """The agent's sessions, page after page."""
+        self.require("sessionCapabilities.list", "list sessions")
+        folder = None if cwd is None else str(_absolute(cwd))
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await self.ask(
+                acp.SESSION_LIST, acp.ListSessionsRequest(cwd=folder, cursor=cursor)
+            )
+            for info in page.sessions:
+                yield info
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+        raise InvalidAnswer("the agent's list of sessions does not end")
+
+    async def delete_session(self, session_id: str) -> None:
+        """Remove a session from the agent's list."""
+        self.require("sessionCapabilities.delete", "delete sessions")
+        await self.ask(acp.SESSION_DELETE, acp.DeleteSessionRequest(session_id=session_id))
+
+    # -- extensions
+
+    async def call_extension(
+        self, method: str, params: Any, *, timeout: float | None = None
+    ) -> Any:
+        """Call a method of the agent's own, whose name begins with an underscore."""
+        raw = await self._translated(
+            self.connection.call(_extension(method), params, timeout=timeout)
+        )
+        return msgspec.json.decode(raw)
+
+    async def notify_extension(self, method: str, params: Any) -> None:
+        """Send a notification of the agent's own kind."""
+        await self.connection.notify(_extension(method), params)
+
+    # -- for the other modules of this room
+
+    async def ask(
+        self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET
+    ) -> R:
+        """Call a method of the protocol and decode its result."""
+        budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
+        raw = await self._translated(
+            self.connection.call(method.name, Raw(acp.encode(params)), timeout=budget)
+        )
+        return self.decode(method, raw)
+
+    def decode(self, method: Method[P, R], raw: Raw) -> R:
+        try:
+            return method.decode_result(raw)
+        except msgspec.ValidationError as error:
+            raise InvalidAnswer(f"the answer to {method.name} is malformed: {error}") from error
+
+    def explain(self, error: DragomanError) -> DragomanError:
+        """The error to give to the caller: a wanted login becomes `AuthRequired`."""
+        if not isinstance(error, RemoteError) or error.code != codes.AUTH_REQUIRED:
+            return error
+        methods = self.agent.auth_methods
+        hints = []
+        for method in methods:
+            match method:
+                case acp.AuthMethodTerminal():
+                    hints.append(f"run `{self._login_command(method)}`")
+                case acp.AuthMethodEnvVar():
+                    names = ", ".join(variable.name for variable in method.vars)
+                    hints.append(f"set {names} and start again")
+                case _:
+                    command = _suggested_command(method)
+                    described = f": {method.description}" if method.description else ""
+                    hints.append(
+                        f"run `{command}`" if command else f"use {method.name!r}{described}"
+                    )
+        return AuthRequired(
+            error.message,
+            methods=methods,
+            hint="log in first: " + "; or ".join(hints) if hints else "log in to the agent first",
+            data=error.data,
+        )
+
+    def forget(self, session: Session) -> None:
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+
+    def make_files(self, workspace: Workspace) -> Files:
+        from dragoman.client.services.files import Files
+
+        return Files(workspace, missing_file_is_empty=self.options.missing_file_is_empty)
+
+    # -- inside
+
+    async def _translated(self, answer: Any) -> Raw:
+        try:
+            raw: Raw = await answer
+            return raw
+        except RemoteError as error:
+            explained = self.explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+
+    async def _open(
+        self, method: Method[P, R], params: P, opened: Callable[[R], Session]
+    ) -> Session:
+        """Call a method that opens a session.
+
+        The session is registered while the answer is being read, so that an update right behind
+        it finds it.
+        """
+        future: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+
+        def settle(raw: Raw | None, error: DragomanError | None) -> None:
+            if error is None:
+                assert raw is not None
+                try:
+                    session = opened(self.decode(method, raw))
+                except DragomanError as invalid:
+                    error = invalid
+                else:
+                    if not future.done():
+                        future.set_result(session)
+                    return
+            if not future.done():
+                future.set_exception(self.explain(error))
+
+        call = self.connection.begin(
+            method.name, Raw(acp.encode(params)), settle=settle, timeout=self.budgets.session
+        )
+        try:
+            return await future
+        except asyncio.CancelledError:
+            call.give_up(UsageError("the caller was cancelled"))
+            raise
+
+    async def _reopen(
+        self,
+        session: Session,
+        method: Method[P, R],
+        params: P,
+        opened: Callable[[R], Session],
+        mode: str | None,
+        model: str | None,
+    ) -> Session:
+        try:
+            await self._open(method, params, opened)
+            await session.prepare(mode=mode, model=model)
+        except BaseException:
+            self.forget(session)
+            raise
+        return session
+
+    def _expect(self, session_id: str, root: Path, others: Sequence[Path]) -> Session:
+        if session_id in self._sessions:
+            raise UsageError(f"the session {session_id} is already open on this connection")
+        session = Session(self, session_id, root, others)
+        self._serving.adopt(session)
+        return session
+
+    def _roots(
+        self,
+        cwd: str | Path,
+        additional_directories: Sequence[str | Path],
+        mcp_servers: Sequence[acp.McpServer],
+    ) -> tuple[Path, tuple[Path, ...]]:
+        if additional_directories:
+            self.require("sessionCapabilities.additionalDirectories", "use additional directories")
+        for server in mcp_servers:
+            match server:
+                case acp.McpServerHttp():
+                    self.require("mcpCapabilities.http", "reach MCP servers over HTTP")
+                case acp.McpServerSse():
+                    self.require("mcpCapabilities.sse", "reach MCP servers over SSE")
+                case _:
+                    pass
+        return _absolute(cwd), tuple(_absolute(path) for path in additional_directories)
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def _extension(method: str) -> str:
+    if not method.startswith("_"):
+        raise UsageError(f"an extension method begins with an underscore: {method!r}")
+    return method
+
+
+def _cancel_notice(id: Id) -> tuple[str, Any]:
+    return "$/cancel_request", acp.CancelRequestNotification(request_id=id)
+
+
+def _suggested_command(method: acp.AuthMethod) -> str | None:
+    """A login command that an agent suggests in `_meta`, to be shown and never to be run."""
+    suggestion = (method.meta or {}).get("terminal-auth")
+    if not isinstance(suggestion, dict) or not isinstance(suggestion.get("command"), str):
+        return None
+    args = suggestion.get("args")
+    words = [arg for arg in args if isinstance(arg, str)] if isinstance(args, list) else []
+    return shlex.join([suggestion["command"], *words])

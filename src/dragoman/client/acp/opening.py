@@ -1,0 +1,60 @@
+"""Starting an agent, or reaching one that runs, and shaking hands with it.
+
+Owns the way from a command line or an address to a ready client. It does not know what the client
+does then (`client` does), nor which programs are agents: that is the caller's knowledge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from dragoman.client.acp.client import AcpClient, ClientOptions
+from dragoman.errors import SpawnError
+from dragoman.transports import spawn
+from dragoman.transports.base import Stream
+
+
+@asynccontextmanager
+async def open_agent(
+    argv: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    options: ClientOptions | None = None,
+) -> AsyncIterator[AcpClient]:
+    """Start an agent's program and be its client until the block ends; then it is gone.
+
+    `env` is added to a small base environment, and `inherit` names variables of ours that the
+    program may have besides: API keys do not travel by accident.
+    """
+    options = options or ClientOptions()
+    stream = await _spawned(argv, cwd, env, inherit, options.budgets.spawn)
+    async with AcpClient(stream, options, launch=argv) as client:
+        yield client
+
+
+@asynccontextmanager
+async def use_agent(
+    stream: Stream, *, options: ClientOptions | None = None
+) -> AsyncIterator[AcpClient]:
+    """Be the client of an agent on a stream that is already open."""
+    async with AcpClient(stream, options) as client:
+        yield client
+
+
+async def _spawned(
+    argv: Sequence[str],
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+    inherit: Iterable[str],
+    timeout: float,
+) -> Stream:
+    try:
+        async with asyncio.timeout(timeout):
+            return await spawn(argv, cwd=cwd, env=env, inherit=inherit)
+    except TimeoutError as error:
+        raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error

@@ -1,0 +1,342 @@
+"""One conversation with an agent.
+
+Owns what is known of a session: its settings as last reported, the turn that runs, and the updates
+that belong to no turn. It does not decode (`client` does) and does not follow a turn (`turn` does).
+
+Where an update goes: to the running turn; to `replayed` while history is being replayed; else to
+`outside`, which keeps the newest ones. `on_update` sees all of them, at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.client.acp.turn import Turn
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import DragomanError, Unsupported
+
+if TYPE_CHECKING:
+    from dragoman.client.acp.client import AcpClient
+    from dragoman.client.services.files import Files
+    from dragoman.client.services.terminals import Terminals
+    from dragoman.client.services.workspace import Workspace
+
+KEPT_OUTSIDE: Final = 256
+"""Updates outside of turns that are kept; older ones are dropped and counted."""
+
+
+class Session:
+    """A session of an agent. Made by the client's `new_session`, `load_session` and the like."""
+
+    __slots__ = (
+        "_files",
+        "_questions",
+        "_quiet",
+        "_terminals",
+        "_update_count",
+        "additional_directories",
+        "client",
+        "commands",
+        "config_options",
+        "cwd",
+        "id",
+        "info",
+        "models",
+        "modes",
+        "on_update",
+        "outside",
+        "outside_dropped",
+        "replayed",
+        "replaying",
+        "turn",
+        "unusable",
+        "usage",
+    )
+
+    def __init__(
+        self, client: AcpClient, id: str, cwd: Path, additional_directories: Sequence[Path] = ()
+    ) -> None:
+        self.client = client
+        self.id = id
+        self.cwd = cwd
+        self.additional_directories = tuple(additional_directories)
+        self.modes: acp.SessionModeState | None = None
+        self.models: acp.SessionModelState | None = None
+        self.config_options: Sequence[acp.SessionConfigOption] | None = None
+        self.commands: Sequence[acp.AvailableCommand] = ()
+        self.info: acp.SessionInfoUpdate | None = None
+        self.usage: acp.UsageUpdate | None = None
+        self.turn: Turn | None = None
+        self.unusable = False
+        self.on_update: Callable[[acp.SessionUpdate], None] | None = None
+        self.outside: deque[acp.SessionUpdate] = deque(maxlen=KEPT_OUTSIDE)
+        self.outside_dropped = 0
+        self.replayed: list[acp.SessionUpdate] = []
+        """The history that the agent replayed when the session was loaded."""
+        self.replaying = False
+        self._quiet = False
+        self._update_count = 0
+        self._questions: set[asyncio.Task[Any]] = set()
+        self._files: Files | None = None
+        self._terminals: Terminals | None = None
+
+    # -- prompting
+
+    def prompt(
+        self,
+        prompt: str | acp.ContentBlock | Sequence[acp.ContentBlock],
+        *,
+        meta: dict[str, Any] | None = None,
+    ) -> Turn:
+        """A turn with this prompt; it begins when its ``async with`` block is entered.
+
+        Raises `Unsupported` for content that the agent did not say it accepts.
+        """
+        if isinstance(prompt, str):
+            blocks: Sequence[acp.ContentBlock] = (acp.TextContent(text=prompt),)
+        elif isinstance(prompt, Struct):
+            blocks = (prompt,)
+        else:
+            blocks = tuple(prompt)
+        self.client.require_content(blocks)
+        return Turn(self, blocks, meta)
+
+    async def ask(self, prompt: str | Sequence[acp.ContentBlock]) -> str:
+        """Send a prompt and return the text of the answer."""
+        parts: list[str] = []
+        async with self.prompt(prompt) as turn:
+            async for update in turn:
+                if isinstance(update, acp.AgentMessageChunk) and isinstance(
+                    update.content, acp.TextContent
+                ):
+                    parts.append(update.content.text)
+            result = turn.result
+        if result.settled_locally:
+            raise DragomanError("the turn was cancelled and never answered")
+        return "".join(parts)
+
+    # -- settings
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Switch the mode. Uses a config option of category ``mode`` where there is one."""
+        option = self._option("mode")
+        if option is not None:
+            await self.set_config_option(option.id, mode_id)
+            return
+        known = [mode.id for mode in self.modes.available_modes] if self.modes else []
+        if mode_id not in known:
+            raise Unsupported(f"the agent has no mode {mode_id!r}; it has {_listed(known)}")
+        await self.client.ask(
+            acp.SESSION_SET_MODE, acp.SetSessionModeRequest(session_id=self.id, mode_id=mode_id)
+        )
+        assert self.modes is not None
+        self.modes = replace(self.modes, current_mode_id=mode_id)
+
+    async def set_model(self, model_id: str) -> None:
+        """Switch the model: by a config option of category ``model``, else by `session/set_model`,
+        which no schema has any more but real agents still offer."""
+        option = self._option("model")
+        if option is not None:
+            await self.set_config_option(option.id, model_id)
+            return
+        known = [model.model_id for model in self.models.available_models] if self.models else []
+        if model_id not in known:
+            raise Unsupported(f"the agent has no model {model_id!r}; it has {_listed(known)}")
+        await self.client.ask(
+            acp.SESSION_SET_MODEL,
+            acp.SetSessionModelRequest(session_id=self.id, model_id=model_id),
+        )
+        assert self.models is not None
+        self.models = replace(self.models, current_model_id=model_id)
+
+    async def set_config_option(self, config_id: str, value: str | bool) -> None:
+        """Change a config option. The agent's answer is the complete list, read back here."""
+        options = [
+            o for o in self.config_options or () if not isinstance(o, acp.UnknownConfigOption)
+        ]
+        option = next((o for o in options if o.id == config_id), None)
+        if option is None:
+            known = [o.id for o in options]
+            raise Unsupported(f"the agent has no option {config_id!r}; it has {_listed(known)}")
+        values = _values(option)
+        if value not in values:
+            raise Unsupported(
+                f"the option {config_id!r} has no value {value!r}; it has {_listed(values)}"
+            )
+        response = await self.client.ask(
+            acp.SESSION_SET_CONFIG_OPTION,
+            acp.SetSessionConfigOptionRequest(session_id=self.id, config_id=config_id, value=value),
+        )
+        self.config_options = response.config_options
+
+    def _option(self, category: str) -> acp.SessionConfigSelect | None:
+        for option in self.config_options or ():
+            if isinstance(option, acp.SessionConfigSelect) and option.category == category:
+                return option
+        return None
+
+    # -- the end
+
+    async def close(self) -> None:
+        """End the session at the agent where it can do that, and forget it here."""
+        if self.turn is not None:
+            self.turn.cancel()
+        try:
+            if self.client.can("sessionCapabilities.close"):
+                await self.client.ask(
+                    acp.SESSION_CLOSE, acp.CloseSessionRequest(session_id=self.id)
+                )
+        finally:
+            await self.release()
+
+    async def release(self) -> None:
+        """Forget the session here without telling the agent."""
+        self.client.forget(self)
+        self.cancel_questions()
+        if self._terminals is not None:
+            await self._terminals.aclose()
+
+    # -- for the client
+
+    def opened(self, modes: Any, models: Any, config_options: Any) -> None:
+        """Take over the settings of the answer that opened the session."""
+        self.modes = modes
+        self.models = models
+        self.config_options = config_options
+
+    async def prepare(self, *, mode: str | None, model: str | None) -> None:
+        """Set the starting mode and model that the caller asked for."""
+        if model is not None:
+            await self.set_model(model)
+        if mode is not None:
+            await self.set_mode(mode)
+
+    def deliver(self, update: acp.SessionUpdate, size: int) -> None:
+        """An update of this session arrived."""
+        apply = _APPLY.get(type(update))
+        if apply is not None:
+            apply(self, update)
+        if self.on_update is not None:
+            self.on_update(update)
+        if self.turn is not None:
+            self.turn.put(update, size)
+            return
+        self._update_count += 1
+        if self.replaying:
+            self.replayed.append(update)
+        else:
+            if len(self.outside) == KEPT_OUTSIDE:
+                self.outside_dropped += 1
+            self.outside.append(update)
+
+    def turn_ended(self, turn: Turn) -> None:
+        if self.turn is turn:
+            self.turn = None
+
+    def replay_answered(self) -> None:
+        """The answer to a load arrived. History that was not replayed before it comes after it."""
+        self.replaying = not any(isinstance(item, _HISTORY) for item in self.replayed)
+
+    async def wait_replayed(self) -> None:
+        """Wait for the end of a replay that comes after its answer: a short quiet time."""
+        budgets = self.client.budgets
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + budgets.replay_total
+        while self.replaying and self.client.connection.failure is None:
+            seen = self._update_count
+            await asyncio.sleep(budgets.replay_quiet)
+            if self._update_count == seen or loop.time() >= deadline:
+                self.replaying = False
+
+    # -- services
+
+    def files(self) -> Files:
+        if self._files is None:
+            self._files = self.client.make_files(self._workspace())
+        return self._files
+
+    def terminals(self) -> Terminals:
+        if self._terminals is None:
+            from dragoman.client.services.terminals import Terminals
+
+            self._terminals = Terminals(self._workspace())
+        return self._terminals
+
+    def _workspace(self) -> Workspace:
+        # The services are loaded by the first agent that asks for one; most never do.
+        from dragoman.client.services.workspace import Workspace
+
+        return Workspace([self.cwd, *self.additional_directories])
+
+    # -- questions of the agent that are open
+
+    def question_opened(self, task: asyncio.Task[Any]) -> None:
+        self._questions.add(task)
+        if self.turn is not None:
+            self.turn.question_opened()
+
+    def question_closed(self, task: asyncio.Task[Any], turn: Turn | None) -> None:
+        self._questions.discard(task)
+        if turn is not None:
+            turn.question_closed()
+
+    def cancel_questions(self) -> None:
+        """Stop asking: every open question is answered as cancelled."""
+        for task in self._questions:
+            task.cancel()
+
+
+def _set_mode(session: Session, update: Any) -> None:
+    if session.modes is not None:
+        session.modes = replace(session.modes, current_mode_id=update.current_mode_id)
+
+
+def _set_config(session: Session, update: Any) -> None:
+    session.config_options = update.config_options
+
+
+def _set_commands(session: Session, update: Any) -> None:
+    session.commands = update.available_commands
+
+
+def _set_info(session: Session, update: Any) -> None:
+    session.info = update
+
+
+def _set_usage(session: Session, update: Any) -> None:
+    session.usage = update
+
+
+_APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
+    acp.CurrentModeUpdate: _set_mode,
+    acp.ConfigOptionUpdate: _set_config,
+    acp.AvailableCommandsUpdate: _set_commands,
+    acp.SessionInfoUpdate: _set_info,
+    acp.UsageUpdate: _set_usage,
+}
+
+_HISTORY: Final = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.ToolCall)
+
+
+def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[str | bool]:
+    """What an option can be set to."""
+    if isinstance(option, acp.SessionConfigBoolean):
+        return [False, True]
+    values: list[str | bool] = []
+    for entry in option.options:
+        if isinstance(entry, acp.SessionConfigSelectGroup):
+            values.extend(choice.value for choice in entry.options)
+        else:
+            values.append(entry.value)
+    return values
+
+
+def _listed(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names)) if names else "none"

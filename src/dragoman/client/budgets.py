@@ -1,0 +1,110 @@
+"""How long to wait for what: every wait of a client on its agent, by name.
+
+Owns the numbers and their reasons, and the watchdog that holds a turn to them. It does not know
+what a turn consists of; whoever runs one tells the watchdog about signs of life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """Seconds; None is "for ever"."""
+
+    spawn: float = 10.0
+    """Starting the program. It only covers the start itself: a shell script on a slow disk."""
+    initialize: float = 30.0
+    """The first answer. Real agents need up to 12 s when the machine is busy."""
+    session: float = 60.0
+    """Opening a session: agents connect to their MCP servers meanwhile."""
+    request: float = 60.0
+    """Any other single question, such as setting a mode."""
+    first_event: float | None = 180.0
+    """From the prompt to the first sign of life. Agents retry their model silently."""
+    silence: float | None = 120.0
+    """Between two signs of life in a turn; does not run while a question to us is open."""
+    total: float | None = None
+    """The whole turn. Good work may take hours, so there is no default."""
+    cancel_grace: float = 10.0
+    """From a cancel to the end of the turn, before it is settled without the agent."""
+    replay_quiet: float = 0.3
+    """Without updates for this long, a replay that comes after its answer counts as over."""
+    replay_total: float = 10.0
+    """The longest time to wait for the end of such a replay."""
+
+
+CHECKS_PER_BUDGET: Final = 8
+"""The watchdog looks this often in the time of its smallest budget, so it is at most an eighth
+late, and a sign of life costs one addition instead of a look at the clock."""
+
+
+class Watchdog:
+    """Holds one turn to its budgets. Calls `expired` once with the budget's name and size."""
+
+    __slots__ = (
+        "_budgets",
+        "_expired",
+        "_interval",
+        "_life",
+        "_loop",
+        "_quiet_since",
+        "_seen",
+        "_started_at",
+        "_timer",
+        "open_questions",
+        "signs",
+    )
+
+    def __init__(self, budgets: Budgets, expired: Callable[[str, float], None]) -> None:
+        self._budgets = budgets
+        self._expired = expired
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._started_at = self._quiet_since = self._loop.time()
+        self._seen = 0
+        self._life = False
+        self.signs = 0
+        """Signs of life so far; whoever sees one adds to it."""
+        self.open_questions = 0
+        """Questions of the agent that we have not answered: it is waiting for us, not we for it."""
+        limits = [
+            limit
+            for limit in (budgets.first_event, budgets.silence, budgets.total)
+            if limit is not None
+        ]
+        self._interval = min(limits, default=0.0) / CHECKS_PER_BUDGET
+
+    def start(self) -> None:
+        self._started_at = self._quiet_since = self._loop.time()
+        if self._interval > 0:
+            self._timer = self._loop.call_later(self._interval, self._check)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        now = self._loop.time()
+        if self.signs != self._seen or self.open_questions:
+            self._life = self._life or self.signs != self._seen
+            self._seen = self.signs
+            self._quiet_since = now
+        budgets = self._budgets
+        name = "silence" if self._life else "the first event"
+        limit = budgets.silence if self._life else budgets.first_event
+        if budgets.total is not None and now - self._started_at >= budgets.total:
+            self._give_up("the whole turn", budgets.total)
+        elif limit is not None and now - self._quiet_since >= limit:
+            self._give_up(name, limit)
+        else:
+            self._timer = self._loop.call_later(self._interval, self._check)
+
+    def _give_up(self, name: str, limit: float) -> None:
+        self._timer = None
+        self._expired(name, limit)

@@ -1,0 +1,100 @@
+"""What to answer when an agent asks for permission.
+
+Owns the presets and the choice of an option. It does not know how a question arrives. An option is
+always chosen by its kind: ids and names are arbitrary (two real agents call rejecting "cancel"),
+and an option of a kind that we do not know is never chosen.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+
+class Answer(enum.Enum):
+    """A decision about one question."""
+
+    ALLOW_ONCE = "allow_once"
+    ALLOW_ALWAYS = "allow_always"
+    REJECT_ONCE = "reject_once"
+    REJECT_ALWAYS = "reject_always"
+    CANCEL = "cancel"
+    """No decision: the turn is being cancelled. For refusing, reject: an agent may take this as
+    the end of the turn."""
+
+    @property
+    def allows(self) -> bool:
+        return self in (Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS)
+
+
+class Option(Protocol):
+    """What a question offers, in whatever dialect."""
+
+    @property
+    def option_id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request for permission."""
+
+    session_id: str
+    tool_call_id: str
+    title: str
+    kind: str
+    """The tool's kind, such as ``read`` or ``execute``; ``other`` if the agent did not say."""
+    options: Sequence[Option]
+    tool_call: Any
+    """The tool call as the dialect has it, with locations, content and raw input."""
+
+
+Permit: TypeAlias = Callable[[Question], Awaitable[Answer] | Answer]
+
+_FALLBACKS: Final[dict[Answer, tuple[Answer, ...]]] = {
+    # Allowing never widens: "always" may become "once", "once" never becomes "always".
+    Answer.ALLOW_ONCE: (Answer.ALLOW_ONCE,),
+    Answer.ALLOW_ALWAYS: (Answer.ALLOW_ALWAYS, Answer.ALLOW_ONCE),
+    Answer.REJECT_ONCE: (Answer.REJECT_ONCE, Answer.REJECT_ALWAYS),
+    Answer.REJECT_ALWAYS: (Answer.REJECT_ALWAYS, Answer.REJECT_ONCE),
+    Answer.CANCEL: (),
+}
+
+READING: Final = frozenset({"read", "search", "think"})
+"""Kinds of tools that change nothing and reach nothing outside."""
+
+
+def choose(options: Sequence[Option], answer: Answer) -> str | None:
+    """The id of the first option that says `answer`; None if none does (then it is cancelled)."""
+    for wanted in _FALLBACKS[answer]:
+        for option in options:
+            if option.kind == wanted.value:
+                return option.option_id
+    return None
+
+
+def approve_all(question: Question) -> Answer:
+    """Allow everything, once each time."""
+    return Answer.ALLOW_ONCE
+
+
+def approve_reads(question: Question) -> Answer:
+    """Allow what only reads; refuse the rest."""
+    return Answer.ALLOW_ONCE if question.kind in READING else Answer.REJECT_ONCE
+
+
+def deny_all(question: Question) -> Answer:
+    """Refuse everything."""
+    return Answer.REJECT_ONCE
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A permission that was refused in a turn, for the record."""
+
+    tool_call_id: str
+    title: str
+    kind: str
