@@ -466,7 +466,7 @@ class Connection:
         # Nobody is left to answer to. What was queued before the end is still worked off.
         for task in self._inbound.values():
             task.cancel()
-        self.flow.close()
+        self.flow.close(failure)
         self._ended.set()
         if isinstance(failure, Overflow | LineTooLong):
             # The stream itself is still open, and nothing sensible can come from it any more.

@@ -24,8 +24,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from dragoman.errors import ConnectionLost, Overflow
-from dragoman.rpc.tasks import TaskOwner
+from dragoman.errors import ConnectionLost, Overflow, UsageError
+from dragoman.rpc.tasks import TaskOwner, was_cancelled
 
 T = TypeVar("T")
 
@@ -53,6 +53,7 @@ class Flow:
     """How much waits on one connection, and whether its stream is read."""
 
     __slots__ = (
+        "_failure",
         "_lanes",
         "_limits",
         "_loop",
@@ -77,6 +78,7 @@ class Flow:
         self._loop = asyncio.get_running_loop()
         self._lanes: set[Lane[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._failure: ConnectionLost | None = None
         self._taken_at_check = 0
         self.queued = 0
         self.taken = 0
@@ -89,6 +91,8 @@ class Flow:
 
     def evaluate(self) -> None:
         """Pause or resume reading, as the rules above say. To be called when something changed."""
+        if self._failure is not None:
+            return
         limits = self._limits
         self.blocked = self.queued > limits.soft_size
         wanted = self.queued > limits.hard_size or (
@@ -115,14 +119,22 @@ class Flow:
         self.stalled = False
         self.evaluate()
 
-    def close(self) -> None:
+    def close(self, failure: ConnectionLost) -> None:
+        """The connection is over: every lane ends, after what it still holds."""
+        self._failure = failure
+        self.blocked = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for lane in self._lanes:
+            lane.end(failure)
         self._lanes.clear()
 
     def join(self, lane: Lane[Any]) -> None:
-        self._lanes.add(lane)
+        if self._failure is not None:
+            lane.end(self._failure)
+        else:
+            self._lanes.add(lane)
 
     def leave(self, lane: Lane[Any]) -> None:
         self._lanes.discard(lane)
@@ -181,6 +193,11 @@ class Lane(Generic[T]):
     def ended(self) -> ConnectionLost | None:
         return self._ended
 
+    @property
+    def held(self) -> tuple[T, ...]:
+        """What is queued, oldest first."""
+        return tuple(self._items)
+
     def put(self, item: T, size: int) -> None:
         """Queue an item that came in `size` bytes. Dropped if the lane has ended."""
         if self._ended is not None:
@@ -194,6 +211,11 @@ class Lane(Generic[T]):
         if self._waiter is not None:
             self._wake()
         flow.added()
+
+    def follow(self, item: T) -> None:
+        """Queue an item that did not come from the wire. It weighs nothing and is never dropped."""
+        self._items.append(item)
+        self._sizes.append(0)
 
     def end(self, failure: ConnectionLost) -> None:
         """Nothing more will come; after what is queued, `get` raises a copy of `failure`."""
@@ -231,7 +253,7 @@ class Lane(Generic[T]):
             if self._ended is not None:
                 raise self._ended.fresh()
             if self._waiter is not None:
-                raise RuntimeError("a lane has one consumer at a time")
+                raise UsageError("a lane has one consumer at a time")
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -248,38 +270,52 @@ class HandlerLane(Generic[T]):
     """A lane whose items are handled one after another by a function, async or not.
 
     One task works it off and ends when nothing is left, so a thousand idle lanes are a thousand
-    empty queues and no task. A failing handler is logged and does not stop the others.
+    empty queues and no task. A failing handler is logged and does not stop the others. If the lane
+    is cut, `on_cut` is called after the last item with the reason; what comes later is dropped.
     """
 
-    __slots__ = ("_handler", "_lane", "_running", "_tasks")
+    __slots__ = ("_handler", "_lane", "_on_cut", "_running", "_tasks")
 
     def __init__(
-        self, flow: Flow, handler: Callable[[T], Awaitable[None] | None], tasks: TaskOwner
+        self,
+        flow: Flow,
+        handler: Callable[[T], Awaitable[None] | None],
+        tasks: TaskOwner,
+        *,
+        on_cut: Callable[[Overflow], None] | None = None,
     ) -> None:
-        self._lane: Lane[T | Callable[[], None]] = Lane(flow)
+        self._lane: Lane[T | _Then] = Lane(flow)
         self._handler = handler
         self._tasks = tasks
+        self._on_cut = on_cut
         self._running = False
+
+    @property
+    def ended(self) -> ConnectionLost | None:
+        return self._lane.ended
 
     def put(self, item: T, size: int) -> None:
         self._lane.put(item, size)
-        self._run()
-
-    def after(self, then: Callable[[], None]) -> None:
-        """Call `then` once everything queued so far has been handled; at once if nothing is."""
-        if self._running or len(self._lane):
-            self._lane.put(_Then(then), 0)
-            self._run()
-        else:
-            then()
-
-    def close(self) -> None:
-        self._lane.close()
-
-    def _run(self) -> None:
         if not self._running and len(self._lane):
             self._running = True
             self._tasks.start(self._work_off(), "handle notifications")
+
+    def after(self, then: Callable[[], None]) -> None:
+        """Call `then` once everything queued so far has been handled; at once if nothing is.
+
+        It is called in every case, also if the lane is cut or closed meanwhile.
+        """
+        if self._running:
+            self._lane.follow(_Then(then))
+        else:
+            _Then(then)()
+
+    def close(self) -> None:
+        """Forget what is queued and take nothing more; whoever waits behind it need not wait."""
+        waiting = [item for item in self._lane.held if isinstance(item, _Then)]
+        self._lane.close()
+        for then in waiting:
+            then()
 
     async def _work_off(self) -> None:
         consuming.set(self._lane._flow)
@@ -288,22 +324,41 @@ class HandlerLane(Generic[T]):
                 item = self._lane.take()
                 if isinstance(item, _Then):
                     item()
-                    continue
-                try:
-                    waiting = self._handler(item)  # type: ignore[arg-type]
-                    if inspect.isawaitable(waiting):
-                        await waiting
-                except Exception:
-                    log.exception("the handler of a notification failed")
+                else:
+                    await self._handle(item)
+            if self._on_cut is not None and isinstance(self._lane.ended, Overflow):
+                on_cut, self._on_cut = self._on_cut, None
+                on_cut(self._lane.ended)
+        except asyncio.CancelledError:
+            self.close()
+            raise
         finally:
             self._running = False
 
+    async def _handle(self, item: T) -> None:
+        try:
+            waiting = self._handler(item)
+            if waiting is not None and inspect.isawaitable(waiting):
+                await waiting
+        except asyncio.CancelledError:
+            # It may also be what the handler waited for that was cancelled, and not this task.
+            if was_cancelled():
+                raise
+            log.exception("the handler of a notification failed")
+        except Exception:
+            log.exception("the handler of a notification failed")
+
 
 class _Then:
+    """Stands in a lane for somebody who waits until everything before it was handled."""
+
     __slots__ = ("_then",)
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then = then
 
     def __call__(self) -> None:
-        self._then()
+        try:
+            self._then()
+        except Exception:
+            log.exception("what had to follow a notification failed")

@@ -77,6 +77,12 @@ def cancel_soon(task: asyncio.Task[Any]) -> None:
     asyncio.get_running_loop().call_soon(task.cancel)
 
 
+def was_cancelled() -> bool:
+    """Whether a `CancelledError` seen here means this task, and not what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def finish(work: Awaitable[T]) -> T:
     """Await `work` to its end even if the caller is cancelled meanwhile, then pass that on.
 
