@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dragoman.client.services import workspace as module
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import (
     ArgumentInvalid,
@@ -309,6 +311,23 @@ def test_even_the_whole_machine_as_a_root_does_not_include_the_kernel(tree: Host
             workspace.find(f"{path}/new", missing="make")
     with pytest.raises(PathRefused, match="device"):
         workspace.resolve_for_read("/dev/null")
+
+
+def test_a_kernel_tree_mounted_inside_the_workspace_is_refused(
+    tree: HostileTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_devices_of", lambda trees: frozenset({os.stat(tree.root).st_dev}))
+    workspace = Workspace([tree.root])
+    with pytest.raises(PathRefused, match="operating system"):
+        workspace.resolve_for_read(tree.root / "file.txt")
+    with pytest.raises(PathRefused, match="operating system"):
+        workspace.resolve_for_write(tree.root / "file.txt")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such trees")
+def test_the_devices_of_the_kernels_trees_are_known() -> None:
+    assert module._devices_of(["proc"]) == {os.stat("/proc").st_dev}
+    assert module._devices_of(["no-such-tree", "."]) == frozenset()
 
 
 @pytest.mark.parametrize(
