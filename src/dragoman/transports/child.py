@@ -58,7 +58,9 @@ class ShutdownTimes:
 class Handle(abc.ABC):
     """What the operating system offers for one child. `windows` has the other implementation."""
 
-    pid: int
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.owner_pid = os.getpid()
 
     @abc.abstractmethod
     def signal_group(self, number: int) -> None:
@@ -85,7 +87,7 @@ class PosixHandle(Handle):
     """A child by its number, which cannot be given to another process before it is reaped."""
 
     def __init__(self, pid: int) -> None:
-        self.pid = pid
+        super().__init__(pid)
         self._status: tuple[int | None, int | None] | None = None
         self._reaped = False
 
@@ -167,7 +169,7 @@ class ChildProcess:
         self._gone: asyncio.Future[None] = loop.create_future()
         self._pidfd = -1
         self._keeper: asyncio.Task[None] | None = None
-        self._end_now = functools.partial(end_now, handle, mark, os.getpid())
+        self._end_now = functools.partial(end_now, handle, mark)
         # For a child whose loop was closed over it. The end of the program is the guard's business.
         self._finalizer = weakref.finalize(self, self._end_now)
         self._finalizer.atexit = False
@@ -309,6 +311,9 @@ class ChildProcess:
 
 def kill_now(handle: Handle, mark: str) -> None:
     """Kill a child and everything below it without a loop, and wait briefly for its death."""
+    if os.getpid() != handle.owner_pid:
+        # A forked copy of this process gives up its copies of our objects. The child is not its.
+        return
     handle.signal_group(signals.SIGKILL)
     strays.kill_strays_now(mark, sessions=handle.sessions())
     deadline = time.monotonic() + NOW_TIMEOUT
@@ -316,11 +321,8 @@ def kill_now(handle: Handle, mark: str) -> None:
         time.sleep(NOW_INTERVAL)
 
 
-def end_now(handle: Handle, mark: str, owner_pid: int) -> None:
+def end_now(handle: Handle, mark: str) -> None:
     """The whole shutdown without a loop, for a child that nobody can wait for any more."""
-    if os.getpid() != owner_pid:
-        # A forked copy of this process drops its copies of our objects; the child is not its own.
-        return
     kill_now(handle, mark)
     handle.reap()
     guard.forget(handle.pid)

@@ -278,7 +278,7 @@ class WindowsHandle(Handle):
     """A child by its Popen object, which holds the process open and so its number from reuse."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:  # noqa: TID251 - only a type
-        self.pid = popen.pid
+        super().__init__(popen.pid)
         self._popen = popen
 
     def signal_group(self, number: int) -> None:
