@@ -1,0 +1,144 @@
+"""The command: runs the programme, interleaved, and prints the table.
+
+It owns the order of the measurements and the processes that make them: every measurement is a
+client process of its own, and in every repetition each contestant has its turn, beginning with
+another one each time. What is measured is in `programme`, who takes part in `lineup`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from bench import environment, report
+from bench.lineup import Contestant, lineup
+from bench.programme import IMPORTS, Entry, chosen
+
+REPETITIONS = 7
+QUICK_REPETITIONS = 3
+
+CLIENT_TIMEOUT = 180.0
+"""Seconds for one measurement; the longest takes a few, so this is a hang."""
+
+
+def say(text: str) -> None:
+    """Tell on stderr what is going on; stdout is for the result."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def measure(
+    entry: Entry, contestant: Contestant, size: int, seed: int, placement: str
+) -> dict[str, float]:
+    """Run one measurement in a process of its own."""
+    if entry.work == IMPORTS:
+        python = contestant.client[0]
+        command = [python, "-m", "bench.imports", str(size), placement, contestant.imports]
+    else:
+        command = [*contestant.client, entry.work, str(size), placement, *contestant.agent]
+    done = subprocess.run(
+        command,
+        cwd=environment.ROOT,
+        env=environment.variables(seed),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_TIMEOUT,
+    )
+    if done.returncode:
+        raise SystemExit(f"{contestant.name} failed at {entry.id}:\n{done.stderr}")
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def rotated(contestants: Sequence[Contestant], by: int) -> list[Contestant]:
+    by %= len(contestants)
+    return [*contestants[by:], *contestants[:by]]
+
+
+def machine() -> dict[str, object]:
+    """What a reader has to know about where the figures come from."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": model,
+        "processors": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 2),
+        "sdk": environment.SDK,
+        "msgspec": metadata.version("msgspec"),
+    }
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure dragoman against the ceiling and the SDK."
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller measurements")
+    parser.add_argument("--only", default="", metavar="W1,W4", help="only these works")
+    parser.add_argument("--contestants", default="", metavar="NAME,NAME", help="only these")
+    parser.add_argument("--repetitions", type=int, help=f"default {REPETITIONS}")
+    parser.add_argument(
+        "--free", action="store_true", help="let the scheduler place the processes as it likes"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = arguments(argv)
+    if sys.platform != "linux":
+        raise SystemExit("the bench reads /proc and processor clocks: it runs on Linux only")
+    try:
+        entries = chosen(filter(None, options.only.split(",")))
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    python = environment.ready(say)
+    contestants = lineup(python)
+    if names := list(filter(None, options.contestants.split(","))):
+        contestants = [one for one in contestants if one.name in names]
+    if not contestants:
+        raise SystemExit(f"no such contestant: {options.contestants}")
+    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
+    about = machine()
+
+    sizes = {one.id: one.quick_size if options.quick else one.size for one in entries}
+    runs: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for entry in entries:
+        size = sizes[entry.id]
+        placement = "free" if options.free else entry.placement
+        by_name = runs.setdefault(entry.id, {one.name: [] for one in contestants})
+        # Number 0 does not count: it writes compiled files and fills the caches of the system.
+        for repetition in range(repetitions + 1):
+            for contestant in rotated(contestants, repetition):
+                figures = measure(entry, contestant, size, repetition, placement)
+                if repetition:
+                    by_name[contestant.name].append(figures)
+            say(f"{entry.id}: {repetition} of {repetitions}")
+
+    if options.json is not None:
+        result = {"machine": about, "repetitions": repetitions, "sizes": sizes}
+        options.json.write_text(json.dumps({**result, "runs": runs}, indent=1) + "\n")
+    head = ", ".join(f"{name} {value}" for name, value in about.items())
+    sys.stdout.write(f"{head}; medians of {repetitions} repetitions, ratios (lowest..highest)\n")
+    for subject in [one for one in contestants if one.subject] or contestants[:1]:
+        sys.stdout.write("\n" + report.table(runs, sizes, subject, contestants))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Who takes part.
+
+It owns the table of contestants: how the client and the agent of each are started, and what a
+program has to import to use it. It does not know what they are asked to do; that is `programme`. A
+client of one and an agent of another make a contestant too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    name: str
+    title: str
+    client: tuple[str, ...]
+    """The command of a client process; the work and the agent's command are added to it."""
+    agent: tuple[str, ...]
+    imports: str
+    """What a program that uses the library has to import, for a client and for an agent."""
+    subject: bool = False
+    """Whether it is judged; the others are what it is measured against."""
+
+
+CEILING = "ceiling"
+OFFICIAL = "official"
+
+
+def module(name: str, python: str) -> tuple[str, ...]:
+    """Start a contestant's module as the entry point of an installed program is started."""
+    return (python, "-c", f"from bench.contestants.{name} import main; main()")
+
+
+def lineup(python: str) -> Sequence[Contestant]:
+    """Everybody, to be run with the interpreter `python`."""
+    return (
+        Contestant(
+            CEILING,
+            "a bare asyncio loop with msgspec",
+            client=(*module("ceiling", python), "client"),
+            agent=(*module("ceiling", python), "agent"),
+            imports="import asyncio, msgspec",
+        ),
+        Contestant(
+            "dragoman_rpc",
+            "dragoman, at the level of dragoman.rpc",
+            client=(*module("dragoman_rpc", python), "client"),
+            agent=(*module("dragoman_rpc", python), "agent"),
+            imports="import dragoman.rpc; from dragoman.transports import open_stdio, spawn",
+            subject=True,
+        ),
+        Contestant(
+            OFFICIAL,
+            "the official Python SDK for ACP",
+            client=(*module("official", python), "client"),
+            agent=(*module("official", python), "agent"),
+            imports="import acp",
+        ),
+    )

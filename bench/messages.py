@@ -1,0 +1,103 @@
+"""The few ACP messages of the bench as msgspec types.
+
+Shared by the contestants that have no types of their own (`ceiling`, `dragoman_rpc`). It owns
+shapes only: how they travel is the contestant's affair, and the official SDK brings its own types.
+The unions have the members that a session really mixes, so that decoding has to choose.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class TextContent(Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class ImageContent(Struct, tag_field="type", tag="image", rename="camel"):
+    data: str
+    mime_type: str
+
+
+class ResourceLink(Struct, tag_field="type", tag="resource_link"):
+    name: str
+    uri: str
+
+
+ContentBlock = TextContent | ImageContent | ResourceLink
+
+
+class AgentMessageChunk(Struct, tag_field="sessionUpdate", tag="agent_message_chunk"):
+    content: ContentBlock
+
+
+class AgentThoughtChunk(Struct, tag_field="sessionUpdate", tag="agent_thought_chunk"):
+    content: ContentBlock
+
+
+class UserMessageChunk(Struct, tag_field="sessionUpdate", tag="user_message_chunk"):
+    content: ContentBlock
+
+
+class ToolCallStart(Struct, tag_field="sessionUpdate", tag="tool_call", rename="camel"):
+    tool_call_id: str
+    title: str
+    kind: str | None = None
+    status: str | None = None
+
+
+class ToolCallProgress(Struct, tag_field="sessionUpdate", tag="tool_call_update", rename="camel"):
+    tool_call_id: str
+    title: str | None = None
+    status: str | None = None
+
+
+class SessionNotification(Struct, rename="camel"):
+    session_id: str
+    update: (
+        AgentMessageChunk | AgentThoughtChunk | UserMessageChunk | ToolCallStart | ToolCallProgress
+    )
+
+
+class InitializeParams(Struct, rename="camel"):
+    protocol_version: int
+
+
+class InitializeResult(Struct, rename="camel"):
+    protocol_version: int
+
+
+class NewSessionParams(Struct, rename="camel"):
+    cwd: str
+    mcp_servers: list[str]
+
+
+class NewSessionResult(Struct, rename="camel"):
+    session_id: str
+
+
+class PromptParams(Struct, rename="camel"):
+    session_id: str
+    prompt: list[ContentBlock]
+
+
+class PromptResult(Struct, rename="camel"):
+    stop_reason: str
+
+
+class SetModeParams(Struct, rename="camel"):
+    session_id: str
+    mode_id: str
+
+
+class SetModeResult(Struct):
+    pass
+
+
+class ReadFileParams(Struct, rename="camel"):
+    session_id: str
+    path: str
+
+
+class ReadFileResult(Struct):
+    content: str

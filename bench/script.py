@@ -1,0 +1,32 @@
+"""What every agent of the bench does, as text in the prompt.
+
+It owns the few words that a client and an agent have to agree on, so that all contestants put the
+same messages on the wire. It is imported by every agent, and start-up is measured: it imports
+nothing. The clients' half is `bench.works`.
+
+    stream N      send N updates to the session of the prompt, then end the turn
+    ask N         make N sequential fs/read_text_file requests, then end the turn
+    together M N  wait until M prompts of this kind are open, then send N updates to each of the M
+                  sessions, one session after the other, round and round; then end all turns
+    echo…         send the whole text of the prompt back in one update, then end the turn
+
+`session/set_mode` answers at once; with the mode `collect` it first runs the garbage collector,
+which is how a client makes both processes equal before it starts the clock.
+"""
+
+from __future__ import annotations
+
+PROTOCOL_VERSION = 1
+COLLECT = "collect"
+FILE_PATH = "/workspace/src/main.py"
+FILE_CONTENT = "x = 1\n"
+
+
+def session_name(number: int) -> str:
+    """An id as long as those that real agents hand out."""
+    return f"0193e7c2-3b1f-7a10-8000-{number:012d}"
+
+
+def update_texts(count: int) -> list[str]:
+    """The texts of the updates of one session, in order; about as long as a streamed token run."""
+    return [f"part {number} of the answer " for number in range(count)]

@@ -1,0 +1,264 @@
+"""The work: what a client does while the clock runs, written once for every contestant.
+
+It owns the works, the checks that the work was really done, and the entry point of a client
+process, which prints its figures as one line of JSON. It reaches a library only through `Driver`,
+whose calls are the library's own wherever the shapes allow it. The agents' half is `bench.script`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from bench import script
+from bench.measure import Stopwatch, descendants, memory, own_cpu, place, reaped_cpu
+
+Figures = dict[str, float]
+
+WARM_UP = 200
+"""Messages before the clock starts, so that caches, decoders and the specializing interpreter are
+as warm as they are in the middle of a session."""
+
+ROUNDS = 3
+"""How often the work is done and timed in one process; the median counts. The fastest contestants
+do it in a few hundredths of a second, in which one interruption is much."""
+
+IN_FLIGHT = 64
+FIRST_SPAWNS = 1
+"""Spawns before the clock starts: the first one in a process pays for what all later ones share."""
+
+
+class Reader:
+    """What consumes the updates of one session: it checks that each is the next one expected."""
+
+    __slots__ = ("_expected", "_seen", "finished")
+
+    def expect(self, texts: Sequence[str]) -> None:
+        self._expected = texts
+        self._seen = 0
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, text: str) -> None:
+        seen = self._seen
+        if text != self._expected[seen]:
+            # A raise would end in some library's log; the future is where the work looks.
+            self.finished.set_exception(ValueError(f"update {seen} is not the one expected"))
+            return
+        self._seen = seen = seen + 1
+        if seen == len(self._expected):
+            self.finished.set_result(None)
+
+
+class Driver(Protocol):
+    """A contestant's client, opened once per connection."""
+
+    async def open(self, agent: Sequence[str]) -> int:
+        """Start the agent, initialize, and return the agent's process id."""
+
+    async def new_session(self, reader: Reader) -> str:
+        """Open a session whose updates go to `reader` from an async consumer."""
+
+    def prompt(self, session_id: str, text: str) -> Awaitable[object]: ...
+
+    def set_mode(self, session_id: str, mode_id: str) -> Awaitable[object]: ...
+
+    async def close(self) -> None:
+        """End the connection; the agent is gone and reaped afterwards."""
+
+
+Work = Callable[[Driver, int], Awaitable[Figures]]
+
+
+async def rounds(driver: Driver, session: str, work: Callable[[], Awaitable[None]]) -> Figures:
+    """Time the work, with the garbage collectors of both processes starting from the same state."""
+    watches: list[Stopwatch] = []
+    for _ in range(ROUNDS):
+        await driver.set_mode(session, script.COLLECT)
+        gc.collect()
+        with Stopwatch() as watch:
+            await work()
+        watches.append(watch)
+    return {
+        "wall": statistics.median(watch.wall for watch in watches),
+        "cpu": statistics.median(watch.cpu for watch in watches),
+    }
+
+
+async def turn(driver: Driver, session: str, reader: Reader, text: str, answer: list[str]) -> None:
+    reader.expect(answer)
+    await driver.prompt(session, text)
+    await reader.finished
+
+
+async def stream(driver: Driver, count: int) -> Figures:
+    """Small updates from the agent during one prompt."""
+    reader = Reader()
+    session = await driver.new_session(reader)
+    await turn(driver, session, reader, f"stream {WARM_UP}", script.update_texts(WARM_UP))
+    texts = script.update_texts(count)
+    return await rounds(
+        driver, session, lambda: turn(driver, session, reader, f"stream {count}", texts)
+    )
+
+
+async def sequential(driver: Driver, count: int) -> Figures:
+    """Small requests to the agent, one after the other."""
+    session = await driver.new_session(Reader())
+    for _ in range(WARM_UP):
+        await driver.set_mode(session, "code")
+    clock = time.perf_counter
+    set_mode = driver.set_mode
+    latencies: list[float] = []
+
+    async def one_after_another() -> None:
+        before = clock()
+        for _ in range(count):
+            await set_mode(session, "code")
+            after = clock()
+            latencies.append(after - before)
+            before = after
+
+    figures = await rounds(driver, session, one_after_another)
+    figures["p50"] = statistics.median(latencies)
+    return figures
+
+
+async def in_flight(driver: Driver, count: int) -> Figures:
+    """Small requests to the agent, many at once."""
+    session = await driver.new_session(Reader())
+    set_mode = driver.set_mode
+
+    async def all_of(requests: int) -> None:
+        left = iter(range(requests))
+
+        async def one_after_another() -> None:
+            for _ in left:
+                await set_mode(session, "code")
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(IN_FLIGHT):
+                group.create_task(one_after_another())
+
+    await all_of(WARM_UP)
+    return await rounds(driver, session, lambda: all_of(count))
+
+
+def large_text(size: int) -> str:
+    """Text like a source file: ASCII, with the line ends and quotes that JSON has to escape."""
+    line = '    print("the value of %s is %d", name, values[index])  # a comment, as in real code\n'
+    return ("echo\n" + line * (size // len(line) + 1))[:size]
+
+
+LARGE_TURNS = {1: 10, 15: 2}
+"""How often a message of so many MiB goes there and back while the clock runs."""
+
+
+async def large(driver: Driver, size_mib: int) -> Figures:
+    """One large message to the agent, echoed in one large update."""
+    reader = Reader()
+    session = await driver.new_session(reader)
+    text = large_text(size_mib * 1024 * 1024)
+    await turn(driver, session, reader, text, [text])
+
+    async def there_and_back() -> None:
+        for _ in range(LARGE_TURNS[size_mib]):
+            await turn(driver, session, reader, text, [text])
+
+    return await rounds(driver, session, there_and_back)
+
+
+async def asks(driver: Driver, count: int) -> Figures:
+    """Small requests from the agent to the client during one prompt, one after the other."""
+    session = await driver.new_session(Reader())
+    await driver.prompt(session, f"ask {WARM_UP}")
+
+    async def answer() -> None:
+        await driver.prompt(session, f"ask {count}")
+
+    return await rounds(driver, session, answer)
+
+
+SESSION_UPDATES = 100
+
+
+async def sessions(driver: Driver, count: int) -> Figures:
+    """Many sessions on one connection, all in a turn, their updates interleaved."""
+    readers = {}
+    for _ in range(count):
+        reader = Reader()
+        readers[await driver.new_session(reader)] = reader
+
+    async def all_of(updates: int, texts: list[str]) -> None:
+        command = f"together {count} {updates}"
+        async with asyncio.TaskGroup() as group:
+            for session, reader in readers.items():
+                group.create_task(turn(driver, session, reader, command, texts))
+
+    await all_of(1, script.update_texts(1))
+    texts = script.update_texts(SESSION_UPDATES)
+    return await rounds(driver, next(iter(readers)), lambda: all_of(SESSION_UPDATES, texts))
+
+
+CONNECTED_WORKS: dict[str, Work] = {
+    "stream": stream,
+    "sequential": sequential,
+    "in_flight": in_flight,
+    "large": large,
+    "asks": asks,
+    "sessions": sessions,
+}
+
+
+async def connected(
+    driver: Driver, work: Work, size: int, placement: str, agent: list[str]
+) -> Figures:
+    """Do one work on one connection that is up before it starts."""
+    await driver.open(agent)
+    try:
+        place(placement)
+        return await work(driver, size)
+    finally:
+        await driver.close()
+
+
+async def spawns(new_driver: Callable[[], Driver], count: int, agent: list[str]) -> Figures:
+    """Start agents one after the other: time to the first reply, and memory at that moment."""
+    walls: list[float] = []
+    cpus: list[float] = []
+    sizes: list[int] = []
+    shares: list[int] = []
+    for number in range(FIRST_SPAWNS + count):
+        driver = new_driver()
+        with Stopwatch() as watch:
+            pid = await driver.open(agent)
+        used = memory(pid)
+        await driver.close()
+        if number >= FIRST_SPAWNS:
+            walls.append(watch.wall)
+            cpus.append(watch.cpu)
+            sizes.append(used["rss"])
+            shares.append(used["pss"])
+    median = statistics.median
+    return {"wall": median(walls), "cpu": median(cpus), "rss": median(sizes), "pss": median(shares)}
+
+
+def client(new_driver: Callable[[], Driver], arguments: list[str]) -> None:
+    """The whole of a client process: WORK SIZE PLACEMENT AGENT-COMMAND…"""
+    name, size, placement, *agent = arguments
+    if name == "spawn":
+        place(placement)
+        figures = asyncio.run(spawns(new_driver, int(size), agent))
+    else:
+        work = CONNECTED_WORKS[name]
+        figures = asyncio.run(connected(new_driver(), work, int(size), placement, agent))
+    if left := descendants():
+        raise SystemExit(f"processes left behind: {left}")
+    # The children are reaped, so this is everything that the whole process tree has cost.
+    figures["life_cpu"] = own_cpu() + reaped_cpu()
+    sys.stdout.write(json.dumps(figures) + "\n")
