@@ -1,0 +1,273 @@
+"""WebSockets: a stream to another machine or a browser, and the listener for it.
+
+It owns how connections are opened, within which bounds, and who is let in. What travels on them,
+and how they are closed, is known to `websocket_stream`; the protocol itself is the `websockets`
+library's. The tasks of accepted connections are owned by `listener`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
+from websockets.protocol import State
+
+from dragoman.errors import AddressInUse, ConnectError, UsageError
+from dragoman.transports.base import HIGH_WATER_SIZE
+from dragoman.transports.listener import Listener, OnStream
+from dragoman.transports.websocket_stream import CLOSE_TIMEOUT, FrameTap, WebSocketStream
+
+if TYPE_CHECKING:
+    from websockets.http11 import Request, Response
+    from websockets.typing import Origin, Subprotocol
+
+MAX_MESSAGE_SIZE = 16 * 1024 * 1024
+"""The largest inbound message: as much as a line may have on the other carriers."""
+
+OPEN_TIMEOUT = 10.0
+"""For connection, encryption and handshake together: several round trips, also far away."""
+
+PING_INTERVAL = 20.0
+"""Between pings: under the 30 to 60 seconds after which middle boxes forget a silent connection."""
+
+# The library logs headers, which hold secrets, and failures, which we report as errors. A logger
+# known by name could be switched on again by any configuration of logging.
+_SILENT = logging.Logger("dragoman.websocket")  # noqa: LOG001
+_SILENT.disabled = True
+
+
+class _ClientConnection(FrameTap, ClientConnection):  # type: ignore[misc]
+    pass
+
+
+class _ServerConnection(FrameTap, ServerConnection):  # type: ignore[misc]
+    listener: WebSocketListener
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.listener._connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.listener._connections.discard(self)
+        super().connection_lost(error)
+
+
+async def connect_websocket(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    subprotocols: Sequence[str] | None = None,
+    max_message_size: int = MAX_MESSAGE_SIZE,
+    open_timeout: float = OPEN_TIMEOUT,
+    ping_interval: float | None = PING_INTERVAL,
+    ssl_context: ssl.SSLContext | None = None,
+    unix_path: str | os.PathLike[str] | None = None,
+) -> WebSocketStream:
+    """Connect to a `ws:` or `wss:` address, or with `unix_path` to a WebSocket on a Unix socket.
+
+    Raises `ConnectError` if there is no connection in time or the server refuses; its `status` is
+    then the server's. A proxy of the environment is used, except for this machine.
+    """
+
+    def make(*args: Any, **kwargs: Any) -> _ClientConnection:
+        connection = _ClientConnection(*args, **kwargs)
+        connection.stream = WebSocketStream(
+            connection, max_message_size=max_message_size, ping_interval=ping_interval
+        )
+        return connection
+
+    options: dict[str, Any] = {
+        "additional_headers": headers,
+        "subprotocols": subprotocols,
+        "create_connection": make,
+        "open_timeout": open_timeout,
+        **_common(max_message_size),
+    }
+    if ssl_context is not None:
+        options["ssl"] = ssl_context
+    if _is_this_machine(url):
+        options["proxy"] = None
+    shown = _without_secrets(url)
+    try:
+        if unix_path is None:
+            connection = await connect(url, **options)
+        else:
+            connection = await unix_connect(os.fspath(unix_path), url, **options)
+    except InvalidStatus as error:
+        status = error.response.status_code
+        raise ConnectError(f"{shown} refused: HTTP status {status}", status=status) from error
+    except TimeoutError as error:
+        raise ConnectError(f"{shown} did not answer within {open_timeout:g} s") from error
+    except OSError as error:
+        raise ConnectError(f"cannot connect to {shown}: {error.strerror or error}") from error
+    except (InvalidURI, ValueError, ImportError) as error:
+        # Below OSError, because a certificate that is not accepted is both.
+        raise UsageError(f"cannot connect to {shown}: {error}") from error
+    except WebSocketException as error:
+        raise ConnectError(f"{shown} does not speak WebSocket: {error}") from error
+    stream = cast(_ClientConnection, connection).stream
+    stream._opened()
+    return stream
+
+
+async def listen_websocket(
+    host: str,
+    port: int,
+    on_stream: OnStream,
+    *,
+    path: str | None = None,
+    authorize: Callable[[Request], bool] | None = None,
+    allowed_origins: Sequence[str] = (),
+    subprotocols: Sequence[str] | None = None,
+    max_message_size: int = MAX_MESSAGE_SIZE,
+    open_timeout: float = OPEN_TIMEOUT,
+    ping_interval: float | None = PING_INTERVAL,
+    ssl_context: ssl.SSLContext | None = None,
+) -> WebSocketListener:
+    """Listen for WebSockets; port 0 chooses a free one, and the listener's address tells it.
+
+    A request for another path than `path` gets status 404, one that `authorize` denies 401. A web
+    page sends an `Origin`, a program does not: without `allowed_origins` no page is let in.
+    """
+    listener = WebSocketListener(host, path, on_stream, authorize, secure=ssl_context is not None)
+
+    def make(*args: Any, **kwargs: Any) -> _ServerConnection:
+        connection = _ServerConnection(*args, **kwargs)
+        connection.stream = WebSocketStream(
+            connection, max_message_size=max_message_size, ping_interval=ping_interval
+        )
+        connection.listener = listener
+        return connection
+
+    try:
+        listener._server = await serve(
+            listener._serve_one,
+            host,
+            port,
+            origins=cast("list[Origin | None]", [None, *allowed_origins]),
+            subprotocols=cast("Sequence[Subprotocol] | None", subprotocols),
+            process_request=listener._admit,
+            start_serving=False,
+            server_header=None,
+            create_connection=cast("type[ServerConnection]", make),
+            open_timeout=open_timeout,
+            ssl=ssl_context,
+            **_common(max_message_size),
+        )
+        try:
+            listener._port = int(listener._server.sockets[0].getsockname()[1])
+            await listener._server.start_serving()
+        except BaseException:
+            listener._server.close()
+            raise
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(f"somebody already listens on {host}:{port}") from error
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listener
+
+
+class WebSocketListener(Listener):
+    """Holds the library's server, which accepts and shakes hands by itself."""
+
+    _server: Server
+    _port: int
+
+    def __init__(
+        self,
+        host: str,
+        path: str | None,
+        on_stream: OnStream,
+        authorize: Callable[[Request], bool] | None,
+        *,
+        secure: bool,
+    ) -> None:
+        super().__init__(on_stream)
+        self._host = host
+        self._path = path
+        self._authorize = authorize
+        self._scheme = "wss" if secure else "ws"
+        self._connections: set[_ServerConnection] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens; the one that was chosen if 0 was asked for."""
+        return self._port
+
+    @property
+    def address(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{self._scheme}://{host}:{self.port}{self._path or '/'}"
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        # The handlers have ended and closed their streams, so what is left takes no time.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self._server.wait_closed()
+
+    def _stop_accepting(self) -> None:
+        self._server.close(close_connections=False)
+        for connection in tuple(self._connections):
+            if connection.state is State.CONNECTING:
+                connection.transport.abort()
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        if self._path is not None and urlsplit(request.path).path != self._path:
+            return connection.respond(404, "There is nothing here.\n")
+        if self._authorize is not None:
+            try:
+                allowed = self._authorize(request)
+            except Exception as error:
+                # The library answers with status 500 and lets nobody in.
+                self._report("the authorization of a connection failed", error)
+                raise
+            if not allowed:
+                return connection.respond(401, "Not authorized.\n")
+        return None
+
+    async def _serve_one(self, connection: ServerConnection) -> None:
+        """Run by the library in a task of its own, for as long as the connection lives."""
+        stream = cast(_ServerConnection, connection).stream
+        stream._opened()
+        self._accepted(stream)
+        await connection.wait_closed()
+
+
+def _common(max_message_size: int) -> dict[str, Any]:
+    return {
+        # Deflate costs more time than it saves between processes, and memory per connection.
+        "compression": None,
+        # Our own pings know of pauses; the library's would take a long one for a death.
+        "ping_interval": None,
+        "close_timeout": CLOSE_TIMEOUT,
+        "max_size": max_message_size,
+        "write_limit": (HIGH_WATER_SIZE, HIGH_WATER_SIZE),
+        "logger": _SILENT,
+    }
+
+
+def _is_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _without_secrets(url: str) -> str:
+    """The address for a message: user, password and query may hold secrets."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{place}{parts.path}"
