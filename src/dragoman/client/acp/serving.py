@@ -183,7 +183,9 @@ class Serving:
         )
         answer = await self._asked(session, self._decide(question), Answer.CANCEL)
         if not answer.allows and answer is not Answer.CANCEL and session.turn is not None:
-            session.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
+            session.turn.denials.append(
+                Denial(question.tool_call_id, question.title, question.kind)
+            )
         option_id = choose(params.options, answer)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 

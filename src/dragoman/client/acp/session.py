@@ -236,10 +236,6 @@ class Session:
                 self.outside_dropped += 1
             self.outside.append(update)
 
-    def turn_ended(self, turn: Turn) -> None:
-        if self.turn is turn:
-            self.turn = None
-
     def replay_answered(self) -> None:
         """The answer to a load arrived. History that was not replayed before it comes after it."""
         self.replaying = not any(isinstance(item, _HISTORY) for item in self.replayed)

@@ -1,0 +1,251 @@
+"""The life of a turn, whatever the dialect.
+
+Owns the order of a turn's items, its end, its budgets, and cancelling. It does not know how a
+prompt is sent or what the items are: a client of a dialect subclasses `BaseTurn` and does.
+
+    new ──begin──▶ running ──answer──▶ ended
+                      │ cancel            ▲
+                      ▼                   │ answer, or the grace period is over
+                  cancelling ─────────────┘ (then the session is given up)
+
+Cancelling an ended turn does nothing, so a late cancel cannot hit the next turn.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import enum
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from dragoman.client.budgets import Budgets, Watchdog
+from dragoman.client.permissions import Denial
+from dragoman.errors import (
+    BudgetExceeded,
+    DragomanError,
+    SessionUnusable,
+    TurnInProgress,
+    UsageError,
+)
+from dragoman.rpc import Call, Lane
+from dragoman.rpc.lanes import Flow
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class State(enum.Enum):
+    """Where a turn is in its life."""
+
+    NEW = "new"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    ENDED = "ended"
+
+
+class Prompted(Protocol):
+    """What a turn needs to know of its session, in any dialect."""
+
+    id: str
+    turn: Any
+    unusable: bool
+
+    def cancel_questions(self) -> None:
+        """Answer every open question of the agent as cancelled."""
+
+    async def wait_replayed(self) -> None:
+        """Wait until a replay of history is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class End(Generic[Result]):
+    """Stands in the lane behind the last item."""
+
+    result: Result | None = None
+    error: DragomanError | None = None
+
+
+class BaseTurn(abc.ABC, Generic[Item, Result]):
+    """A running prompt, for use as ``async with``; iterate over it for its items.
+
+    Leaving the block early cancels the turn and waits for its end. Without iteration, `wait`
+    drops the items and returns the result.
+    """
+
+    __slots__ = (
+        "_call",
+        "_end",
+        "_grace",
+        "_grace_time",
+        "_lane",
+        "_over",
+        "_watchdog",
+        "_why",
+        "denials",
+        "session",
+        "state",
+    )
+
+    def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
+        self.session = session
+        self._lane: Lane[Item | End[Result]] = Lane(flow)
+        self._watchdog = Watchdog(budgets, self._expired)
+        self._grace_time = budgets.cancel_grace
+        self._grace: asyncio.TimerHandle | None = None
+        self._call: Call | None = None
+        self._why: DragomanError | None = None
+        self._end: End[Result] | None = None
+        self._over = asyncio.Event()
+        self.denials: list[Denial] = []
+        self.state = State.NEW
+
+    # -- for a dialect
+
+    @abc.abstractmethod
+    def _send(self) -> Call:
+        """Send the prompt; whatever ends the turn has to call `_finish`."""
+
+    @abc.abstractmethod
+    def _send_cancel(self) -> None:
+        """Ask the other side to stop."""
+
+    @abc.abstractmethod
+    def _cancelled(self) -> Result:
+        """The result of a turn whose cancel was never answered."""
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.begin()
+        except BaseException:
+            self._lane.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+        try:
+            # Bounded by the grace period. If this wait is cancelled too, its timer goes on.
+            await self._over.wait()
+        finally:
+            self._lane.close()
+
+    async def begin(self) -> None:
+        """Send the prompt. ``async with`` does it."""
+        if self.state is not State.NEW:
+            raise UsageError("a turn is begun once")
+        session = self.session
+        await session.wait_replayed()
+        if session.unusable:
+            raise SessionUnusable(f"the session {session.id} was given up; open another")
+        if session.turn is not None:
+            raise TurnInProgress(f"a turn of the session {session.id} is still running")
+        session.turn = self
+        self.state = State.RUNNING
+        try:
+            self._call = self._send()
+        except BaseException:
+            session.turn = None
+            self.state = State.ENDED
+            self._over.set()
+            raise
+        self._watchdog.start()
+
+    # -- for the consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        if self._end is not None:
+            raise StopAsyncIteration
+        item = await self._lane.get()
+        if not isinstance(item, End):
+            return item
+        self._end = item
+        if item.error is not None:
+            raise item.error
+        raise StopAsyncIteration
+
+    async def wait(self) -> Result:
+        """Wait for the end, dropping the items that were not iterated over."""
+        async for _ in self:
+            pass
+        return self.result
+
+    @property
+    def result(self) -> Result:
+        """How the turn ended. Raises what ended it if it failed, and UsageError before its end."""
+        if self._end is None:
+            raise UsageError("the turn has not ended yet, or its items were not read to the end")
+        if self._end.error is not None:
+            raise self._end.error
+        assert self._end.result is not None
+        return self._end.result
+
+    def cancel(self) -> None:
+        """Ask the agent to stop. Go on iterating for what it still has to say, and for the end."""
+        if self.state is not State.RUNNING:
+            return
+        self.state = State.CANCELLING
+        self._watchdog.stop()
+        try:
+            self._send_cancel()
+        finally:
+            self.session.cancel_questions()
+            loop = asyncio.get_running_loop()
+            self._grace = loop.call_later(self._grace_time, self._abandon)
+
+    @property
+    def cancelling(self) -> bool:
+        return self.state is State.CANCELLING
+
+    # -- for the session
+
+    def put(self, item: Item, size: int) -> None:
+        """An item of this turn arrived in `size` bytes."""
+        self._watchdog.signs += 1
+        self._lane.put(item, size)
+
+    def question_opened(self) -> None:
+        """The agent asked us something: its silence is ours now."""
+        self._watchdog.signs += 1
+        self._watchdog.open_questions += 1
+
+    def question_closed(self) -> None:
+        self._watchdog.open_questions -= 1
+
+    # -- inside
+
+    def _expired(self, budget: str, timeout: float) -> None:
+        self._why = BudgetExceeded(budget, timeout)
+        self.cancel()
+
+    def _abandon(self) -> None:
+        """A cancel was not answered: settle without the other side and give the session up."""
+        self.session.unusable = True
+        self._finish(End(result=self._cancelled()))
+        if self._call is not None:
+            self._call.give_up(UsageError("cancelled without an answer"))
+
+    def _finish(self, end: End[Result]) -> None:
+        """The turn is over; the first end counts."""
+        if self.state is State.ENDED:
+            return
+        self.state = State.ENDED
+        self._watchdog.stop()
+        if self._grace is not None:
+            self._grace.cancel()
+        if self.session.turn is self:
+            self.session.turn = None
+        # A budget that ran out is the reason, however the other side took the cancel.
+        self._lane.put(End(error=self._why) if self._why is not None else end, 0)
+        self._over.set()
