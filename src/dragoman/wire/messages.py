@@ -7,6 +7,7 @@ or which answer belongs to which question (`peer` does).
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -18,7 +19,15 @@ from dragoman.wire import codes
 Id: TypeAlias = int | str
 """Strings and integers; ``1`` is not ``"1"``, ``0`` is an id, ``true`` is not."""
 
+MAX_ID_LENGTH: Final = 1024
+"""Characters in an id. A longer one is none: its answer might not fit into a line, and a question
+that can neither be answered nor refused would stay open for ever."""
+
 NO_PARAMS: Final = Raw(b"")
+"""What a message without params has for them, to be known by identity; sent, it is left out."""
+
+BLANK: Final = "blank"
+"""The reason why an empty line is no message. It is nothing to complain about either."""
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -86,8 +95,14 @@ class Envelope(Struct, gc=False):
     """
 
     # Bounded to 64 bits because that is what the protocols allow and what can be sent back.
-    id: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | str | None | UnsetType = UNSET
-    method: str | UnsetType = UNSET
+    id: (
+        Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+        | Annotated[str, Meta(max_length=MAX_ID_LENGTH)]
+        | None
+        | UnsetType
+    ) = UNSET
+    # A method of null is no method: some programs write every member into every message.
+    method: str | None = None
     params: Raw = NO_PARAMS
     result: Raw | UnsetType = UNSET
     error: Raw | UnsetType = UNSET
@@ -98,78 +113,136 @@ decode_envelope = msgspec.json.Decoder(Envelope).decode
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Everything the decoder raises for bytes that are not what was asked for."""
 
+_NULL: Final = Raw(b"null")
+
 
 def decode(line: bytes) -> Message:
     """What one line says. Never raises."""
     try:
         envelope = decode_envelope(line)
     except UNDECODABLE:
-        return explain(line)
-    if envelope.method is not UNSET:
-        if envelope.id is UNSET:
-            return Notification(envelope.method, envelope.params, line)
-        if envelope.id is None:
-            return Malformed(line, codes.INVALID_REQUEST, "a request must not have the id null")
-        return Request(envelope.id, envelope.method, envelope.params, line)
-    return answer(envelope, line)
+        second = reread(line)
+        if isinstance(second, Malformed):
+            return second
+        envelope = second
+    if envelope.method is None:
+        return answer(envelope, line)
+    if envelope.id is UNSET:
+        return Notification(envelope.method, envelope.params, line)
+    if envelope.id is None:
+        return null_id(line)
+    return Request(envelope.id, envelope.method, envelope.params, line)
 
 
-def answer(envelope: Envelope, line: bytes) -> Message:
+def answer(envelope: Envelope, line: bytes) -> Result | Failure | Malformed:
     """What an envelope without a method says."""
     id = None if envelope.id is UNSET else envelope.id
     # Some programs send `"error": null` beside a result, as an older version of JSON-RPC asks.
-    if envelope.error is not UNSET and bytes(envelope.error) != b"null":
+    if envelope.error is not UNSET and envelope.error != _NULL:
         return Failure(id, _error_object(envelope.error), line)
-    if id is not None:
-        if envelope.result is not UNSET:
-            return Result(id, envelope.result, line)
-        return Malformed(line, None, "an answer needs a result or an error", id)
-    if envelope.result is not UNSET:
+    if envelope.result is UNSET:
+        return Malformed(line, codes.INVALID_REQUEST, "neither a method nor an answer", id)
+    if id is None:
         return Malformed(line, None, "an answer needs an id")
-    return Malformed(line, codes.INVALID_REQUEST, "neither a method nor an answer")
+    return Result(id, envelope.result, line)
 
 
-def explain(line: bytes) -> Malformed:
+def null_id(line: bytes) -> Malformed:
+    """A question that nobody could answer: the answer would name no question."""
+    return Malformed(line, codes.INVALID_REQUEST, "a request must not have the id null")
+
+
+def reread(line: bytes) -> Envelope | Malformed:
+    """Look again at a line that `decode_envelope` refused: mend it, or say what is wrong.
+
+    The one thing that is mended is half of a surrogate pair, which JSON allows and the decoder
+    does not: programs that stream text in UTF-16 units send it when they cut an emoji in two. One
+    such character must not cost the whole message, or the answer that somebody waits for. In an id
+    it is not mended, because the answer has to carry the very same one.
+    """
+    mended = line
+    if b"\\ud" in line or b"\\uD" in line:
+        mended = _ESCAPE.sub(_mend, line)
+        try:
+            envelope = decode_envelope(mended)
+        except UNDECODABLE:
+            pass
+        else:
+            if not isinstance(envelope.id, str) or "\ufffd" not in envelope.id:
+                return envelope
+    return _explain(line, mended)
+
+
+def _explain(line: bytes, mended: bytes) -> Malformed:
     """Why a line is no message, and what a strict end says to it."""
     if not line.strip():
-        return Malformed(line, None, "blank")
+        return Malformed(line, None, BLANK)
     try:
-        value = msgspec.json.decode(line)
+        value = msgspec.json.decode(mended)
     except UNDECODABLE:
         return Malformed(line, codes.PARSE_ERROR, "not JSON")
     if isinstance(value, list):
         return Malformed(line, codes.INVALID_REQUEST, "batches are not supported")
     if not isinstance(value, dict):
         return Malformed(line, codes.INVALID_REQUEST, "not an object")
-    if "method" in value:
-        return Malformed(line, codes.INVALID_REQUEST, "the id or the method is of the wrong type")
-    # An answer to an answer would be the beginning of an endless exchange of complaints.
-    return Malformed(line, None, "an answer whose id is of the wrong type")
+    if value.get("method") is None and ("result" in value or "error" in value):
+        # An answer to an answer would be the beginning of an endless exchange of complaints.
+        return Malformed(line, None, "an answer whose id is not valid")
+    return Malformed(line, codes.INVALID_REQUEST, "the id or the method is not valid")
+
+
+_WHOLE_PAIR_SIZE: Final = len(b"\\ud83d\\ude00")
+# Every escape is matched, whole, so that the second half of an escaped backslash or of a pair is
+# never taken for the beginning of one.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
+    rb"|u[dD][c-fC-F][0-9a-fA-F]{2}|.)"
+)
+
+
+def _mend(escape: re.Match[bytes]) -> bytes:
+    text = escape[0]
+    return text if len(text) in (2, _WHOLE_PAIR_SIZE) else b"\\ufffd"
+
+
+_NO_MESSAGE: Final = "an error without a message"
 
 
 class _LooseError(Struct):
-    code: Any = None
-    message: Any = None
-    data: Any = None
+    code: Raw = _NULL
+    message: Raw = _NULL
+    data: Raw = _NULL
 
 
 _decode_loose_error = msgspec.json.Decoder(_LooseError).decode
 
 
 def _error_object(raw: Raw) -> ErrorObject:
-    """Read an error object that may be anything; what cannot be read is kept as its data."""
+    """Read an error object that may be anything; what has no other place is kept as its data."""
     try:
         loose = _decode_loose_error(raw)
     except UNDECODABLE:
-        return ErrorObject(
-            codes.UNKNOWN, "an error without a message", bytes(raw).decode(errors="replace")
-        )
-    usable = type(loose.code) is int
-    return ErrorObject(
-        loose.code if usable else codes.UNKNOWN,
-        loose.message if isinstance(loose.message, str) else "an error without a message",
-        loose.data if usable or loose.code is None else {"code": loose.code, "data": loose.data},
-    )
+        value = _value(raw)
+        if isinstance(value, str):
+            return ErrorObject(codes.UNKNOWN, value)
+        return ErrorObject(codes.UNKNOWN, _NO_MESSAGE, value)
+    code, message, data = _value(loose.code), _value(loose.message), _value(loose.data)
+    odd: dict[str, Any] = {}
+    if type(code) is not int:
+        odd |= {} if code is None else {"code": code}
+        code = codes.UNKNOWN
+    if not isinstance(message, str):
+        odd |= {} if message is None else {"message": message}
+        message = _NO_MESSAGE
+    return ErrorObject(code, message, odd | {"data": data} if odd else data)
+
+
+def _value(raw: Raw) -> Any:
+    """The value of a body of which nothing is known, or its text if it cannot be decoded."""
+    try:
+        return msgspec.json.decode(raw)
+    except UNDECODABLE:
+        return bytes(raw).decode(errors="replace")
 
 
 class _Call(Struct):
@@ -212,12 +285,17 @@ class _Refusal2(_Refusal, tag_field="jsonrpc", tag="2.0"):
 
 _encode = msgspec.json.Encoder().encode
 
+# Numbers, because looking for a byte in bytes is ten times as fast as looking for bytes.
+_NEWLINE: Final = 0x0A
+_RETURN: Final = 0x0D
+
 
 class Writer:
     """Makes the lines of one end, with or without the `jsonrpc` member. Lines have no newline yet.
 
-    `params` and `result` may be anything msgspec can encode, `Raw` included; ``UNSET`` leaves
-    `params` out. What cannot be encoded is a `UsageError`.
+    `params` and `result` may be anything msgspec can encode, `Raw` included; ``UNSET`` (and
+    `NO_PARAMS`, so that a message can be passed on) leaves `params` out. What
+    cannot be encoded is a `UsageError`.
     """
 
     __slots__ = ("_answer", "_call", "_refusal", "_tell")
@@ -229,10 +307,10 @@ class Writer:
         self._refusal: type[_Refusal] = _Refusal2 if jsonrpc else _Refusal
 
     def request(self, id: Id, method: str, params: Any = UNSET) -> bytes:
-        return _line(self._call(id, method, params))
+        return _line(self._call(id, method, UNSET if params is NO_PARAMS else params))
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
-        return _line(self._tell(method, params))
+        return _line(self._tell(method, UNSET if params is NO_PARAMS else params))
 
     def result(self, id: Id, result: Any) -> bytes:
         return _line(self._answer(id, result))
@@ -246,6 +324,8 @@ def _line(message: Struct) -> bytes:
         line = _encode(message)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(f"the message cannot be written as JSON: {error}") from error
-    # A raw body may have been pretty-printed. In JSON a newline is only ever white space: inside
-    # a string it is written as an escape.
-    return line if b"\n" not in line else line.replace(b"\n", b" ")
+    if _NEWLINE in line or _RETURN in line:
+        # A raw body may have been pretty-printed. In JSON a line break is only ever white space:
+        # inside a string it is an escape. A carriage return alone ends a line for some readers.
+        return line.replace(b"\n", b" ").replace(b"\r", b" ")
+    return line

@@ -205,42 +205,16 @@ class Peer(Generic[Slot]):
 
     def receive(self, data: bytes) -> list[Event[Slot]]:
         """Take bytes; return what they say, in order."""
-        events: list[Event[Slot]] = []
-        append = events.append
-        decode = messages.decode_envelope
-        for line in self._framer.feed(data):
-            # The common kinds are told apart here rather than in `messages.decode`, because a
-            # second call for each message is a fifth of the cost of reading one.
-            try:
-                envelope = decode(line)
-            except messages.UNDECODABLE:
-                self._malformed(messages.explain(line), append)
-                continue
-            method = envelope.method
-            id = envelope.id
-            if method is UNSET:
-                self._answer(messages.answer(envelope, line), append)
-            elif id is UNSET:
-                append(Notification(method, envelope.params, line))
-            elif id is None:
-                self._malformed(messages.decode(line), append)
-            else:
-                self._request(Request(id, method, envelope.params, line), append)
-        if self._framer.overflowed and not self._overrun:
-            self._overrun = True
-            append(Overrun(LineTooLong(self._limit)))
-        return events
+        return self._read(self._framer.feed(data))
 
     def receive_end(self) -> list[Event[Slot]]:
         """The stream has ended: return what a last line without a newline says."""
         line = self._framer.end()
-        if line is None or not line.strip():
-            return []
         # A line that was cut off in the middle is hardly ever JSON; then it is noise like any
         # other, and there is nobody left to answer to.
         return [
             Noise(event.line, event.reason) if isinstance(event, Noise) else event
-            for event in self.receive(line + b"\n")
+            for event in self._read([] if line is None else [line])
         ]
 
     # -- what is open
@@ -250,19 +224,53 @@ class Peer(Generic[Slot]):
         """Our requests that have no answer yet, oldest first."""
         return [Unanswered(id, method, slot) for id, (method, slot) in self._pending.items()]
 
-    @property
-    def unanswered_count(self) -> int:
-        return len(self._pending)
-
-    @property
-    def open_ids(self) -> frozenset[Id]:
-        """Their requests that we have not answered yet."""
-        return frozenset(self._open)
-
     def is_open(self, id: Id) -> bool:
+        """Whether a request of theirs with this id still needs its answer."""
         return id in self._open
 
     # -- inside
+
+    def _read(self, lines: list[bytes]) -> list[Event[Slot]]:
+        """What the lines say, and after them, once, that one was too long."""
+        events: list[Event[Slot]] = []
+        append = events.append
+        decode = messages.decode_envelope
+        pending = self._pending
+        for line in lines:
+            # The common kinds are told apart here rather than by `messages.decode`, because calls
+            # and values in between are a fifth of the cost of a message, and a third of an answer.
+            try:
+                envelope = decode(line)
+            except messages.UNDECODABLE:
+                second = messages.reread(line)
+                if isinstance(second, Malformed):
+                    self._malformed(second, append)
+                    continue
+                envelope = second
+            method = envelope.method
+            id = envelope.id
+            if method is None:
+                result = envelope.result
+                # An id of ours is a number. `type` rather than isinstance: it is the faster one.
+                if (
+                    result is not UNSET
+                    and envelope.error is UNSET
+                    and type(id) is int
+                    and id in pending
+                ):
+                    append(Answered(pending.pop(id)[1], id, result, line))
+                else:
+                    self._answer(messages.answer(envelope, line), append)
+            elif id is UNSET:
+                append(Notification(method, envelope.params, line))
+            elif id is None:
+                self._malformed(messages.null_id(line), append)
+            else:
+                self._request(Request(id, method, envelope.params, line), append)
+        if self._framer.overflowed and not self._overrun:
+            self._overrun = True
+            append(Overrun(LineTooLong(self._limit)))
+        return events
 
     def _checked(self, line: bytes) -> bytes:
         if len(line) > self._limit:
@@ -281,24 +289,27 @@ class Peer(Generic[Slot]):
             self._open.add(request.id)
             append(request)
 
-    def _answer(self, message: messages.Message, append: Any) -> None:
-        match message:
-            case Result(id=id, result=result, line=line):
-                if (known := self._pending.pop(id, None)) is None:
-                    append(Stray(self._why(id), id, None, line))
-                else:
-                    append(Answered(known[1], id, result, line))
-            case Failure(id=id, error=error, line=line):
-                if id is None:
-                    append(Stray("no_id", None, error, line))
-                elif (known := self._pending.pop(id, None)) is None:
-                    append(Stray(self._why(id), id, error, line))
-                else:
-                    append(Failed(known[1], id, error, line))
-            case Malformed(id=id) if id is not None and id in self._pending:
-                append(Invalid(self._pending.pop(id)[1], id, message.reason, message.line))
-            case _:
+    def _answer(self, message: Result | Failure | Malformed, append: Any) -> None:
+        id = message.id
+        known = None if id is None else self._pending.pop(id, None)
+        if isinstance(message, Malformed):
+            if id is None or (known is None and id not in self._abandoned):
                 self._malformed(message, append)
+            elif known is None:
+                append(Stray(self._why(id), id, None, message.line))
+            else:
+                append(Invalid(known[1], id, message.reason, message.line))
+        elif isinstance(message, Failure):
+            if id is None:
+                append(Stray("no_id", None, message.error, message.line))
+            elif known is None:
+                append(Stray(self._why(id), id, message.error, message.line))
+            else:
+                append(Failed(known[1], id, message.error, message.line))
+        elif known is None:
+            append(Stray(self._why(message.id), id, None, message.line))
+        else:
+            append(Answered(known[1], message.id, message.result, message.line))
 
     def _why(self, id: Id) -> str:
         if id in self._abandoned:
@@ -307,9 +318,8 @@ class Peer(Generic[Slot]):
         # Our ids are counted up from zero, so one below the next was ours once.
         return "duplicate" if type(id) is int and 0 <= id < self._next_id else "unknown"
 
-    def _malformed(self, message: messages.Message, append: Any) -> None:
-        assert isinstance(message, Malformed)
-        if message.reason == "blank":
+    def _malformed(self, message: Malformed, append: Any) -> None:
+        if message.reason == messages.BLANK:
             return
         reply = None
         if self.end is End.AGENT and message.code is not None:
