@@ -44,7 +44,6 @@ ends them, and a line break ends the command. They are how arguments become comm
 PLAIN_ARGUMENT = re.compile(r"[A-Za-z0-9_\-./\\:@+]+")
 """Arguments that mean themselves to cmd.exe and to the program, without quotes."""
 
-
 PROG = "%_prog%"
 """How npm's shims name the program that an earlier line chose."""
 
@@ -146,8 +145,9 @@ def find_program(
 ) -> str:
     """The file that a command name means: the folders of PATH in order, in each those of PATHEXT.
 
-    Unlike cmd.exe it does not look into the current folder first, where anybody may have put
-    a program of that name. A bare file without an extension is npm's script for Unix shells.
+    Unlike cmd.exe it does not look into the current folder, where anybody may have put a program
+    of that name, nor into a relative folder of PATH. A bare file without an extension is npm's
+    script for Unix shells.
     """
     pathext = _variable(environment, "PATHEXT") or DEFAULT_PATHEXT
     extensions = [extension.lower() for extension in pathext.split(";") if extension]
@@ -156,7 +156,8 @@ def find_program(
     if "\\" in program or "/" in program or ntpath.splitdrive(program)[0]:
         places = [ntpath.abspath(os.fspath(folder)) if folder else ""]
     else:
-        places = [place.strip('"') for place in _variable(environment, "PATH").split(";") if place]
+        path = _variable(environment, "PATH")
+        places = [place.strip('"') for place in path.split(";") if ntpath.isabs(place.strip('"'))]
     for place in places:
         for ending in endings:
             path = ntpath.normpath(ntpath.join(place, program + ending))
@@ -196,7 +197,7 @@ def read_shim(path: str, *, environment: Mapping[str, str], files: Files) -> Shi
         if ntpath.isabs(word) and not files.is_file(word):
             raise SpawnError(f"{path} starts {word}, which is not there")
     program = _first_program(names, path, environment, files)
-    return Shim(program, tuple(arguments), node_path)
+    return None if program is None else Shim(program, tuple(arguments), node_path)
 
 
 def batch_command_line(script: str, arguments: Sequence[str], *, text: str = "") -> str:
@@ -238,14 +239,17 @@ def _expand(word: str, folder: str) -> str:
 
 def _first_program(
     names: Sequence[str], shim: str, environment: Mapping[str, str], files: Files
-) -> str:
+) -> str | None:
     """The first of several programs that is there: beside the shim, or on the PATH."""
     for name in names:
         try:
             return find_program(name, environment=environment, files=files)
         except ProgramNotFound:
             continue
-    raise ProgramNotFound(names[-1], f"{shim} needs it")
+    if ntpath.isabs(names[-1]) or names[-1].lower() in ("node", "node.exe"):
+        raise ProgramNotFound(names[-1], f"{shim} needs it")
+    # A command of the shell itself, such as echo.
+    return None
 
 
 def _quote_for_batch(word: str) -> str:
