@@ -7,6 +7,7 @@ handlers run concurrently; the handlers of notifications run one after another f
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.errors import UsageError
+from dragoman.errors import Overflow, UsageError
 from dragoman.rpc import boundary
 from dragoman.rpc.connection import Connection
 from dragoman.rpc.lanes import HandlerLane
@@ -40,11 +41,19 @@ class Router:
     request gets a task, one of a notification takes its turn in its lane.
     """
 
-    def __init__(self, *, on_noise: Callable[[Noise | Stray], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        on_noise: Callable[[Noise | Stray], None] | None = None,
+        on_cut: Callable[[Hashable, Overflow], None] | None = None,
+    ) -> None:
+        """`on_noise` is told what is no message or fits nothing; `on_cut` is told the key of a lane
+        that lost messages because its handlers were too slow, after the last that it got."""
         self._requests: dict[str, _Route] = {}
         self._notifications: dict[str, _Route] = {}
         self._lanes: dict[Hashable, HandlerLane[tuple[_Route, Any]]] = {}
         self._on_noise = on_noise
+        self._on_cut = on_cut
         self._connection: Connection | None = None
 
     def attach(self, connection: Connection) -> None:
@@ -74,6 +83,7 @@ class Router:
         Async handlers of one lane run one after another; `lane_of` tells the lane of a
         notification (say, by its session), and without it all share one.
         """
+        # A plain function may return an awaitable too; that shows when it is called.
         inline = not inspect.iscoroutinefunction(handler)
         self._notifications[method] = _Route(_decoder(params), handler, inline, lane_of)
 
@@ -81,10 +91,20 @@ class Router:
         """The lane of a key, to hold back the answer to a call until it is worked off."""
         lane = self._lanes.get(key)
         if lane is None:
-            assert self._connection is not None
-            lane = HandlerLane(self._connection.flow, _handle, self._connection.tasks)
+            if self._connection is None:
+                raise UsageError("a router has no lanes before it serves a connection")
+            on_cut = None if self._on_cut is None else functools.partial(self._on_cut, key)
+            lane = HandlerLane(
+                self._connection.flow, _handle, self._connection.tasks, on_cut=on_cut
+            )
             self._lanes[key] = lane
         return lane
+
+    def forget_lane(self, key: Hashable) -> None:
+        """Drop a lane that is not needed any more (its session is closed), and what it holds."""
+        lane = self._lanes.pop(key, None)
+        if lane is not None:
+            lane.close()
 
     # -- called by the connection
 
@@ -108,10 +128,18 @@ class Router:
             self.noise(Noise(notification.line, f"{notification.method}: {error}"))
             return
         if route.inline:
-            route.handler(params)
+            waiting = route.handler(params)
+            if waiting is None or not inspect.isawaitable(waiting):
+                return
+            # A coroutine function in disguise: a lambda around one, or an object.
+            route.inline = False
+            begun = _Route(route.decode, lambda _: waiting, False)
+            self._lane_for(route, params).put((begun, params), len(notification.line))
         else:
-            key = None if route.lane_of is None else route.lane_of(params)
-            self.lane(key).put((route, params), len(notification.line))
+            self._lane_for(route, params).put((route, params), len(notification.line))
+
+    def _lane_for(self, route: _Route, params: Any) -> HandlerLane[tuple[_Route, Any]]:
+        return self.lane(None if route.lane_of is None else route.lane_of(params))
 
     def noise(self, noise: Noise | Stray) -> None:
         if self._on_noise is not None:
@@ -130,6 +158,6 @@ def _decoder(params: type[T] | None) -> Callable[[Raw], Any]:
     return read
 
 
-async def _handle(item: tuple[_Route, Any]) -> None:
+def _handle(item: tuple[_Route, Any]) -> Any:
     route, params = item
-    await route.handler(params)
+    return route.handler(params)
