@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from bench import script
-from bench.measure import Stopwatch, descendants, memory, own_cpu, place, reaped_cpu
+from bench.measure import Stopwatch, children_cpu, descendants, memory, own_cpu, place
 
 Figures = dict[str, float]
 
@@ -30,8 +30,6 @@ ROUNDS = 3
 do it in a few hundredths of a second, in which one interruption is much."""
 
 IN_FLIGHT = 64
-FIRST_SPAWNS = 1
-"""Spawns before the clock starts: the first one in a process pays for what all later ones share."""
 
 
 class Reader:
@@ -219,33 +217,44 @@ async def connected(
     driver: Driver, work: Work, size: int, placement: str, agent: list[str]
 ) -> Figures:
     """Do one work on one connection that is up before it starts."""
-    await driver.open(agent)
+    pid = await driver.open(agent)
     try:
         place(placement)
-        return await work(driver, size)
+        figures = await work(driver, size)
     finally:
         await driver.close()
+    must_be_gone(pid)
+    return figures
 
 
 async def spawns(new_driver: Callable[[], Driver], count: int, agent: list[str]) -> Figures:
-    """Start agents one after the other: time to the first reply, and memory at that moment."""
-    walls: list[float] = []
-    cpus: list[float] = []
-    sizes: list[int] = []
-    shares: list[int] = []
-    for number in range(FIRST_SPAWNS + count):
+    """Start agents one after the other: time to the first reply, and memory at that moment.
+
+    The first one of a process is told apart: it may pay for what all later ones share.
+    """
+    watches: list[Stopwatch] = []
+    sizes: list[dict[str, int]] = []
+    for _ in range(count + 1):
         driver = new_driver()
         with Stopwatch() as watch:
             pid = await driver.open(agent)
-        used = memory(pid)
+        sizes.append(memory(pid))
         await driver.close()
-        if number >= FIRST_SPAWNS:
-            walls.append(watch.wall)
-            cpus.append(watch.cpu)
-            sizes.append(used["rss"])
-            shares.append(used["pss"])
-    median = statistics.median
-    return {"wall": median(walls), "cpu": median(cpus), "rss": median(sizes), "pss": median(shares)}
+        must_be_gone(pid)
+        watches.append(watch)
+    first, *later = watches
+    return {
+        "first": first.wall,
+        "wall": statistics.median(watch.wall for watch in later),
+        "cpu": statistics.median(watch.cpu for watch in later),
+        "rss": statistics.median(size["rss"] for size in sizes),
+        "pss": statistics.median(size["pss"] for size in sizes),
+    }
+
+
+def must_be_gone(pid: int) -> None:
+    if pid in descendants():
+        raise SystemExit(f"the agent was left behind: {pid}")
 
 
 def client(new_driver: Callable[[], Driver], arguments: list[str]) -> None:
@@ -257,8 +266,6 @@ def client(new_driver: Callable[[], Driver], arguments: list[str]) -> None:
     else:
         work = CONNECTED_WORKS[name]
         figures = asyncio.run(connected(new_driver(), work, int(size), placement, agent))
-    if left := descendants():
-        raise SystemExit(f"processes left behind: {left}")
-    # The children are reaped, so this is everything that the whole process tree has cost.
-    figures["life_cpu"] = own_cpu() + reaped_cpu()
+    # The agents are reaped, so this is everything that the whole process tree has cost.
+    figures["life_cpu"] = own_cpu() + children_cpu()
     sys.stdout.write(json.dumps(figures) + "\n")
