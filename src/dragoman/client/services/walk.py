@@ -85,10 +85,7 @@ class Place:
 
 
 def walk(text: str, entries: Sequence[Entry], missing: Missing) -> Place:
-    """The place inside the roots that an absolute path leads to, over links or not.
-
-    `entries` are the roots, those with the longest spelling first.
-    """
+    """The place inside the roots, which are the `entries`, that an absolute path leads to."""
     names, as_folder = split(text)
     if as_folder and missing != "fail":
         raise PathRefused(text, "it names a folder")

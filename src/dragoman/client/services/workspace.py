@@ -70,8 +70,7 @@ class Workspace:
             if CAN_WALK and ".." not in (names := split(spelled)[0]):
                 entries.setdefault(tuple(names), parts)
         self._roots = tuple(real_roots)
-        # The longest first: where one root lies in another, the nearer one is entered.
-        self._entries = sorted(entries.items(), key=lambda entry: -len(entry[0]))
+        self._entries = tuple(entries.items())
         self._kernel_devices = _devices_of(KERNEL_TREES)
 
     @property
