@@ -7,6 +7,8 @@ nothing. The rooms and the rules between them are in ARCHITECTURE.md.
 
 TYPE_CHECKING = False  # The same name in `typing` would be the dearest import of this module.
 if TYPE_CHECKING:
+    from dragoman.agent import Agent
+    from dragoman.client.acp import ClientOptions, open_agent
     from dragoman.errors import (
         CallError,
         CallTimeout,
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "CallError",
     "CallTimeout",
+    "ClientOptions",
     "Connection",
     "ConnectionLost",
     "DragomanError",
@@ -47,11 +51,14 @@ __all__ = [
     "listen_unix",
     "listen_websocket",
     "memory_pair",
+    "open_agent",
     "open_stdio",
     "spawn",
 ]
 
 _HOMES = {
+    "dragoman.agent": ("Agent",),
+    "dragoman.client.acp": ("ClientOptions", "open_agent"),
     "dragoman.errors": (
         "CallError",
         "CallTimeout",
