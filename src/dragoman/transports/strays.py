@@ -25,6 +25,10 @@ waits for a device, and nobody can kill it."""
 HUNT_INTERVAL = 0.01
 """Seconds between two searches: a killed process needs a moment to be gone."""
 
+CLEAN_HUNTS = 2
+"""Searches in a row that must find nothing once one has found something: where there was one,
+another may have been started behind the back of the search."""
+
 PROCESSES_PER_TURN = 32
 """Processes looked at before the event loop gets its turn: well under a millisecond."""
 
@@ -47,38 +51,56 @@ async def kill_strays(
     The caller vouches for the sessions: their leader is not reaped yet, so that their number
     cannot have been given to somebody else. Returns the processes it killed.
     """
-    killed: set[int] = set()
-    if sys.platform != "linux":
-        return killed
-    needle = warden.mark_needle(mark)
-    deadline = time.monotonic() + hunt_timeout
-    while True:
-        hit: set[int] = set()
+    hunt = _Hunt(mark, sessions, hunt_timeout)
+    while hunt.goes_on():
         for count, pid in enumerate(warden.list_processes(), 1):
             if count % PROCESSES_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if warden.is_ours(pid, needle, sessions) and warden.kill(pid, needle, sessions):
-                hit.add(pid)
-        killed |= hit
-        # What was found and may not be killed by us (a program that became another user) is no
-        # reason to go on.
-        if not hit or time.monotonic() > deadline:
-            return killed
-        await asyncio.sleep(HUNT_INTERVAL)
+            hunt.look_at(pid)
+        if hunt.search_ended():
+            await asyncio.sleep(HUNT_INTERVAL)
+    return hunt.killed
 
 
 def kill_strays_now(
     mark: str, *, sessions: Collection[int] = (), hunt_timeout: float = HUNT_TIMEOUT
 ) -> set[int]:
     """`kill_strays` without an event loop, for the end of a program."""
-    killed: set[int] = set()
-    if sys.platform != "linux":
-        return killed
-    needle = warden.mark_needle(mark)
-    deadline = time.monotonic() + hunt_timeout
-    while True:
-        hit = {p for p in warden.find(needle, sessions) if warden.kill(p, needle, sessions)}
-        killed |= hit
-        if not hit or time.monotonic() > deadline:
-            return killed
-        time.sleep(HUNT_INTERVAL)
+    hunt = _Hunt(mark, sessions, hunt_timeout)
+    while hunt.goes_on():
+        for pid in warden.list_processes():
+            hunt.look_at(pid)
+        if hunt.search_ended():
+            time.sleep(HUNT_INTERVAL)
+    return hunt.killed
+
+
+class _Hunt:
+    """One hunt: what it looks for, what it killed, and whether to search once more."""
+
+    def __init__(self, mark: str, sessions: Collection[int], hunt_timeout: float) -> None:
+        self.killed: set[int] = set()
+        self._needle = warden.mark_needle(mark)
+        self._sessions = sessions
+        self._deadline = time.monotonic() + hunt_timeout
+        self._hit = False
+        # Mostly there is nothing, and then one search is enough.
+        self._searches_left = 1 if sys.platform == "linux" else 0
+
+    def goes_on(self) -> bool:
+        return self._searches_left > 0
+
+    def look_at(self, pid: int) -> None:
+        if warden.is_ours(pid, self._needle, self._sessions):
+            # What may not be killed by us (a program that became another user) does not count.
+            if warden.kill(pid, self._needle, self._sessions):
+                self.killed.add(pid)
+                self._hit = True
+
+    def search_ended(self) -> bool:
+        """Whether to rest and search again."""
+        self._searches_left = CLEAN_HUNTS if self._hit else self._searches_left - 1
+        self._hit = False
+        if time.monotonic() > self._deadline:
+            self._searches_left = 0
+        return self.goes_on()
