@@ -222,7 +222,7 @@ class StderrTail:
         """More was written. A listener that fails is not called again; reading goes on."""
         self._chunks.append(data)
         self._held_size += len(data)
-        while self._held_size - len(self._chunks[0]) >= self._size:
+        while self._chunks and self._held_size - len(self._chunks[0]) >= self._size:
             self._held_size -= len(self._chunks.popleft())
             self._cut = True
         if self._listener is not None:
