@@ -115,6 +115,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def _cancelled(self) -> Result:
         """The result of a turn whose cancel was never answered."""
 
+    def _failed(self, error: DragomanError) -> End[Result]:
+        """The end of a turn that failed: by default its consumer gets the error raised."""
+        return End(error=error)
+
     # -- life
 
     async def __aenter__(self) -> Self:
@@ -246,6 +250,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             self._grace.cancel()
         if self.session.turn is self:
             self.session.turn = None
-        # A budget that ran out is the reason, however the other side took the cancel.
-        self._lane.put(End(error=self._why) if self._why is not None else end, 0)
+        if self._why is not None:
+            # A budget that ran out is the reason, however the other side took the cancel.
+            end = self._failed(self._why)
+        self._lane.put(end, 0)
         self._over.set()

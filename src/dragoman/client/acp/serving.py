@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.permissions import Answer, Denial, Question, choose
+from dragoman.client.permissions import Answer, Question, choose
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import (
@@ -45,7 +45,8 @@ Elicit: TypeAlias = Callable[
 ]
 """Answers a question of the agent to its user."""
 
-Serve: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
+Serve: TypeAlias = Callable[[Any, bytes], Coroutine[Any, Any, Any]]
+"""Answers a request, given its params and the line it came in."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 
@@ -70,7 +71,7 @@ class Serving:
     def __init__(self, sessions: dict[str, Session], options: ClientOptions) -> None:
         self._sessions = sessions
         self._options = options
-        self._early: dict[str, list[tuple[acp.SessionUpdate, int]]] = {}
+        self._early: dict[str, list[tuple[acp.SessionUpdate, bytes]]] = {}
         self._connection: Connection | None = None
         self._requests: dict[str, tuple[Method[Any, Any], Serve]] = {}
         self._serve(acp.SESSION_REQUEST_PERMISSION, self._permission)
@@ -87,7 +88,9 @@ class Serving:
         if options.elicit is not None:
             self._serve(acp.ELICITATION_CREATE, self._elicit)
 
-    def _serve(self, method: Method[P, R], handler: Callable[[P], Coroutine[Any, Any, R]]) -> None:
+    def _serve(
+        self, method: Method[P, R], handler: Callable[[P, bytes], Coroutine[Any, Any, R]]
+    ) -> None:
         self._requests[method.name] = (method, handler)
 
     # -- called by the connection
@@ -104,9 +107,9 @@ class Serving:
                 return
             session = self._sessions.get(message.session_id)
             if session is not None:
-                session.deliver(message.update, len(notification.line))
+                session.deliver(message.update, notification.line)
             else:
-                self._keep(message, len(notification.line))
+                self._keep(message, notification.line)
         elif notification.method == acp.CANCEL_REQUEST.name:
             self._cancel(notification)
         elif self._options.extension is not None:
@@ -123,7 +126,7 @@ class Serving:
             params = method.decode_params(request.params)
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
-        return self._mapped(handler(params))
+        return self._mapped(handler(params, request.line))
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
@@ -135,10 +138,10 @@ class Serving:
     def adopt(self, session: Session) -> None:
         """A session's id is known now: it gets what came for it before."""
         self._sessions[session.id] = session
-        for update, size in self._early.pop(session.id, ()):
-            session.deliver(update, size)
+        for update, line in self._early.pop(session.id, ()):
+            session.deliver(update, line)
 
-    def _keep(self, message: acp.SessionNotification, size: int) -> None:
+    def _keep(self, message: acp.SessionNotification, line: bytes) -> None:
         kept = self._early.get(message.session_id)
         if kept is None:
             if len(self._early) >= EARLY_SESSIONS:
@@ -146,7 +149,7 @@ class Serving:
                 del self._early[next(iter(self._early))]
             kept = self._early[message.session_id] = []
         if len(kept) < EARLY_UPDATES:
-            kept.append((message.update, size))
+            kept.append((message.update, line))
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -167,12 +170,11 @@ class Serving:
     # -- permission
 
     async def _permission(
-        self, params: acp.RequestPermissionRequest
+        self, params: acp.RequestPermissionRequest, line: bytes
     ) -> acp.RequestPermissionResponse:
         session = self._session(params.session_id)
         call = params.tool_call
-        # Two real agents announce a tool only here, so the question is an update, too.
-        session.deliver(_progress(call), 0)
+        session.asked(params, line)
         question = Question(
             session_id=params.session_id,
             tool_call_id=call.tool_call_id,
@@ -182,11 +184,8 @@ class Serving:
             tool_call=call,
         )
         answer = await self._asked(session, self._decide(question), Answer.CANCEL)
-        if not answer.allows and answer is not Answer.CANCEL and session.turn is not None:
-            session.turn.denials.append(
-                Denial(question.tool_call_id, question.title, question.kind)
-            )
         option_id = choose(params.options, answer)
+        session.answered(question, answer, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     async def _decide(self, question: Question) -> Answer:
@@ -212,7 +211,9 @@ class Serving:
 
     # -- elicitation
 
-    async def _elicit(self, params: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    async def _elicit(
+        self, params: acp.CreateElicitationRequest, line: bytes
+    ) -> acp.CreateElicitationResponse:
         assert self._options.elicit is not None
         if isinstance(params, acp.UnknownElicitation) or (
             isinstance(params, acp.ElicitationUrl) and not self._options.elicit_url
@@ -229,19 +230,21 @@ class Serving:
 
     # -- files
 
-    async def _read(self, params: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
+    async def _read(self, params: acp.ReadTextFileRequest, line: bytes) -> acp.ReadTextFileResponse:
         files = self._session(params.session_id).files()
         content = await files.read_text(params.path, line=params.line, limit=params.limit)
         return acp.ReadTextFileResponse(content=content)
 
-    async def _write(self, params: acp.WriteTextFileRequest) -> acp.WriteTextFileResponse:
+    async def _write(
+        self, params: acp.WriteTextFileRequest, line: bytes
+    ) -> acp.WriteTextFileResponse:
         await self._session(params.session_id).files().write_text(params.path, params.content)
         return acp.WriteTextFileResponse()
 
     # -- terminals
 
     async def _create_terminal(
-        self, params: acp.CreateTerminalRequest
+        self, params: acp.CreateTerminalRequest, line: bytes
     ) -> acp.CreateTerminalResponse:
         terminals = self._session(params.session_id).terminals()
         terminal_id = await terminals.create(
@@ -254,7 +257,7 @@ class Serving:
         return acp.CreateTerminalResponse(terminal_id=terminal_id)
 
     async def _terminal_output(
-        self, params: acp.TerminalOutputRequest
+        self, params: acp.TerminalOutputRequest, line: bytes
     ) -> acp.TerminalOutputResponse:
         output = self._session(params.session_id).terminals().output(params.terminal_id)
         status = output.exit_status
@@ -267,18 +270,20 @@ class Serving:
         )
 
     async def _wait_terminal(
-        self, params: acp.WaitForTerminalExitRequest
+        self, params: acp.WaitForTerminalExitRequest, line: bytes
     ) -> acp.WaitForTerminalExitResponse:
         terminals = self._session(params.session_id).terminals()
         status = await terminals.wait_for_exit(params.terminal_id)
         return acp.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
 
-    async def _kill_terminal(self, params: acp.KillTerminalRequest) -> acp.KillTerminalResponse:
+    async def _kill_terminal(
+        self, params: acp.KillTerminalRequest, line: bytes
+    ) -> acp.KillTerminalResponse:
         await self._session(params.session_id).terminals().kill(params.terminal_id)
         return acp.KillTerminalResponse()
 
     async def _release_terminal(
-        self, params: acp.ReleaseTerminalRequest
+        self, params: acp.ReleaseTerminalRequest, line: bytes
     ) -> acp.ReleaseTerminalResponse:
         await self._session(params.session_id).terminals().release(params.terminal_id)
         return acp.ReleaseTerminalResponse()
@@ -301,12 +306,6 @@ def _code(error: ServiceError) -> int:
             return codes.INVALID_PARAMS
         case _:
             return codes.INTERNAL_ERROR if error.blame == "world" else codes.INVALID_PARAMS
-
-
-def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:
-    return acp.ToolCallProgress(
-        **{name: getattr(call, name) for name in acp.ToolCallUpdate.__struct_fields__}
-    )
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.client.acp.turn import Turn
+from dragoman.client.permissions import Answer, Denial, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, Unsupported
 
@@ -218,15 +219,15 @@ class Session:
         if mode is not None:
             await self.set_mode(mode)
 
-    def deliver(self, update: acp.SessionUpdate, size: int) -> None:
-        """An update of this session arrived."""
+    def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
+        """An update of this session arrived, in this line."""
         apply = _APPLY.get(type(update))
         if apply is not None:
             apply(self, update)
         if self.on_update is not None:
             self.on_update(update)
         if self.turn is not None:
-            self.turn.put(update, size)
+            self.turn.put(update, len(line))
             return
         self._update_count += 1
         if self.replaying:
@@ -272,6 +273,16 @@ class Session:
         return Workspace([self.cwd, *self.additional_directories])
 
     # -- questions of the agent that are open
+
+    def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> None:
+        """The agent asks for permission. The tool call may be seen here for the first time: two
+        real agents announce it nowhere else."""
+        self.deliver(_progress(request.tool_call), line)
+
+    def answered(self, question: Question, answer: Answer, option_id: str | None) -> None:
+        """The question was answered."""
+        if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
+            self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))
 
     def question_opened(self, task: asyncio.Task[Any]) -> None:
         self._questions.add(task)
@@ -319,6 +330,12 @@ _APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
 }
 
 _HISTORY: Final = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.ToolCall)
+
+
+def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:
+    return acp.ToolCallProgress(
+        **{name: getattr(call, name) for name in acp.ToolCallUpdate.__struct_fields__}
+    )
 
 
 def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[str | bool]:

@@ -90,6 +90,6 @@ class Turn(BaseTurn[acp.SessionUpdate, TurnResult]):
             # An agent that answers a cancelled prompt with the error for cancelled requests.
             response, error = acp.PromptResponse(stop_reason="cancelled"), None
         if error is not None:
-            self._finish(End(error=self._client.explain(error)))
+            self._finish(self._failed(self._client.explain(error)))
         else:
             self._finish(End(TurnResult(response.stop_reason, response, tuple(self.denials))))
