@@ -4,7 +4,8 @@ Owns everything that needs time: calls and their timeouts, handlers, queues and 
 end of a connection. It knows no method's name; dialects, clients and agents do.
 """
 
-from dragoman.rpc.connection import Call, Connection, Handlers, Settings
+from dragoman.rpc.calls import Call
+from dragoman.rpc.connection import Connection, Handlers, Settings
 from dragoman.rpc.lanes import HandlerLane, Lane, Limits
 from dragoman.rpc.router import Router
 from dragoman.rpc.trace import Trace

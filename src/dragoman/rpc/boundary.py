@@ -27,7 +27,7 @@ def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
         case MessageTooLong():
             return (
                 codes.INTERNAL_ERROR,
-                "the answer is too long for one line",
+                "a message is too long for one line",
                 {
                     "size": error.size,
                     "limit": error.limit,

@@ -1,21 +1,22 @@
 """A wire peer on a stream: the only pump of the project.
 
-Owns calls with their timeouts and cancellation, the handling of inbound requests, and the end of a
-connection. It does not know a method's name: a `Handlers` object, made by whoever does, is asked
-about everything that comes in. Order: what the other side sends is handed over in the order of the
-wire, and an answer is handed over after everything that came before it.
+Owns the sending of calls, the handling of inbound requests, and the end of a connection; what a
+call is once it is sent is in `calls`. It does not know a method's name: a `Handlers` object, made
+by whoever does, is asked about everything that comes in. Order: what the other side sends is
+handed over in the order of the wire, and an answer after everything that came before it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self
 
 from msgspec import UNSET, Raw
 
@@ -23,16 +24,16 @@ from dragoman.errors import (
     CallTimeout,
     ConnectionClosed,
     ConnectionLost,
-    DragomanError,
     InvalidAnswer,
     LineTooLong,
     Overflow,
     UsageError,
 )
 from dragoman.rpc import boundary
+from dragoman.rpc.calls import FOREIGN, Call, Settle, Waiter
 from dragoman.rpc.lanes import Flow, HandlerLane, Limits, consuming
 from dragoman.rpc.outbox import Outbox
-from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish
 from dragoman.rpc.trace import Trace, from_environment
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
@@ -55,9 +56,6 @@ log: Final = logging.getLogger("dragoman.rpc")
 
 MAX_INBOUND: Final = 4096
 """Requests of the other side handled at once; the next is refused as overloaded, unexecuted."""
-
-Settle: TypeAlias = Callable[[Raw | None, DragomanError | None], None]
-"""Told once how a call ended: with a raw result, or with an error."""
 
 _numbers = itertools.count(1)
 
@@ -111,44 +109,6 @@ class Settings:
     """The notification by which a call that we gave up is called off, if the dialect has one."""
 
 
-class Call:
-    """A call under way, begun with `Connection.begin`."""
-
-    __slots__ = ("_connection", "_settle", "_timer", "id", "method")
-
-    def __init__(self, connection: Connection, method: str, settle: Settle) -> None:
-        self._connection = connection
-        self._settle: Settle | None = settle
-        self._timer: asyncio.TimerHandle | None = None
-        self.id: Id = -1
-        self.method = method
-
-    @property
-    def settled(self) -> bool:
-        return self._settle is None
-
-    def settle(self, result: Raw | None, error: DragomanError | None) -> None:
-        """Hand over the end of the call; all but the first are without effect."""
-        settle, self._settle = self._settle, None
-        if self._timer is not None:
-            self._timer.cancel()
-        if settle is not None:
-            settle(result, error)
-
-    def give_up(self, error: DragomanError) -> None:
-        """Stop waiting: forget the id, tell the other side, drop the answer should it come."""
-        if self._settle is not None:
-            self._connection._forget(self)
-            self.settle(None, error)
-
-    def expire_after(self, timeout: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout, self._expired, timeout)
-
-    def _expired(self, timeout: float) -> None:
-        self.give_up(CallTimeout(self.method, timeout))
-
-
 class Connection:
     """One conversation over one stream, for use as ``async with``.
 
@@ -176,8 +136,6 @@ class Connection:
             half_duplex=self.settings.half_duplex,
             max_line_size=self.settings.max_line_size,
         )
-        self._trace = trace if trace is not None else from_environment()
-        self._owns_trace = trace is None
         self._started = False
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
@@ -187,6 +145,9 @@ class Connection:
         self._outbox = Outbox(stream, self._fail)
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
+        # Opened last: whatever fails above would leave it open.
+        self._trace = trace if trace is not None else from_environment()
+        self._owns_trace = trace is None
 
     # -- life
 
@@ -221,19 +182,24 @@ class Connection:
         return self._failure
 
     async def aclose(self) -> None:
-        """Close: what was sent leaves, calls that wait fail, handlers are cancelled and awaited."""
-        self._outbox.flush()
-        await finish(self._close())
+        """Close: what was sent leaves, calls that wait fail, handlers are cancelled and awaited.
 
-    async def _close(self) -> None:
+        A handler may close its own connection; it is not awaited then.
+        """
+        self._outbox.flush()
+        await finish(self._close(asyncio.current_task()))
+
+    async def _close(self, closer: asyncio.Task[Any] | None) -> None:
         try:
             await self._stream.aclose()
         finally:
             self._fail(ConnectionClosed())
-            await self.tasks.aclose()
-            if self._owns_trace and self._trace is not None:
-                self._trace.close()
-                self._trace = None
+            try:
+                await self.tasks.aclose(spare=closer)
+            finally:
+                if self._owns_trace and self._trace is not None:
+                    self._trace.close()
+                    self._trace = None
 
     # -- what we send
 
@@ -251,7 +217,7 @@ class Connection:
         """
         if self._failure is not None:
             raise self._failure.fresh()
-        call = Call(self, method, settle)
+        call = Call(method, settle, self._forget)
         call.id, line = self._peer.request(method, call, params)
         self._send(line)
         if timeout is not None:
@@ -274,38 +240,68 @@ class Connection:
         Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
         ended the connection meanwhile. If the caller is cancelled the call is given up.
         """
-        if self.settings.half_duplex:
-            async with self._turn:
-                return await self._call(method, params, timeout, after)
+        if self.settings.half_duplex or self._outbox.is_full:
+            return await self._call_later(method, params, timeout, after)
         return await self._call(method, params, timeout, after)
 
-    async def _call(
+    async def _call_later(
         self, method: str, params: Any, timeout: float | None, after: HandlerLane[Any] | None
     ) -> Raw:
-        if self._outbox.is_full:
-            await self._outbox.drain()
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), after)
-        call = self.begin(method, params, settle=waiter.settle, timeout=timeout)
-        flow = consuming.get()
+        """A call that may have to wait before it is sent, which counts against its timeout."""
+        loop = asyncio.get_running_loop()
+        give_up_at = None if timeout is None else loop.time() + timeout
+        half_duplex = self.settings.half_duplex
         try:
-            if flow is None:
+            async with asyncio.timeout_at(give_up_at):
+                if self._outbox.is_full:
+                    await self.drain()
+                if half_duplex:
+                    await self._turn.acquire()
+        except TimeoutError:
+            assert timeout is not None
+            error = CallTimeout(method, timeout)
+            error.may_have_run = False
+            raise error from None
+        try:
+            left = None if give_up_at is None else give_up_at - loop.time()
+            return await self._call(method, params, timeout, after, left=left)
+        finally:
+            if half_duplex:
+                self._turn.release()
+
+    async def _call(
+        self,
+        method: str,
+        params: Any,
+        timeout: float | None,
+        after: HandlerLane[Any] | None,
+        *,
+        left: float | None = None,
+    ) -> Raw:
+        waiter = Waiter(asyncio.get_running_loop().create_future(), after)
+        call = self.begin(method, params, settle=waiter.settle)
+        if timeout is not None:
+            call.expire_after(timeout, left=left)
+        try:
+            if consuming.get() is not self.flow:
                 return await waiter.future
             # A handler of a queued message waits for us: reading must go on, see `lanes`.
-            flow.calling += 1
+            self.flow.calling += 1
             try:
-                flow.evaluate()
+                self.flow.evaluate()
                 return await waiter.future
             finally:
-                flow.calling -= 1
+                self.flow.calling -= 1
         except asyncio.CancelledError:
             call.give_up(ConnectionClosed("the caller was cancelled"))
             raise
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification, waiting only while the other side does not keep up with reading."""
-        self.post(method, params)
+        # Waiting comes first: many senders at once would fill the buffer before the first waits.
         if self._outbox.is_full:
-            await self._outbox.drain()
+            await self.drain()
+        self.post(method, params)
 
     def post(self, method: str, params: Any = UNSET) -> None:
         """Send a notification without ever waiting."""
@@ -315,13 +311,19 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until the other side has taken enough of what was sent."""
-        await self._outbox.drain()
+        try:
+            await self._outbox.drain()
+        except ConnectionLost:
+            if self._failure is not None:
+                # The stream knows only that it was closed, and not what for.
+                raise self._failure.fresh() from None
+            raise
 
     def cancel_inbound(self, id: Id) -> None:
         """Cancel the handler of a request of theirs; it is answered as cancelled."""
         task = self._inbound.get(id)
         if task is not None:
-            task.cancel()
+            cancel_soon(task)
 
     # -- what we receive (called by the stream)
 
@@ -345,7 +347,7 @@ class Connection:
             if kind is Notification:
                 try:
                     notification(event)  # type: ignore[arg-type]
-                except Exception:
+                except FOREIGN:
                     log.exception("%s: the handler of a notification failed", self.name)
             elif kind is Answered:
                 event.slot.settle(event.result, None)  # type: ignore[union-attr]
@@ -376,18 +378,20 @@ class Connection:
     def _noise(self, noise: Noise | Stray) -> None:
         try:
             self._handlers.noise(noise)
-        except Exception:
+        except FOREIGN:
             log.exception("%s: the handler of noise failed", self.name)
 
     # -- requests of theirs
 
     def _request(self, request: Request) -> None:
+        if self._failure is not None:
+            return
         if len(self._inbound) >= MAX_INBOUND:
             self._refuse(request, codes.OVERLOADED, "too many requests at once", None)
             return
         try:
             result = self._handlers.request(request)
-        except Exception as error:  # noqa: BLE001 - handler to wire
+        except FOREIGN as error:
             self._refuse(request, *boundary.to_wire(error, request.method))
             return
         if inspect.iscoroutine(result):
@@ -396,23 +400,23 @@ class Connection:
         else:
             self._answer(request, result)
 
-    async def _answer_later(self, request: Request, work: Any) -> None:
+    async def _answer_later(self, request: Request, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            result = await work
+            try:
+                result = await work
+            except Exception as error:  # noqa: BLE001 - handler to wire
+                self._refuse(request, *boundary.to_wire(error, request.method))
+                return
+            if self._outbox.is_full:
+                # Many long answers at once would overflow a reader that only needs its time.
+                with contextlib.suppress(ConnectionLost):
+                    await self._outbox.drain()
+            self._answer(request, result)
         except asyncio.CancelledError:
             # Either the other side called it off, or the connection is going down; then there is
             # nobody to answer and `_refuse` does nothing.
             self._refuse(request, codes.REQUEST_CANCELLED, "the request was cancelled", None)
             raise
-        except Exception as error:  # noqa: BLE001 - handler to wire
-            self._refuse(request, *boundary.to_wire(error, request.method))
-        else:
-            self._answer(request, result)
-            if self._outbox.is_full:
-                try:
-                    await self._outbox.drain()
-                except ConnectionLost:
-                    pass
         finally:
             self._inbound.pop(request.id, None)
 
@@ -421,7 +425,7 @@ class Connection:
             return
         try:
             line = self._peer.result(request.id, result)
-        except UsageError as error:
+        except Exception as error:  # noqa: BLE001 - handler to wire: the result is the handler's
             self._refuse(request, *boundary.to_wire(error, request.method))
         else:
             self._send(line)
@@ -431,7 +435,7 @@ class Connection:
             return
         try:
             line = self._peer.failure(request.id, code, message, data)
-        except UsageError:
+        except Exception:
             log.exception("%s: the error of %s cannot be sent", self.name, request.method)
             line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
         self._send(line)
@@ -444,11 +448,16 @@ class Connection:
         self._outbox.put(line)
 
     def _forget(self, call: Call) -> None:
+        """A call was given up: drop its answer should it come, and tell the other side."""
         if self._failure is not None:
             return
         self._peer.abandon(call.id)
         if self.settings.cancel_notice is not None:
-            self.post(*self.settings.cancel_notice(call.id))
+            try:
+                self.post(*self.settings.cancel_notice(call.id))
+            except Exception:
+                # Whoever gives up must not be kept waiting by a notice that cannot be sent.
+                log.exception("%s: %s could not be called off", self.name, call.method)
 
     def _fail(self, failure: ConnectionLost) -> None:
         """The connection is over: settle everything that waits. Only the first reason counts."""
@@ -465,7 +474,7 @@ class Connection:
             request.slot.settle(None, error)
         # Nobody is left to answer to. What was queued before the end is still worked off.
         for task in self._inbound.values():
-            task.cancel()
+            cancel_soon(task)
         self.flow.close(failure)
         self._ended.set()
         if isinstance(failure, Overflow | LineTooLong):
@@ -483,28 +492,3 @@ class Connection:
                     self._trace.record(self.name, "recv", request.line)
                 case _:
                     self._trace.record(self.name, "recv", event.line)
-
-
-class _Waiter:
-    """Settles a future; a caller that has gone meanwhile is no reason to fail."""
-
-    __slots__ = ("_after", "future")
-
-    def __init__(self, future: asyncio.Future[Raw], after: HandlerLane[Any] | None) -> None:
-        self.future = future
-        self._after = after
-
-    def settle(self, result: Raw | None, error: DragomanError | None) -> None:
-        if self._after is None:
-            self._hand_over(result, error)
-        else:
-            self._after.after(lambda: self._hand_over(result, error))
-
-    def _hand_over(self, result: Raw | None, error: DragomanError | None) -> None:
-        if self.future.done():
-            return
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            assert result is not None
-            self.future.set_result(result)

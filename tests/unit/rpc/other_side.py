@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from dragoman.errors import ConnectionLost
+from dragoman.errors import ConnectionClosed, ConnectionLost
 from dragoman.rpc import Connection, End, Handlers, Settings, Trace
 from dragoman.transports.base import HIGH_WATER_SIZE, Receiver, Stream
 from dragoman.transports.memory import MemoryStream, memory_pair
+from dragoman.wire.messages import Notification, Request
+from dragoman.wire.peer import Noise, Stray
 
 T = TypeVar("T")
 
@@ -105,6 +107,27 @@ async def talk(
         await theirs.aclose()
 
 
+class Witness:
+    """Handlers that note everything, and answer requests with what `reply` returns."""
+
+    def __init__(self, reply: Callable[[Request], Any] = lambda request: None) -> None:
+        self.reply = reply
+        self.told: list[str] = []
+        self.noises: list[Noise | Stray] = []
+
+    def attach(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def request(self, request: Request) -> Any:
+        return self.reply(request)
+
+    def notification(self, notification: Notification) -> None:
+        self.told.append(notification.method)
+
+    def noise(self, noise: Noise | Stray) -> None:
+        self.noises.append(noise)
+
+
 class RecordingStream(Stream):
     """Takes what is written, as slowly as it is told to."""
 
@@ -154,8 +177,6 @@ class RecordingStream(Stream):
         self.reading = True
 
     async def aclose(self) -> None:
-        from dragoman.errors import ConnectionClosed
-
         self.closed = True
         if self.refusal is None:
             self.refusal = ConnectionClosed()

@@ -1,0 +1,99 @@
+"""A call from its sending to its end.
+
+Owns how a call settles: exactly once, with a result or an error, by whichever comes first of the
+answer, the timeout, the caller who gives up and the end of the connection. It does not know how
+requests are written or answers read; `connection` does, and `lanes` knows what `Waiter` waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from msgspec import Raw
+
+from dragoman.errors import CallTimeout, DragomanError
+from dragoman.rpc.lanes import HandlerLane
+from dragoman.wire.messages import Id
+
+log: Final = logging.getLogger("dragoman.rpc")
+
+Settle: TypeAlias = Callable[[Raw | None, DragomanError | None], None]
+"""Told once how a call ended: with a raw result, or with an error."""
+
+FOREIGN: Final = (Exception, asyncio.CancelledError)
+"""What a function that is called by the pump may raise. The pump is no task, so a `CancelledError`
+here is no cancellation: the function looked at something that was cancelled."""
+
+
+class Call:
+    """A call under way, begun with `Connection.begin`."""
+
+    __slots__ = ("_forget", "_settle", "_timer", "id", "method")
+
+    def __init__(self, method: str, settle: Settle, forget: Callable[[Call], None]) -> None:
+        self._settle: Settle | None = settle
+        self._forget = forget
+        self._timer: asyncio.TimerHandle | None = None
+        self.id: Id = -1
+        self.method = method
+
+    @property
+    def settled(self) -> bool:
+        return self._settle is None
+
+    def settle(self, result: Raw | None, error: DragomanError | None) -> None:
+        """Hand over the end of the call; all but the first are without effect."""
+        settle, self._settle = self._settle, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if settle is not None:
+            try:
+                settle(result, error)
+            except FOREIGN:
+                # Others wait behind this one.
+                log.exception("whoever called %s was told its end and failed", self.method)
+
+    def give_up(self, error: DragomanError) -> None:
+        """Stop waiting: forget the id, tell the other side, drop the answer should it come."""
+        if self._settle is not None:
+            self._forget(self)
+            self.settle(None, error)
+
+    def expire_after(self, timeout: float, *, left: float | None = None) -> None:
+        """Give up after `timeout`, of which only `left` is left if some of it was waited away."""
+        if self._settle is not None:
+            loop = asyncio.get_running_loop()
+            delay = timeout if left is None else left
+            self._timer = loop.call_later(delay, self._expired, timeout)
+
+    def _expired(self, timeout: float) -> None:
+        self.give_up(CallTimeout(self.method, timeout))
+
+
+class Waiter:
+    """Settles a future; a caller that has gone meanwhile is no reason to fail."""
+
+    __slots__ = ("_after", "future")
+
+    def __init__(self, future: asyncio.Future[Raw], after: HandlerLane[Any] | None) -> None:
+        self.future = future
+        self._after = after
+
+    def settle(self, result: Raw | None, error: DragomanError | None) -> None:
+        # A timeout comes from here, not from the wire, and there is nothing for it to overtake.
+        if self._after is None or isinstance(error, CallTimeout):
+            self._hand_over(result, error)
+        else:
+            self._after.after(lambda: self._hand_over(result, error))
+
+    def _hand_over(self, result: Raw | None, error: DragomanError | None) -> None:
+        if self.future.done():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            assert result is not None
+            self.future.set_result(result)

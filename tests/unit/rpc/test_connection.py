@@ -1,0 +1,551 @@
+"""Requests and how they are answered, readers that do not keep up, and the end of a connection.
+
+What happens with real processes is in tests/faults/test_rpc_processes.py, and order and limits
+under load are in tests/integration/test_rpc_order.py and test_rpc_limits.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dragoman.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    ConnectionEnded,
+    ConnectionLost,
+    LineTooLong,
+    Overflow,
+    RemoteError,
+    UsageError,
+)
+from dragoman.rpc import Connection, End, Router, Settings
+from dragoman.rpc import connection as connection_module
+from dragoman.rpc import outbox as outbox_module
+from dragoman.rpc import tasks as tasks_module
+from dragoman.transports.base import HIGH_WATER_SIZE
+from dragoman.transports.memory import memory_pair
+from dragoman.wire import codes
+from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.peer import Noise, Stray
+from tests.aio import aio
+from tests.unit.rpc.other_side import RecordingStream, Witness, soon, talk, turns, until
+
+SOON = 0.01
+"""A timeout that is meant to run out."""
+
+
+# -- a reader that does not keep up
+
+
+@aio
+async def test_a_call_to_somebody_who_does_not_read_times_out_unsent() -> None:
+    stream = RecordingStream()
+    async with Connection(stream) as connection:
+        stream.stuck = True
+        connection.post("fill", "x" * HIGH_WATER_SIZE)
+        await turns()
+        written = len(stream.writes)
+        with pytest.raises(CallTimeout) as caught:
+            await soon(connection.call("ask", timeout=SOON))
+        assert not caught.value.may_have_run
+        call = connection.tasks.start(connection.call("ask", timeout=60.0), "ask")
+        tell = connection.tasks.start(connection.notify("tell"), "tell")
+        drain = connection.tasks.start(connection.drain(), "drain")
+        await turns()
+        assert len(stream.writes) == written
+        stream.take(stream.unsent)
+        await soon(asyncio.gather(tell, drain))
+        await turns()
+        assert len(stream.writes) > written
+        connection.data_received(b'{"id":0,"result":4}\n')
+        assert bytes(await soon(call)) == b"4"
+
+
+@aio
+async def test_many_senders_at_once_do_not_overflow_a_reader_that_keeps_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", 4 * HIGH_WATER_SIZE)
+    answered: list[Any] = []
+
+    async def large(request: Request) -> str:
+        await asyncio.sleep(0)
+        return "x" * HIGH_WATER_SIZE
+
+    async with talk(Witness(large)) as (connection, other):
+        other.say(*({"id": n, "method": "large"} for n in range(20)))
+        await soon(
+            asyncio.gather(*(connection.notify("tell", "x" * HIGH_WATER_SIZE) for _ in range(20)))
+        )
+        await until(lambda: len(other.heard) == 40)
+        assert connection.failure is None
+        answered = [message["id"] for message in other.heard if "id" in message]
+    assert sorted(answered) == list(range(20))
+
+
+@aio
+async def test_too_much_unsent_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", 4 * HIGH_WATER_SIZE)
+    stream = RecordingStream()
+    connection = Connection(stream)
+    async with connection:
+        stream.stuck = True
+        waiting = connection.tasks.start(connection.call("ask"), "ask")
+        await turns()
+        connection.post("fill", "x" * (2 * HIGH_WATER_SIZE))
+        blocked = connection.tasks.start(connection.call("later"), "later")
+        told = connection.tasks.start(connection.notify("later"), "later")
+        await turns()
+        connection.post("fill", "x" * (2 * HIGH_WATER_SIZE))
+        await turns()
+        assert isinstance(connection.failure, Overflow)
+        for work, may_have_run in ((waiting, True), (blocked, False), (told, False)):
+            with pytest.raises(Overflow) as caught:
+                await soon(work)
+            assert caught.value.may_have_run is may_have_run
+        assert isinstance(await soon(connection.wait_ended()), Overflow)
+        await until(lambda: stream.closed)
+        assert not stream.reading
+
+
+# -- requests of theirs
+
+
+@aio
+async def test_requests_run_side_by_side_and_each_gets_its_own_answer() -> None:
+    gates = [asyncio.Event() for _ in range(10)]
+
+    async def wait(request: Request) -> int:
+        number = int(request.id)
+        await gates[number].wait()
+        return number * 10
+
+    async with talk(Witness(wait)) as (_, other):
+        other.say(*({"id": n, "method": "wait"} for n in range(10)))
+        for n in (7, 0, 9):
+            gates[n].set()
+            assert await other.next() == {"jsonrpc": "2.0", "id": n, "result": n * 10}
+        for gate in gates:
+            gate.set()
+        rest = [(await other.next())["id"] for _ in range(7)]
+        await turns()
+        assert sorted(rest) == [1, 2, 3, 4, 5, 6, 8]
+        assert len(other.heard) == 10
+
+
+SECRET = "/home/me/secret"
+
+
+def fail_now(request: Request) -> Any:
+    raise ValueError(SECRET)
+
+
+async def fail_later(request: Request) -> Any:
+    await asyncio.sleep(0)
+    raise ValueError(SECRET)
+
+
+def cancelled_now(request: Request) -> Any:
+    raise asyncio.CancelledError(SECRET)
+
+
+def unwritable(request: Request) -> Any:
+    return object()
+
+
+class Trap:
+    """Fails in a way of its own while it is written down."""
+
+    __dataclass_fields__ = property(lambda self: 1 // 0)
+
+
+@pytest.mark.parametrize(
+    "reply", [fail_now, fail_later, cancelled_now, unwritable, lambda r: Trap()]
+)
+@aio
+async def test_a_failing_handler_is_an_incident_and_its_text_stays_here(
+    reply: Callable[[Request], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with talk(Witness(reply)) as (connection, other):
+        other.say({"id": 1, "method": "fail"}, {"method": "news"})
+        answer = await other.next()
+        assert connection.failure is None
+    assert answer["error"]["code"] == codes.INTERNAL_ERROR
+    assert SECRET not in str(answer)
+    assert answer["error"]["data"]["incident"] in caplog.text
+
+
+@aio
+async def test_an_answer_that_is_too_long_is_an_error() -> None:
+    settings = Settings(max_line_size=500)
+    async with talk(Witness(lambda request: "x" * 500), settings=settings) as (_, other):
+        other.say({"id": 1, "method": "long"})
+        error = (await other.next())["error"]
+    assert error["code"] == codes.INTERNAL_ERROR
+    assert error["data"]["limit"] == 500
+
+
+@pytest.mark.parametrize("data", [object(), "x" * 500])
+@aio
+async def test_an_error_that_cannot_be_sent_is_an_error_all_the_same(
+    data: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(request: Request) -> Any:
+        raise RemoteError(-5, "no", data)
+
+    async with talk(Witness(refuse), settings=Settings(max_line_size=500)) as (_, other):
+        other.say({"id": 1, "method": "refuse"})
+        assert (await other.next())["error"]["code"] == codes.INTERNAL_ERROR
+    assert "cannot be sent" in caplog.text
+
+
+async def wait_for_ever(request: Request) -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("started", [True, False])
+@aio
+async def test_a_cancelled_request_is_answered_as_cancelled(started: bool) -> None:
+    witness = Witness(wait_for_ever)
+    async with talk(witness) as (connection, other):
+        if started:
+            other.say({"id": "a", "method": "wait"})
+            await until(lambda: len(connection.tasks) == 1)
+            await turns()
+            connection.cancel_inbound("a")
+        else:
+            # The request and its cancellation come in one piece.
+            witness.notification = lambda notification: connection.cancel_inbound("a")  # type: ignore[method-assign]
+            other.say({"id": "a", "method": "wait"}, {"method": "cancel"})
+        answer = await other.next()
+        assert (answer["id"], answer["error"]["code"]) == ("a", codes.REQUEST_CANCELLED)
+        await until(lambda: len(connection.tasks) == 0)
+        connection.cancel_inbound("a")
+        connection.cancel_inbound("never there")
+        other.say({"id": "a", "method": "wait"})
+        await until(lambda: len(connection.tasks) == 1)
+
+
+@aio
+async def test_a_handler_may_finish_although_its_request_was_cancelled() -> None:
+    async def insist(request: Request) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done all the same"
+        raise AssertionError
+
+    async with talk(Witness(insist)) as (connection, other):
+        other.say({"id": 1, "method": "insist"})
+        await until(lambda: len(connection.tasks) == 1)
+        await turns()
+        connection.cancel_inbound(1)
+        assert (await other.next())["result"] == "done all the same"
+        await turns()
+        assert len(other.heard) == 1
+
+
+@aio
+async def test_an_id_used_again_belongs_to_the_new_request() -> None:
+    # The first answer waits for the reader after it was sent; meanwhile its id is used again.
+    stream = RecordingStream()
+    replies = iter(["x" * HIGH_WATER_SIZE, None])
+
+    async def reply(request: Request) -> Any:
+        text = next(replies)
+        return text if text is not None else await wait_for_ever(request)
+
+    async with Connection(stream, handlers=Witness(reply)) as connection:
+        stream.stuck = True
+        connection.data_received(b'{"id":1,"method":"a"}\n')
+        await turns()
+        connection.data_received(b'{"id":1,"method":"b"}\n')
+        await turns()
+        stream.take(stream.unsent)
+        await turns()
+        connection.cancel_inbound(1)
+        await turns()
+        assert b"%d" % codes.REQUEST_CANCELLED in stream.writes[-1]
+
+
+@aio
+async def test_a_request_whose_id_is_still_open_is_refused_and_the_first_goes_on() -> None:
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> str:
+        await gate.wait()
+        return "first"
+
+    async with talk(Witness(wait)) as (_, other):
+        other.say({"id": 1, "method": "wait"}, {"id": 1, "method": "wait"})
+        assert (await other.next())["error"]["code"] == codes.INVALID_REQUEST
+        gate.set()
+        assert (await other.next())["result"] == "first"
+
+
+@aio
+async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "MAX_INBOUND", 3)
+    begun: list[Id] = []
+
+    async def wait(request: Request) -> None:
+        begun.append(request.id)
+        await gate.wait()
+
+    gate = asyncio.Event()
+    async with talk(Witness(wait)) as (connection, other):
+        other.say(*({"id": n, "method": "wait"} for n in range(5)))
+        refused = [await other.next() for _ in range(2)]
+        assert [(answer["id"], answer["error"]["code"]) for answer in refused] == [
+            (3, codes.OVERLOADED),
+            (4, codes.OVERLOADED),
+        ]
+        gate.set()
+        assert sorted([(await other.next())["id"] for _ in range(3)]) == [0, 1, 2]
+        await until(lambda: len(connection.tasks) == 0)
+        other.say({"id": 9, "method": "wait"})
+        assert (await other.next())["id"] == 9
+    assert begun == [0, 1, 2, 9]
+
+
+@aio
+async def test_an_agent_answers_what_is_no_message_and_a_client_does_not() -> None:
+    for end, answers in ((End.AGENT, 2), (End.CLIENT, 0)):
+        witness = Witness()
+        async with talk(witness, end=end) as (connection, other):
+            other.raw(b"garbage\n42\n")
+            await until(lambda w=witness: len(w.noises) == 2)  # type: ignore[misc]
+            connection.post("last")
+            await until(lambda o=other: any("method" in m for m in o.heard))  # type: ignore[misc]
+            assert [m["error"]["code"] for m in other.heard if "error" in m] == [
+                codes.PARSE_ERROR,
+                codes.INVALID_REQUEST,
+            ][:answers]
+            assert connection.failure is None
+
+
+@aio
+async def test_failing_handlers_of_what_wants_no_answer_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Clumsy(Witness):
+        def notification(self, notification: Notification) -> None:
+            raise {"news": ValueError("by design"), "more": asyncio.CancelledError()}[
+                notification.method
+            ]
+
+        def noise(self, noise: Noise | Stray) -> None:
+            raise ValueError("by design")
+
+    async with talk(Clumsy(lambda request: "still here")) as (_, other):
+        other.raw(b"garbage\n")
+        other.say({"method": "news"}, {"method": "more"}, {"id": 1, "method": "ask"})
+        assert (await other.next())["result"] == "still here"
+    assert caplog.text.count("the handler of a notification failed") == 2
+    assert caplog.text.count("the handler of noise failed") == 1
+
+
+@aio
+async def test_without_handlers_requests_are_refused_and_the_rest_is_dropped() -> None:
+    async with talk() as (connection, other):
+        other.raw(b"garbage\n")
+        other.say({"method": "news"}, {"id": 1, "method": "ask"})
+        assert (await other.next())["error"]["code"] == codes.METHOD_NOT_FOUND
+        assert connection.failure is None
+
+
+# -- the end
+
+
+@aio
+async def test_the_end_of_the_stream_settles_every_call_with_its_own_error() -> None:
+    async with talk() as (connection, other):
+        calls = [connection.tasks.start(connection.call("ask"), "ask") for _ in range(3)]
+        for _ in range(3):
+            await other.next()
+        await other.stream.aclose()
+        errors = [await soon(asyncio.gather(call, return_exceptions=True)) for call in calls]
+        assert all(isinstance(error, ConnectionEnded) and error.may_have_run for [error] in errors)
+        assert len({id(error) for [error] in errors}) == 3
+        assert isinstance(connection.failure, ConnectionEnded)
+        assert await soon(connection.wait_ended()) is connection.failure
+        for refused in (connection.call("ask"), connection.notify("tell")):
+            with pytest.raises(ConnectionEnded) as caught:
+                await refused
+            assert not caught.value.may_have_run
+
+
+@aio
+async def test_a_last_line_without_a_newline_still_counts() -> None:
+    async with talk() as (connection, other):
+        call = connection.tasks.start(connection.call("ask"), "ask")
+        await other.next()
+        other.raw(b'{"id":0,"result":"last"}')
+        await other.stream.aclose()
+        assert bytes(await soon(call)) == b'"last"'
+
+
+@aio
+async def test_a_line_that_is_too_long_ends_the_connection() -> None:
+    async with talk(settings=Settings(max_line_size=100)) as (connection, other):
+        call = connection.tasks.start(connection.call("ask"), "ask")
+        await other.next()
+        other.raw(b"x" * 101)
+        with pytest.raises(LineTooLong, match="more than 100 bytes") as caught:
+            await soon(call)
+        assert caught.value.may_have_run
+        # Nobody closed it by hand, and yet the other side learns that nothing is read any more.
+        await until(lambda: other.ended is not None)
+        other_data = b'{"id":7,"method":"ask"}\n'
+        connection.data_received(other_data)
+        await turns()
+        assert len(other.heard) == 1
+
+
+@aio
+async def test_requests_behind_the_end_are_not_begun() -> None:
+    begun: list[str] = []
+
+    async def note(request: Request) -> None:
+        begun.append(request.method)
+
+    class Ending(Witness):
+        def notification(self, notification: Notification) -> None:
+            self.connection.stream_ended(ConnectionEnded("by design"))
+
+    async with talk(Ending(note)) as (connection, other):
+        other.say({"method": "end"}, {"id": 1, "method": "late"})
+        await soon(connection.wait_ended())
+        await turns()
+        assert len(connection.tasks) == 0
+    assert begun == []
+
+
+@aio
+async def test_a_request_in_the_last_bytes_is_begun_and_cancelled_without_a_warning() -> None:
+    # An unawaited coroutine would be a warning, and warnings are errors here.
+    witness = Witness(wait_for_ever)
+    async with talk(witness) as (connection, other):
+        other.raw(b'{"id":1,"method":"ask"}')
+        await other.stream.aclose()
+        await soon(connection.wait_ended())
+        await until(lambda: len(connection.tasks) == 0)
+
+
+@aio
+async def test_closing_sends_what_was_posted_fails_calls_and_ends_handlers() -> None:
+    ended: list[str] = []
+
+    async def wait(request: Request) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("handler")
+
+    tasks = tasks_module.TaskOwner("test")
+    async with talk(Witness(wait)) as (connection, other):
+        other.say({"id": 1, "method": "wait"})
+        await until(lambda: len(connection.tasks) == 1)
+        call = tasks.start(connection.call("ask"), "ask")
+        await other.next()
+        connection.post("last")
+        await connection.aclose()
+        assert (await other.next())["method"] == "last"
+        with pytest.raises(ConnectionClosed) as caught:
+            await soon(call)
+        assert caught.value.may_have_run
+        assert ended == ["handler"]
+        await until(lambda: other.ended is not None)
+        await connection.aclose()
+
+
+@aio
+async def test_a_connection_that_never_started_can_be_closed() -> None:
+    ours, theirs = memory_pair()
+    connection = Connection(ours)
+    await connection.aclose()
+    assert isinstance(connection.failure, ConnectionClosed)
+    await theirs.aclose()
+
+
+@aio
+async def test_a_connection_is_started_once() -> None:
+    async with talk() as (connection, _):
+        with pytest.raises(UsageError):
+            connection.start()
+
+
+@pytest.mark.parametrize("kind", ["request", "notification"])
+@aio
+async def test_a_handler_may_close_its_own_connection(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    router = Router()
+    notes: list[str] = []
+
+    async def close(raw: Raw) -> None:
+        try:
+            await connection.aclose()
+        finally:
+            notes.append("closed")
+
+    router.on_request("exit", close)
+    router.on_notification("exit", close)
+    async with talk(router) as (connection, other):
+        with caplog.at_level(logging.WARNING, logger="dragoman.rpc"):
+            other.say({"method": "exit", **({"id": 1} if kind == "request" else {})})
+            await soon(connection.wait_ended())
+            await until(lambda: len(connection.tasks) == 0)
+    assert notes == ["closed"]
+    assert caplog.text == ""
+
+
+@aio
+async def test_a_close_that_is_cancelled_twice_still_closes() -> None:
+    gate = asyncio.Event()
+
+    class Slow(RecordingStream):
+        async def aclose(self) -> None:
+            await gate.wait()
+            await super().aclose()
+
+    stream = Slow()
+    connection = Connection(stream)
+    connection.start()
+    tasks = tasks_module.TaskOwner("test")
+    closing = tasks.start(connection.aclose(), "close")
+    for _ in range(2):
+        await turns()
+        closing.cancel()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(closing)
+    assert stream.closed
+    assert isinstance(connection.failure, ConnectionClosed)
+
+
+@aio
+async def test_a_stream_that_fails_to_close_leaves_no_call_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(RecordingStream):
+        async def aclose(self) -> None:
+            raise OSError("by design")
+
+    connection = Connection(Broken())
+    connection.start()
+    tasks = tasks_module.TaskOwner("test")
+    call = tasks.start(connection.call("ask"), "ask")
+    await turns()
+    with pytest.raises(OSError, match="by design"):
+        await connection.aclose()
+    with pytest.raises(ConnectionLost):
+        await soon(call)
