@@ -52,6 +52,14 @@ def lineup(python: str) -> Sequence[Contestant]:
             subject=True,
         ),
         Contestant(
+            "dragoman_acp",
+            "dragoman's ACP client and agent kit",
+            client=(*module("dragoman_acp", python), "client"),
+            agent=(*module("dragoman_acp", python), "agent"),
+            imports="from dragoman.agent import Agent; from dragoman.client.acp import open_agent",
+            subject=True,
+        ),
+        Contestant(
             OFFICIAL,
             "the official Python SDK for ACP",
             client=(*module("official", python), "client"),

@@ -85,10 +85,12 @@ def place(placement: str) -> None:
 
 
 class Stopwatch:
-    """Times the body of a `with`: `wall` and `cpu` in seconds afterwards."""
+    """Times the body of a `with`: `wall`, and `cpu` with the part of it that was `below` this
+    process, in seconds afterwards."""
 
     wall: float
     cpu: float
+    below: float
 
     def __enter__(self) -> Self:
         # The wall clock is read last here and first in the end: reading /proc is not work.
@@ -105,4 +107,5 @@ class Stopwatch:
     ) -> None:
         self.wall = time.perf_counter() - self._at
         own = own_cpu() - self._own
-        self.cpu = own + children_cpu() - self._children
+        self.below = children_cpu() - self._children
+        self.cpu = own + self.below

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from bench import script
+
 
 class TextContent(Struct, tag_field="type", tag="text"):
     text: str
@@ -94,10 +96,41 @@ class SetModeResult(Struct):
     pass
 
 
-class ReadFileParams(Struct, rename="camel"):
+class PermissionOption(Struct, rename="camel"):
+    option_id: str
+    name: str
+    kind: str
+
+
+class ToolCallUpdate(Struct, rename="camel", omit_defaults=True):
+    tool_call_id: str
+    title: str | None = None
+    kind: str | None = None
+    status: str | None = None
+
+
+class PermissionParams(Struct, rename="camel"):
     session_id: str
-    path: str
+    tool_call: ToolCallUpdate
+    options: list[PermissionOption]
 
 
-class ReadFileResult(Struct):
-    content: str
+def permission(session_id: str) -> PermissionParams:
+    """The question of `bench.script`, made anew like every message of a real turn."""
+    return PermissionParams(
+        session_id,
+        ToolCallUpdate(script.TOOL_CALL, script.TOOL_TITLE),
+        [PermissionOption(*option) for option in script.OPTIONS],
+    )
+
+
+class Selected(Struct, tag_field="outcome", tag="selected", rename="camel"):
+    option_id: str
+
+
+class Cancelled(Struct, tag_field="outcome", tag="cancelled"):
+    pass
+
+
+class PermissionResult(Struct):
+    outcome: Selected | Cancelled

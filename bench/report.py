@@ -119,7 +119,7 @@ def table(
     runs: Runs, sizes: Mapping[str, int], subject: Contestant, contestants: Sequence[Contestant]
 ) -> str:
     """The table for one subject, as text."""
-    names = [contestant.name for contestant in contestants]
+    names = [one.name for one in contestants if one is subject or not one.subject]
     head = ["work", "figure", *names, "of the ceiling", "against the SDK", "goal", "met"]
     body = [
         [

@@ -5,7 +5,7 @@ same messages on the wire. It is imported by every agent, and start-up is measur
 nothing. The clients' half is `bench.works`.
 
     stream N      send N updates to the session of the prompt, then end the turn
-    ask N         make N sequential fs/read_text_file requests, then end the turn
+    ask N         make N sequential session/request_permission requests, then end the turn
     together M N  wait until M prompts of this kind are open, then send N updates to each of the M
                   sessions, one session after the other, round and round; then end all turns
     echo…         send the whole text of the prompt back in one update, then end the turn
@@ -18,8 +18,16 @@ from __future__ import annotations
 
 PROTOCOL_VERSION = 1
 COLLECT = "collect"
-FILE_PATH = "/workspace/src/main.py"
-FILE_CONTENT = "x = 1\n"
+MODES = ("code", COLLECT)
+TOOL_CALL = "call-1"
+TOOL_TITLE = "Edit src/main.py"
+ALLOW = "allow"
+OPTIONS = (
+    (ALLOW, "Allow", "allow_once"),
+    ("allow-always", "Always allow", "allow_always"),
+    ("reject", "Reject", "reject_once"),
+)
+"""Id, name and kind of what a client may answer."""
 
 
 def session_name(number: int) -> str:

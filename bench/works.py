@@ -85,6 +85,7 @@ async def rounds(driver: Driver, session: str, work: Callable[[], Awaitable[None
     return {
         "wall": statistics.median(watch.wall for watch in watches),
         "cpu": statistics.median(watch.cpu for watch in watches),
+        "agent_cpu": statistics.median(watch.below for watch in watches),
     }
 
 
@@ -172,7 +173,7 @@ async def large(driver: Driver, size_mib: int) -> Figures:
 
 
 async def asks(driver: Driver, count: int) -> Figures:
-    """Small requests from the agent to the client during one prompt, one after the other."""
+    """Requests for permission by the agent during one prompt, one after the other."""
     session = await driver.new_session(Reader())
     await driver.prompt(session, f"ask {WARM_UP}")
 

@@ -211,14 +211,14 @@ class Client:
     def __init__(self) -> None:
         self._inboxes: dict[str, Inbox] = {}
         self._decode_update = decoder(SessionNotification)
-        self._decode_read = decoder(messages.ReadFileParams)
+        self._decode_question = decoder(messages.PermissionParams)
         self._decode_prompt = decoder(messages.PromptResult)
         self._decode_mode = decoder(messages.SetModeResult)
 
     async def open(self, agent: Sequence[str]) -> int:
         self._wire = wire = Wire()
         wire.handlers["session/update"] = self._updated
-        wire.handlers["fs/read_text_file"] = self._read
+        wire.handlers["session/request_permission"] = self._permit
         child_in, our_out = os.pipe()
         our_in, child_out = os.pipe()
         self._process, _ = await wire.loop.subprocess_exec(
@@ -262,9 +262,11 @@ class Client:
             inbox.waiter = None
             waiter.set_result(None)
 
-    def _read(self, message: Envelope) -> None:
-        self._decode_read(message.params)
-        self._wire.send(Response(message.id, messages.ReadFileResult(script.FILE_CONTENT)))
+    def _permit(self, message: Envelope) -> None:
+        self._decode_question(message.params)
+        self._wire.send(
+            Response(message.id, messages.PermissionResult(messages.Selected(script.ALLOW)))
+        )
 
     async def close(self) -> None:
         for inbox in self._inboxes.values():
@@ -285,7 +287,7 @@ class Agent:
         self._all_sent = wire.loop.create_future()
         self._decode_mode = decoder(messages.SetModeParams)
         self._decode_prompt = decoder(messages.PromptParams)
-        self._decode_file = decoder(messages.ReadFileResult)
+        self._decode_permission = decoder(messages.PermissionResult)
         wire.handlers |= {
             "initialize": self._initialize,
             "session/new": self._new_session,
@@ -327,9 +329,9 @@ class Agent:
         elif text.startswith("ask "):
             for _ in range(int(text[4:])):
                 await self._wire.request(
-                    "fs/read_text_file",
-                    messages.ReadFileParams(session, script.FILE_PATH),
-                    self._decode_file,
+                    "session/request_permission",
+                    messages.permission(session),
+                    self._decode_permission,
                 )
         elif text.startswith("together "):
             await self._turn_together(session, *map(int, text[9:].split()))

@@ -42,7 +42,9 @@ class Client:
         self._router.on_notification(
             "session/update", self._updated, SessionNotification, lane_of=session_of
         )
-        self._router.on_request("fs/read_text_file", self._read, messages.ReadFileParams)
+        self._router.on_request(
+            "session/request_permission", self._permit, messages.PermissionParams
+        )
 
     async def open(self, agent: Sequence[str]) -> int:
         stream = await spawn(agent, env=os.environ)
@@ -77,8 +79,8 @@ class Client:
         reader = self._readers[notification.session_id]
         reader.take(notification.update.content.text)  # type: ignore[union-attr]
 
-    def _read(self, params: messages.ReadFileParams) -> messages.ReadFileResult:
-        return messages.ReadFileResult(script.FILE_CONTENT)
+    def _permit(self, params: messages.PermissionParams) -> messages.PermissionResult:
+        return messages.PermissionResult(messages.Selected(script.ALLOW))
 
     async def close(self) -> None:
         await self._connection.aclose()
@@ -93,7 +95,7 @@ class Agent:
         self._sessions = 0
         self._together: list[str] = []
         self._all_sent = asyncio.Event()
-        self._decode_file = msgspec.json.Decoder(messages.ReadFileResult).decode
+        self._decode_permission = msgspec.json.Decoder(messages.PermissionResult).decode
         router.on_request("initialize", self._initialize, messages.InitializeParams)
         router.on_request("session/new", self._new_session, messages.NewSessionParams)
         router.on_request("session/set_mode", self._set_mode, messages.SetModeParams)
@@ -119,8 +121,10 @@ class Agent:
                 await self._update(session, part)
         elif text.startswith("ask "):
             for _ in range(int(text[4:])):
-                request = messages.ReadFileParams(session, script.FILE_PATH)
-                self._decode_file(await self.connection.call("fs/read_text_file", request))
+                request = messages.permission(session)
+                self._decode_permission(
+                    await self.connection.call("session/request_permission", request)
+                )
         elif text.startswith("together "):
             await self._turn_together(session, *map(int, text[9:].split()))
         else:

@@ -34,15 +34,12 @@ class Updates(acp.Client):
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
         self.readers[session_id].take(update.content.text)
 
-    async def read_text_file(
-        self,
-        session_id: str,
-        path: str,
-        line: int | None = None,
-        limit: int | None = None,
-        **kwargs: Any,
-    ) -> schema.ReadTextFileResponse:
-        return schema.ReadTextFileResponse(content=script.FILE_CONTENT)
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: Any, **kwargs: Any
+    ) -> acp.RequestPermissionResponse:
+        return acp.RequestPermissionResponse(
+            outcome=schema.AllowedOutcome(outcome="selected", option_id=script.ALLOW)
+        )
 
 
 class Client:
@@ -126,7 +123,7 @@ class Agent(acp.Agent):
                 await self._update(session_id, part)
         elif text.startswith("ask "):
             for _ in range(int(text[4:])):
-                await self._client.read_text_file(session_id, script.FILE_PATH)
+                await self._ask(session_id)
         elif text.startswith("together "):
             await self._turn_together(session_id, *map(int, text[9:].split()))
         else:
@@ -144,6 +141,16 @@ class Agent(acp.Agent):
         self._together = []
         self._all_sent.set()
         self._all_sent = asyncio.Event()
+
+    def _ask(self, session: str) -> Awaitable[acp.RequestPermissionResponse]:
+        return self._client.request_permission(
+            session,
+            schema.ToolCallUpdate(tool_call_id=script.TOOL_CALL, title=script.TOOL_TITLE),
+            [
+                schema.PermissionOption(option_id=option_id, name=name, kind=kind)  # type: ignore[arg-type]
+                for option_id, name, kind in script.OPTIONS
+            ],
+        )
 
     def _update(self, session: str, text: str) -> Awaitable[None]:
         return self._client.session_update(session, acp.update_agent_message_text(text))

@@ -1,0 +1,132 @@
+"""dragoman as people use it for ACP: the typed client and the agent kit.
+
+The nearest equivalent of the official SDK: typed values of the whole protocol, sessions, turns that
+are iterated over, permission asked of a policy. `dragoman_rpc` is the layer below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from bench import script
+from dragoman.dialects.acp import v1 as acp
+
+if TYPE_CHECKING:
+    from bench.works import Reader
+    from dragoman.agent import Session as AgentSession
+    from dragoman.agent import Turn
+    from dragoman.client.acp import AcpClient, Session
+
+
+class Client:
+    """The driver of `bench.works`."""
+
+    _client: AcpClient
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, tuple[Session, Reader]] = {}
+        self._stack = AsyncExitStack()
+
+    async def open(self, agent: Sequence[str]) -> int:
+        from dragoman.client.acp import ClientOptions, use_agent
+        from dragoman.client.permissions import approve_all
+        from dragoman.transports import spawn
+
+        # What `open_agent` does, in two steps because the process id is wanted.
+        stream = await spawn(agent, env=os.environ)
+        options = ClientOptions(permit=approve_all)
+        self._client = await self._stack.enter_async_context(use_agent(stream, options=options))
+        return stream.pid
+
+    async def new_session(self, reader: Reader) -> str:
+        session = await self._client.new_session("/workspace")
+        self._sessions[session.id] = session, reader
+        return session.id
+
+    async def prompt(self, session_id: str, text: str) -> str:
+        session, reader = self._sessions[session_id]
+        async with session.prompt(text) as turn:
+            async for update in turn:
+                match update:
+                    case acp.AgentMessageChunk(content=acp.TextContent(text=part)):
+                        reader.take(part)
+                    case _:
+                        pass
+            return turn.result.stop_reason
+
+    def set_mode(self, session_id: str, mode_id: str) -> Awaitable[acp.SetSessionModeResponse]:
+        # Not `Session.set_mode`, which changes a config option where the agent has one: all
+        # contestants send the same message.
+        request = acp.SetSessionModeRequest(session_id=session_id, mode_id=mode_id)
+        return self._client.ask(acp.SESSION_SET_MODE, request)
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+def agent() -> None:
+    """The agent of `bench.script`."""
+    from dragoman.agent import Agent
+
+    served = Agent("bench", modes=[acp.SessionMode(id=mode, name=mode) for mode in script.MODES])
+    together: list[Turn] = []
+    all_sent = asyncio.Event()
+
+    @served.set_mode
+    async def set_mode(session: AgentSession, mode_id: str) -> None:
+        if mode_id == script.COLLECT:
+            gc.collect()
+
+    @served.prompt
+    async def prompt(turn: Turn) -> None:
+        text = turn.text
+        if text.startswith("stream "):
+            for part in script.update_texts(int(text[7:])):
+                await turn.say(part)
+        elif text.startswith("ask "):
+            for _ in range(int(text[4:])):
+                await turn.client.permission(
+                    acp.ToolCallUpdate(tool_call_id=script.TOOL_CALL, title=script.TOOL_TITLE),
+                    [
+                        acp.PermissionOption(option_id=option_id, name=name, kind=kind)
+                        for option_id, name, kind in script.OPTIONS
+                    ],
+                )
+        elif text.startswith("together "):
+            await turn_together(turn, *map(int, text[9:].split()))
+        else:
+            await turn.say(text)
+
+    async def turn_together(turn: Turn, sessions: int, updates: int) -> None:
+        nonlocal all_sent
+        together.append(turn)
+        if len(together) < sessions:
+            await all_sent.wait()
+            return
+        for part in script.update_texts(updates):
+            for member in together:
+                await member.say(part)
+        together.clear()
+        all_sent.set()
+        all_sent = asyncio.Event()
+
+    served.run()
+
+
+def main() -> None:
+    if sys.argv[1] == "agent":
+        agent()
+    else:
+        from bench.works import client
+
+        client(Client, sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()
