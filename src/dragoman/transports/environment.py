@@ -14,6 +14,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import os
+import re
 import secrets
 import sys
 from collections.abc import Iterable, Mapping
@@ -43,6 +44,8 @@ WINDOWS_NAMES = (
     "PROCESSOR_*", "NUMBER_OF_PROCESSORS",
 )  # fmt: skip
 """Without SYSTEMROOT no socket can be opened on Windows; the others say where things are."""
+
+WILDCARD = re.compile(r"[*?[]")
 
 _owner = ""
 _serials = itertools.count(1)
@@ -89,12 +92,13 @@ def build_environment(
     names = [*POSIX_NAMES, *NETWORK_NAMES, *(WINDOWS_NAMES if windows else ()), *inherit]
     if windows:
         names = [name.upper() for name in names]
-    exact = {name for name in names if not _is_pattern(name)}
-    patterns = [name for name in names if _is_pattern(name)]
+    exact = {name for name in names if not WILDCARD.search(name)}
+    patterns = [name for name in names if WILDCARD.search(name)]
+    matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
     built: dict[str, str] = {}
     for name, value in source.items():
         key = name.upper() if windows else name
-        if key in exact or any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns):
+        if key in exact or matches(key):
             built[name] = value
     for name, value in (extra or {}).items():
         if windows:
@@ -104,7 +108,3 @@ def build_environment(
         built[name] = value
     built.pop(MARK_NAME, None)
     return built
-
-
-def _is_pattern(name: str) -> bool:
-    return "*" in name or "?" in name or "[" in name

@@ -8,7 +8,6 @@ It starts nothing: `process` does.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 
@@ -44,12 +43,12 @@ def find_program(
         _check_executable(path)
         return path
     search = environment.get("PATH", os.defpath)
-    found = shutil.which(program, path=search)
-    if found is not None:
-        return os.path.abspath(found)
-    for place in search.split(os.pathsep):
-        path = os.path.join(place, program)
-        if place and os.path.isfile(path):
+    candidates = [os.path.join(place, program) for place in search.split(os.pathsep) if place]
+    for path in candidates:
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return os.path.abspath(path)
+    for path in candidates:
+        if os.path.isfile(path):
             _check_executable(path)
     raise ProgramNotFound(program, f"it is not on the PATH ({search})")
 

@@ -1,12 +1,11 @@
 """The warden: a tiny process that cleans up after a dragoman process that was killed.
 
-It runs as a plain file (`python -I -S warden.py OWNER`) and may import nothing of dragoman. Its
-standard input is a pipe that only its dragoman process holds, so the end of that pipe is the
-death of that process. Lines on it: `group N` (N leads a session of ours), `forget N`, `goodbye`.
-When the pipe ends without a goodbye, everything that carries the owner's mark or belongs to a
-named session is killed, again and again until nothing is left or the time is over.
-
-It owns the search through /proc, which `strays` uses too. `guard` starts it and talks to it.
+It runs as a plain file (`python -I -S warden.py OWNER REGISTER`) and may import nothing of
+dragoman. Its standard input is a pipe that only its dragoman process holds, so the end of that
+pipe is the death of that process; REGISTER is the descriptor of a file with the sessions of that
+process's children. When the pipe ends without a goodbye, everything that carries the owner's mark
+or belongs to one of the sessions is killed, again and again until nothing is left or the time is
+over. It owns the search through /proc, which `strays` uses too. `guard` starts it.
 """
 
 from __future__ import annotations
@@ -34,6 +33,12 @@ CLEAN_SWEEPS = 3
 """Searches in a row that must find nothing. A process that is just executing another program has
 no readable environment for an instant, so one clean search proves little."""
 
+ENTRY_SIZE = 4
+"""Bytes of one entry of the register: the number of a session, lowest byte first, or 0."""
+
+REGISTER_SIZE = 256 * 1024
+"""What is read of the register at most: many more children than a machine can have."""
+
 ENVIRON_READ_SIZE = 32 * 1024
 """Holds most environments in one read."""
 
@@ -53,17 +58,17 @@ def read_environ(pid: int) -> bytes:
 
     Without entries for a process that is gone, is a zombie, or is not ours to read.
     """
-    parts = [b"\0"]
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b"\0"
     try:
+        data = b"\0"
         while True:
             part = os.read(fd, ENVIRON_READ_SIZE)
-            parts.append(part)
+            data += part
             if len(part) < ENVIRON_READ_SIZE:
-                return b"".join(parts)
+                return data
     except OSError:
         return b"\0"
     finally:
@@ -88,12 +93,16 @@ def is_zombie(pid: int) -> bool:
 
 def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
     """Whether a living process carries the mark or belongs to one of the sessions."""
-    if sessions:
-        try:
-            if os.getsid(pid) in sessions and not is_zombie(pid):
-                return True
-        except OSError:
-            return False
+    try:
+        session = os.getsid(pid)
+    except OSError:
+        return False
+    if session == 0:
+        # A thread of the kernel, or of another container. Every child of ours has a session, so
+        # these need not be read, which is most of the cost of a search.
+        return False
+    if session in sessions and not is_zombie(pid):
+        return True
     return needle in read_environ(pid)
 
 
@@ -172,31 +181,30 @@ def sweep(
         time.sleep(SWEEP_INTERVAL)
 
 
-def serve(fd: int, owner: str) -> None:
-    """Follow the pipe to its end, and clean up unless it ended with a goodbye."""
-    groups: set[int] = set()
-    rest = b""
-    while True:
-        data = os.read(fd, 4096)
-        if not data:
-            break
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            word, _, number = line.partition(b" ")
-            if word == b"goodbye":
-                return
-            if word == b"group":
-                groups.add(int(number))
-            elif word == b"forget":
-                groups.discard(int(number))
-    sweep(owner, groups)
+def said_goodbye(fd: int) -> bool:
+    """Follow the pipe to its end. True if its last words were a goodbye."""
+    data = b""
+    while part := os.read(fd, 64):
+        data += part
+        if data.endswith(b"goodbye\n"):
+            return True
+    return False
+
+
+def read_register(fd: int) -> set[int]:
+    """The sessions of the children that are not known to be gone."""
+    data = os.pread(fd, REGISTER_SIZE, 0)
+    entries = range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE)
+    return {int.from_bytes(data[at : at + ENTRY_SIZE], "little") for at in entries} - {0}
 
 
 def main() -> None:
     """Run as a program. Signals meant for our dragoman process do not end its warden."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    serve(0, sys.argv[1])
+    owner, register = sys.argv[1], int(sys.argv[2])
+    if not said_goodbye(0):
+        sweep(owner, read_register(register))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.transports import warden
-from dragoman.transports.guard import Guard
+from dragoman.transports.guard import Guard, _open_register
 
 TIMEOUT = 20.0
 
@@ -62,7 +62,8 @@ def test_one_warden_serves_all_children(guard: Guard) -> None:
 
 def test_the_pipe_to_the_warden_is_not_inherited(guard: Guard) -> None:
     guard.protect()
-    assert fcntl.fcntl(guard._pipe_fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+    for fd in (guard._pipe_fd, guard._register_fd):
+        assert fcntl.fcntl(fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
 
 
 def test_a_dead_warden_is_replaced_before_the_next_child(guard: Guard) -> None:
@@ -75,15 +76,18 @@ def test_a_dead_warden_is_replaced_before_the_next_child(guard: Guard) -> None:
     assert not os.path.exists(f"/proc/{first}"), "the dead warden was not reaped"
 
 
-def test_a_warden_that_dies_before_the_registration_is_replaced_with_it(guard: Guard) -> None:
+def test_a_new_warden_knows_the_children_of_the_one_before(guard: Guard) -> None:
     guard.protect()
     first = guard.warden_pid
+    for number in (1, 2, 3):
+        guard.register(2**22 + number, never)
+    guard.forget(2**22 + 2)
     os.kill(first, signal.SIGKILL)
     wait_dead(first)
-    guard.register(2**22 + 1, never)
-    assert guard.warden_pid not in (0, first)
-    os.waitpid(first, 0)
+    guard.protect()
+    assert warden.read_register(guard._register_fd) == {2**22 + 1, 2**22 + 3}
     guard.forget(2**22 + 1)
+    guard.forget(2**22 + 3)
 
 
 def test_a_warden_that_somebody_else_reaped_is_replaced(guard: Guard) -> None:
@@ -95,13 +99,19 @@ def test_a_warden_that_somebody_else_reaped_is_replaced(guard: Guard) -> None:
     assert guard.warden_pid not in (0, first)
 
 
-def test_a_stopped_warden_does_not_block_us(guard: Guard) -> None:
+def test_the_register_holds_the_living_and_uses_its_entries_again(guard: Guard) -> None:
     guard.protect()
-    os.kill(guard.warden_pid, signal.SIGSTOP)
-    for number in range(20_000):
+    for number in range(1, 5):
         guard.register(2**22 + number, never)
+    assert warden.read_register(guard._register_fd) == {2**22 + n for n in range(1, 5)}
+    for number in range(5, 500):
+        guard.forget(2**22 + number - 4)
+        guard.register(2**22 + number, never)
+    assert warden.read_register(guard._register_fd) == {2**22 + n for n in range(496, 500)}
+    assert os.fstat(guard._register_fd).st_size == 4 * warden.ENTRY_SIZE
+    for number in range(496, 500):
         guard.forget(2**22 + number)
-    os.kill(guard.warden_pid, signal.SIGCONT)
+    assert warden.read_register(guard._register_fd) == set()
 
 
 def test_the_end_kills_the_living_and_releases_the_warden(guard: Guard) -> None:
@@ -160,6 +170,17 @@ def test_an_interpreter_that_is_gone_is_only_a_warning(
     assert guard.warden_pid == 0
     assert "no warden" in caplog.text
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_files_in_memory_the_register_is_a_file_without_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    fd = _open_register()
+    os.pwrite(fd, b"\1\0\0\0", 0)
+    assert warden.read_register(fd) == {1}
+    assert os.fstat(fd).st_nlink == 0
+    os.close(fd)
 
 
 def test_on_windows_there_is_no_warden(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_a_mark_inside_another_variable_is_no_mark(children: Children, owner: st
 def test_processes_are_found_by_their_session(children: Children, owner: str) -> None:
     leader = children.start(session=True)
     assert found(warden.owner_needle(owner), leader.pid) == {leader.pid}
-    assert found(warden.owner_needle(owner), os.getsid(0) + 2**20) == set()
+    assert found(warden.owner_needle(owner), leader.pid + 1) == set()
 
 
 def test_a_zombie_does_not_count(children: Children, owner: str) -> None:
@@ -184,12 +184,14 @@ def test_without_proc_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Program:
-    """A warden that runs, with its pipe in our hand."""
+    """A warden that runs, with its pipe and its register in our hand."""
 
     def __init__(self, owner: str) -> None:
         reader, self.pipe = os.pipe()
+        self.register = os.memfd_create("register")
         self.process = subprocess.Popen(  # noqa: TID251 - the warden itself
-            [sys.executable, "-I", "-S", warden.__file__, owner],
+            [sys.executable, "-I", "-S", warden.__file__, owner, str(self.register)],
+            pass_fds=[self.register],
             stdin=reader,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -198,8 +200,12 @@ class Program:
         )
         os.close(reader)
 
+    def write_entry(self, entry: int, pid: int) -> None:
+        os.pwrite(self.register, pid.to_bytes(4, "little"), entry * 4)
+
     def end(self) -> int:
         os.close(self.pipe)
+        os.close(self.register)
         return self.process.wait(TIMEOUT)
 
 
@@ -208,8 +214,10 @@ def test_the_end_of_the_pipe_kills_what_the_owner_left(children: Children, owner
     leader = children.start(session=True)
     forgotten = children.start(session=True)
     program = Program(owner)
-    os.write(program.pipe, b"group %d\ngro" % leader.pid)
-    os.write(program.pipe, b"up %d\nforget %d\n" % (forgotten.pid, forgotten.pid))
+    program.write_entry(0, forgotten.pid)
+    program.write_entry(5, leader.pid)
+    program.write_entry(0, 0)
+    os.write(program.pipe, b"no goodb")
     assert marked.poll() is None
     assert program.end() == 0
     assert marked.wait(TIMEOUT) == -signal.SIGKILL
@@ -217,12 +225,32 @@ def test_the_end_of_the_pipe_kills_what_the_owner_left(children: Children, owner
     assert forgotten.poll() is None
 
 
+def test_a_register_without_entries_names_nobody() -> None:
+    fd = os.memfd_create("register")
+    assert warden.read_register(fd) == set()
+    os.write(fd, b"\0\0\0\0" + (70_000).to_bytes(4, "little") + b"\1\1")
+    assert warden.read_register(fd) == {70_000}
+    os.close(fd)
+
+
+def test_threads_of_the_kernel_are_passed_over(
+    children: Children, owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = children.start(f"{owner}.1")
+    monkeypatch.setattr(os, "getsid", lambda pid: 0)
+    assert found(warden.owner_needle(owner)) == set()
+    monkeypatch.undo()
+    assert found(warden.owner_needle(owner)) == {ours.pid}
+
+
 def test_a_goodbye_ends_the_warden_and_nobody_else(children: Children, owner: str) -> None:
     marked = children.start(f"{owner}.1")
     program = Program(owner)
-    os.write(program.pipe, b"group 1\ngoodbye\n")
+    program.write_entry(0, marked.pid)
+    os.write(program.pipe, b"good")
+    os.write(program.pipe, b"bye\n")
     assert program.process.wait(TIMEOUT) == 0
-    os.close(program.pipe)
+    program.end()
     assert marked.poll() is None
 
 
