@@ -50,7 +50,7 @@ class DuplexStream(Stream):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._reader = open_read_pipe(
-            read_fd, self._data_arrived, self._reading_ended, threaded=threaded_read
+            read_fd, _discard, self._reading_ended, threaded=threaded_read
         )
         self._writer = open_write_pipe(write_fd, self._writing_broke, threaded=threaded_write)
         self._receiver: Receiver | None = None
@@ -68,13 +68,11 @@ class DuplexStream(Stream):
         if self._failure is not None:
             self._loop.call_soon(receiver.stream_ended, self._failure)
         else:
+            self._reader.on_data = receiver.data_received
             self._reader.start()
 
     def write(self, data: bytes) -> None:
-        if self._failure is not None:
-            raise self._failure.fresh()
-        if self._closing:
-            raise ConnectionClosed
+        self._refuse()
         if data:
             self._writer.write(data)
 
@@ -94,8 +92,7 @@ class DuplexStream(Stream):
                 pass
             finally:
                 self._drains.discard(scope)
-        if self._failure is not None:
-            raise self._failure.fresh()
+        self._refuse()
 
     def pause_reading(self) -> None:
         if not self._closing:
@@ -115,6 +112,9 @@ class DuplexStream(Stream):
         self._closing = True
         # While the rest is sent, what arrives is taken and dropped: the other side might read
         # only after it has got rid of its own bytes.
+        self._reader.on_data = _discard
+        if self._receiver is None and self._writer.unsent_size:
+            self._reader.start()
         self.resume_reading()
         try:
             await self._writer.aclose(FLUSH_TIMEOUT)
@@ -126,16 +126,18 @@ class DuplexStream(Stream):
                 self._released.set_result(None)
                 self._end(ConnectionClosed())
 
+    def _refuse(self) -> None:
+        if self._failure is not None:
+            raise self._failure.fresh()
+        if self._closing:
+            raise ConnectionClosed
+
     def _release(self) -> None:
         """Let go of the descriptors. For subclasses that hold more."""
         self._reader.close()
         self._writer.close()
         if self._broken_timer is not None:
             self._broken_timer.cancel()
-
-    def _data_arrived(self, data: bytes) -> None:
-        if self._receiver is not None and not self._closing:
-            self._receiver.data_received(data)
 
     def _reading_ended(self, error: OSError | None) -> None:
         if self._closing:
@@ -151,14 +153,18 @@ class DuplexStream(Stream):
     def _give_up(self, error: OSError) -> None:
         if self._closing or self._failure is not None:
             return
-        if not self._paused:
+        if not self._waits():
             self._reader.deliver_available(LAST_WORDS_SIZE)
-        if self._paused:
-            # What they said last may still wait behind the pause.
+        if self._waits():
+            # What they said last may still be wanted.
             self._writing_broke(error)
             return
         self._reader.close()
         self._end(ConnectionBroken(f"writing failed: {error.strerror}"))
+
+    def _waits(self) -> bool:
+        """Whether what arrives has to wait for our side."""
+        return self._paused or self._receiver is None
 
     def _end(self, failure: ConnectionLost) -> None:
         if self._failure is None:
@@ -167,3 +173,7 @@ class DuplexStream(Stream):
                 scope.reschedule(self._loop.time())
             if self._receiver is not None:
                 self._receiver.stream_ended(failure)
+
+
+def _discard(data: bytes) -> None:
+    """For what arrives while nobody wants it any more."""

@@ -132,6 +132,38 @@ async def test_a_paused_stream_is_not_ended_as_broken_over_what_it_has_not_read(
 
 
 @aio
+async def test_a_stream_not_started_yet_keeps_their_last_words_after_a_write_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(duplex, "BROKEN_TIMEOUT", 0.0)
+    pipes = Pipes()
+    os.close(pipes.out_fd)
+    with pytest.raises(ConnectionBroken):
+        pipes.stream.write(b"x\n")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    os.write(pipes.in_fd, b"last words\n")
+    os.close(pipes.in_fd)
+    pipes.stream.start(pipes.heard)
+    async with asyncio.timeout(5):
+        await pipes.heard.ended.wait()
+    assert pipes.heard.data == b"last words\n"
+    await pipes.aclose()
+
+
+@aio
+async def test_drain_tells_of_a_write_error_although_nothing_is_unsent() -> None:
+    pipes = Pipes()
+    pipes.stream.start(pipes.heard)
+    os.close(pipes.out_fd)
+    with pytest.raises(ConnectionBroken):
+        pipes.stream.write(b"x\n")
+    with pytest.raises(ConnectionBroken):
+        await pipes.stream.drain()
+    await pipes.aclose()
+
+
+@aio
 async def test_their_end_wakes_a_writer_that_waits_for_room() -> None:
     pipes = Pipes()
     pipes.stream.start(pipes.heard)
