@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -22,6 +22,7 @@ import dragoman
 from dragoman.client.acp.serving import Elicit, Extension, Serving
 from dragoman.client.acp.session import Session
 from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import absolute
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate, Method
@@ -43,6 +44,9 @@ from dragoman.wire.peer import Noise, Stray
 if TYPE_CHECKING:
     from dragoman.client.services.files import Files
     from dragoman.client.services.workspace import Workspace
+
+MakeSession: TypeAlias = Callable[["AcpClient", str, Path, Sequence[Path]], Session]
+"""Makes the object for a session whose id has become known."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -213,7 +217,7 @@ class AcpClient:
             raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")
         if isinstance(method, acp.AuthMethodTerminal):
             raise UsageError(
-                f"the login method {method_id!r} runs in a terminal: {self._login_command(method)}"
+                f"the login method {method_id!r} runs in a terminal: {self.login_command(method)}"
             )
         # A login may take as long as its user needs.
         await self.ask(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=method_id), timeout=None)
@@ -222,7 +226,10 @@ class AcpClient:
         self.require("auth.logout", "log out")
         await self.ask(acp.LOGOUT, acp.LogoutRequest())
 
-    def _login_command(self, method: acp.AuthMethodTerminal) -> str:
+    def login_command(self, method: acp.AuthMethod) -> str | None:
+        """The command by which a user can log in, where one is known. It is never run here."""
+        if not isinstance(method, acp.AuthMethodTerminal):
+            return _suggested_command(method)
         variables = [f"{name}={shlex.quote(value)}" for name, value in method.env.items()]
         return " ".join([*variables, shlex.join([*(self._launch or ("<agent>",)), *method.args])])
 
@@ -242,12 +249,13 @@ class AcpClient:
         mode: str | None = None,
         model: str | None = None,
         meta: dict[str, Any] | None = None,
+        make: MakeSession = Session,
     ) -> Session:
         """Open a session in a folder."""
         root, others = self._roots(cwd, additional_directories, mcp_servers)
 
         def opened(response: acp.NewSessionResponse) -> Session:
-            session = Session(self, response.session_id, root, others)
+            session = make(self, response.session_id, root, others)
             session.opened(response.modes, response.models, response.config_options)
             self._serving.adopt(session)
             return session
@@ -276,6 +284,7 @@ class AcpClient:
         model: str | None = None,
         on_update: Callable[[acp.SessionUpdate], None] | None = None,
         meta: dict[str, Any] | None = None,
+        make: MakeSession = Session,
     ) -> Session:
         """Open an earlier session with its history, which is in `Session.replayed` afterwards.
 
@@ -283,7 +292,7 @@ class AcpClient:
         """
         self.require("loadSession", "load sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-        session = self._expect(session_id, root, others)
+        session = self._expect(make, session_id, root, others)
         session.on_update = on_update
         session.replaying = True
 
@@ -311,11 +320,12 @@ class AcpClient:
         mode: str | None = None,
         model: str | None = None,
         meta: dict[str, Any] | None = None,
+        make: MakeSession = Session,
     ) -> Session:
         """Open an earlier session without its history being replayed."""
         self.require("sessionCapabilities.resume", "resume sessions")
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-        session = self._expect(session_id, root, others)
+        session = self._expect(make, session_id, root, others)
 
         def opened(response: acp.ResumeSessionResponse) -> Session:
             session.opened(response.modes, response.models, response.config_options)
@@ -330,7 +340,9 @@ class AcpClient:
         )
         return await self._reopen(session, acp.SESSION_RESUME, request, opened, mode, model)
 
-    async def fork_session(self, session: Session, *, cwd: str | Path | None = None) -> Session:
+    async def fork_session(
+        self, session_id: str, cwd: str | Path, *, make: MakeSession = Session
+    ) -> Session:
         """Branch off a session (unstable in the protocol)."""
         if not self.options.unstable:
             raise UsageError("forking is not stable in the protocol: pass unstable=True")
@@ -340,10 +352,10 @@ class AcpClient:
             ForkSessionResponse,
         )
 
-        root, others = self._roots(cwd or session.cwd, session.additional_directories, ())
+        root, others = self._roots(cwd, (), ())
 
         def opened(response: ForkSessionResponse) -> Session:
-            fork = Session(self, response.session_id, root, others)
+            fork = make(self, response.session_id, root, others)
             fork.opened(response.modes, response.models, response.config_options)
             self._serving.adopt(fork)
             return fork
@@ -352,18 +364,14 @@ class AcpClient:
         assert fork_session is not None
         return await self._open(
             fork_session,
-            ForkSessionRequest(
-                session_id=session.id,
-                cwd=str(root),
-                additional_directories=[str(path) for path in others],
-            ),
+            ForkSessionRequest(session_id=session_id, cwd=str(root)),
             opened,
         )
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
         """The agent's sessions, page after page."""
         self.require("sessionCapabilities.list", "list sessions")
-        folder = None if cwd is None else str(_absolute(cwd))
+        folder = None if cwd is None else str(absolute(cwd))
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self.ask(
@@ -422,13 +430,11 @@ class AcpClient:
         hints = []
         for method in methods:
             match method:
-                case acp.AuthMethodTerminal():
-                    hints.append(f"run `{self._login_command(method)}`")
                 case acp.AuthMethodEnvVar():
                     names = ", ".join(variable.name for variable in method.vars)
                     hints.append(f"set {names} and start again")
                 case _:
-                    command = _suggested_command(method)
+                    command = self.login_command(method)
                     described = f": {method.description}" if method.description else ""
                     hints.append(
                         f"run `{command}`" if command else f"use {method.name!r}{described}"
@@ -511,10 +517,12 @@ class AcpClient:
             raise
         return session
 
-    def _expect(self, session_id: str, root: Path, others: Sequence[Path]) -> Session:
+    def _expect(
+        self, make: MakeSession, session_id: str, root: Path, others: Sequence[Path]
+    ) -> Session:
         if session_id in self._sessions:
             raise UsageError(f"the session {session_id} is already open on this connection")
-        session = Session(self, session_id, root, others)
+        session = make(self, session_id, root, others)
         self._serving.adopt(session)
         return session
 
@@ -534,11 +542,7 @@ class AcpClient:
                     self.require("mcpCapabilities.sse", "reach MCP servers over SSE")
                 case _:
                     pass
-        return _absolute(cwd), tuple(_absolute(path) for path in additional_directories)
-
-
-def _absolute(path: str | Path) -> Path:
-    return Path(path).expanduser().absolute()
+        return absolute(cwd), tuple(absolute(path) for path in additional_directories)
 
 
 def _extension(method: str) -> str:

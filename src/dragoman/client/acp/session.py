@@ -221,14 +221,22 @@ class Session:
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
         """An update of this session arrived, in this line."""
-        apply = _APPLY.get(type(update))
-        if apply is not None:
-            apply(self, update)
+        self.apply(update)
         if self.on_update is not None:
             self.on_update(update)
         if self.turn is not None:
             self.turn.put(update, len(line))
-            return
+        else:
+            self.keep(update)
+
+    def apply(self, update: acp.SessionUpdate) -> None:
+        """Take over the settings that an update reports."""
+        apply = _APPLY.get(type(update))
+        if apply is not None:
+            apply(self, update)
+
+    def keep(self, update: acp.SessionUpdate) -> None:
+        """Keep an update that belongs to no turn."""
         self._update_count += 1
         if self.replaying:
             self.replayed.append(update)

@@ -1,0 +1,495 @@
+"""What the protocol's messages mean in the common vocabulary.
+
+Owns the mapping from updates, results and requests of ACP v1 to events, and nothing else: it keeps
+no session and decides nothing. What the protocol cannot say is not made up: there are no turn ids
+on the wire, and a deletion cannot be told from a file that became empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from dragoman.dialects.acp.v1 import (
+    auth,
+    codec,
+    config,
+    content,
+    handshake,
+    permissions,
+    session,
+    tools,
+    updates,
+)
+from dragoman.events import model, parts, words
+from dragoman.events.model import Event, Source
+from dragoman.events.words import Outcome, Role, Stage, ToolStatus
+
+DIALECT: Final = "acp"
+
+
+class Place:
+    """Where events come from: made once for each session, changed when a turn begins or ends."""
+
+    __slots__ = ("numbers", "replay", "session", "source", "turn")
+
+    def __init__(self, source: Source, numbers: count[int], session: str | None) -> None:
+        self.source = source
+        self.numbers = numbers
+        self.session = session
+        self.turn: str | None = None
+        self.replay = False
+
+    def base(
+        self, native: str, raw: bytes | None
+    ) -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
+        """The fields that every event begins with."""
+        return (
+            self.source,
+            next(self.numbers),
+            self.session,
+            self.turn,
+            native,
+            raw,
+            self.replay,
+        )
+
+
+# -- content
+
+
+def block(value: content.ContentBlock) -> parts.Block:
+    """A content block in the common vocabulary."""
+    match value:
+        case content.TextContent(text=text):
+            return parts.Text(text)
+        case content.ImageContent():
+            return parts.Image(value.data, value.mime_type, value.uri)
+        case content.AudioContent():
+            return parts.Audio(value.data, value.mime_type)
+        case content.ResourceLink():
+            return parts.Link(value.uri, value.name, value.mime_type)
+        case content.EmbeddedResource(resource=resource):
+            if isinstance(resource, content.TextResourceContents):
+                return parts.Resource(
+                    resource.uri, text=resource.text, mime_type=resource.mime_type
+                )
+            return parts.Resource(resource.uri, blob=resource.blob, mime_type=resource.mime_type)
+        case content.UnknownContent(raw=raw):
+            return parts.OtherBlock(str(raw.get("type", "")), raw)
+
+
+def to_block(value: parts.Block) -> content.ContentBlock:
+    """The way back."""
+    match value:
+        case parts.Text(text=text):
+            return content.TextContent(text=text)
+        case parts.Image():
+            return content.ImageContent(data=value.data, mime_type=value.mime_type, uri=value.uri)
+        case parts.Audio():
+            return content.AudioContent(data=value.data, mime_type=value.mime_type)
+        case parts.Link():
+            return content.ResourceLink(uri=value.uri, name=value.name, mime_type=value.mime_type)
+        case parts.Resource(text=text, blob=blob):
+            if text is None and blob is not None:
+                resource: Any = content.BlobResourceContents(
+                    uri=value.uri, blob=blob, mime_type=value.mime_type
+                )
+            else:
+                resource = content.TextResourceContents(
+                    uri=value.uri, text=text or "", mime_type=value.mime_type
+                )
+            return content.EmbeddedResource(resource=resource)
+        case parts.OtherBlock(value=raw):
+            return codec.convert(raw, content.ContentBlock)  # type: ignore[no-any-return]
+
+
+# -- updates
+
+
+def _chunk(role: Role, native: str) -> Callable[[Any, Place, bytes | None], Iterable[Event]]:
+    def events(update: updates.ContentChunk, place: Place, raw: bytes | None) -> Iterable[Event]:
+        piece = update.content
+        if type(piece) is content.TextContent:
+            # Spelled out because this is the commonest event of all.
+            return (
+                model.MessageDelta(
+                    place.source,
+                    next(place.numbers),
+                    place.session,
+                    place.turn,
+                    native,
+                    raw,
+                    place.replay,
+                    role,
+                    piece.text,
+                    None,
+                    update.message_id,
+                ),
+            )
+        return (
+            model.MessageDelta(*place.base(native, raw), role, "", block(piece), update.message_id),
+        )
+
+    return events
+
+
+def _given(value: Any) -> Any:
+    """In v1, null and absent both mean "as it was"."""
+    return UNSET if value is None else value
+
+
+def _tool(
+    update: updates.ToolCall | tools.ToolCallUpdate,
+    place: Place,
+    raw: bytes | None,
+    native: str,
+    *,
+    first: bool = False,
+) -> list[Event]:
+    status: ToolStatus | UnsetType = UNSET
+    if update.status is not None:
+        status = words.tool_status(update.status)
+    elif first:
+        status = ToolStatus.PENDING
+    kind: words.ToolKind | UnsetType = UNSET
+    if update.kind is not None:
+        kind = words.tool_kind(update.kind)
+    elif first:
+        kind = words.ToolKind.OTHER
+    items = update.content
+    events: list[Event] = [
+        model.ToolChanged(
+            *place.base(native, raw),
+            update.tool_call_id,
+            title=_given(update.title),
+            name=_given(update.name),
+            kind=kind,
+            status=status,
+            input=_given(update.raw_input),
+            output=_given(update.raw_output),
+            content=UNSET
+            if items is None
+            else tuple(_item(item) for item in items if not isinstance(item, tools.Diff)),
+            locations=UNSET
+            if update.locations is None
+            else tuple(parts.Location(place.path, place.line) for place in update.locations),
+        )
+    ]
+    diffs = [item for item in items or () if isinstance(item, tools.Diff)]
+    if diffs:
+        events.append(
+            model.FilesChanged(
+                *place.base(native, raw),
+                tuple(_change(diff) for diff in diffs),
+                _stage(update.status),
+                update.tool_call_id,
+            )
+        )
+    return events
+
+
+def _item(item: tools.ToolCallContent) -> parts.ToolItem:
+    match item:
+        case tools.Content(content=inner):
+            return block(inner)
+        case tools.Terminal(terminal_id=terminal_id):
+            return parts.TerminalRef(terminal_id)
+        case tools.UnknownToolCallContent(raw=raw):
+            return parts.OtherBlock(str(raw.get("type", "")), raw)
+        case _:
+            raise AssertionError(item)
+
+
+def _change(diff: tools.Diff) -> parts.FileChange:
+    op = words.FileOp.ADD if diff.old_text is None else words.FileOp.MODIFY
+    return parts.FileChange(diff.path, op, diff.old_text, diff.new_text)
+
+
+def _stage(status: str | None) -> Stage:
+    match status:
+        case "completed":
+            return Stage.APPLIED
+        case "failed":
+            return Stage.FAILED
+        case _:
+            return Stage.PROPOSED
+
+
+def _tool_call(update: updates.ToolCall, place: Place, raw: bytes | None) -> Iterable[Event]:
+    return _tool(update, place, raw, "session/update:tool_call", first=True)
+
+
+def _tool_progress(
+    update: updates.ToolCallProgress, place: Place, raw: bytes | None
+) -> Iterable[Event]:
+    return _tool(update, place, raw, "session/update:tool_call_update")
+
+
+def _plan(update: updates.Plan, place: Place, raw: bytes | None) -> Iterable[Event]:
+    entries = tuple(
+        parts.PlanEntry(entry.content, words.plan_status(entry.status), entry.priority)
+        for entry in update.entries
+    )
+    return (model.PlanSet(*place.base("session/update:plan", raw), entries),)
+
+
+def _commands(
+    update: updates.AvailableCommandsUpdate, place: Place, raw: bytes | None
+) -> Iterable[Event]:
+    commands = tuple(
+        parts.Command(c.name, c.description, c.input.hint if c.input else None)
+        for c in update.available_commands
+    )
+    base = place.base("session/update:available_commands_update", raw)
+    return (model.CommandsChanged(*base, commands),)
+
+
+def _mode(update: updates.CurrentModeUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+    base = place.base("session/update:current_mode_update", raw)
+    return (model.SettingsChanged(*base, mode=update.current_mode_id),)
+
+
+def _config(update: updates.ConfigOptionUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+    base = place.base("session/update:config_option_update", raw)
+    return (model.SettingsChanged(*base, **settings(None, update.config_options)),)
+
+
+def _info(update: updates.SessionInfoUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+    base = place.base("session/update:session_info_update", raw)
+    return (model.SessionChanged(*base, title=update.title, updated_at=update.updated_at),)
+
+
+def _usage(update: updates.UsageUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+    cost = None if update.cost is None else parts.Cost(update.cost.amount, update.cost.currency)
+    usage = parts.Usage(context_used=update.used, context_size=update.size, cost=cost)
+    base = place.base("session/update:usage_update", raw)
+    return (model.UsageReported(*base, "context", usage),)
+
+
+def _notice(update: updates.Notice, place: Place, raw: bytes | None) -> Iterable[Event]:
+    base = place.base("session/update:notice", raw)
+    return (model.Noticed(*base, update.severity, update.title, update.description),)
+
+
+def _compaction(
+    update: updates.CompactionUpdate, place: Place, raw: bytes | None
+) -> Iterable[Event]:
+    summary = None
+    if not isinstance(update.summary, UnsetType) and update.summary is not None:
+        summary = "".join(
+            piece.text for piece in update.summary if isinstance(piece, content.TextContent)
+        )
+    error = None if isinstance(update.error, UnsetType) else update.error
+    base = place.base("session/update:compaction_update", raw)
+    return (model.Compacted(*base, update.status, update.compaction_id, summary, error),)
+
+
+def _compaction_chunk(
+    update: updates.CompactionSummaryChunk, place: Place, raw: bytes | None
+) -> Iterable[Event]:
+    piece = update.content
+    text = piece.text if isinstance(piece, content.TextContent) else None
+    base = place.base("session/update:compaction_summary_chunk", raw)
+    return (model.Compacted(*base, "in_progress", update.compaction_id, text),)
+
+
+def _unknown(update: updates.UnknownUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+    kind = update.raw.get("sessionUpdate", "")
+    return (model.Unknown(*place.base(f"session/update:{kind}", raw), "an unknown update"),)
+
+
+_UPDATES: Final[dict[type, Callable[[Any, Place, bytes | None], Iterable[Event]]]] = {
+    updates.UserMessageChunk: _chunk(Role.USER, "session/update:user_message_chunk"),
+    updates.AgentMessageChunk: _chunk(Role.AGENT, "session/update:agent_message_chunk"),
+    updates.AgentThoughtChunk: _chunk(Role.THOUGHT, "session/update:agent_thought_chunk"),
+    updates.ToolCall: _tool_call,
+    updates.ToolCallProgress: _tool_progress,
+    updates.Plan: _plan,
+    updates.AvailableCommandsUpdate: _commands,
+    updates.CurrentModeUpdate: _mode,
+    updates.ConfigOptionUpdate: _config,
+    updates.SessionInfoUpdate: _info,
+    updates.UsageUpdate: _usage,
+    updates.Notice: _notice,
+    updates.CompactionUpdate: _compaction,
+    updates.CompactionSummaryChunk: _compaction_chunk,
+    updates.UnknownUpdate: _unknown,
+}
+
+
+def of_update(update: updates.SessionUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+    """What an update says."""
+    return _UPDATES[type(update)](update, place, raw)
+
+
+# -- results
+
+
+def capabilities(agent: handshake.AgentCapabilities) -> parts.Capabilities:
+    """What an agent can do, in the common vocabulary."""
+    sessions = agent.session_capabilities
+    prompt = agent.prompt_capabilities
+    return parts.Capabilities(
+        load=agent.load_session,
+        resume=sessions.resume is not None,
+        list=sessions.list is not None,
+        fork=isinstance((sessions.extra or {}).get("fork"), dict),
+        close=sessions.close is not None,
+        delete=sessions.delete is not None,
+        additional_directories=sessions.additional_directories is not None,
+        image=prompt.image,
+        audio=prompt.audio,
+        embedded=prompt.embedded_context,
+        mcp_stdio=True,
+        mcp_http=agent.mcp_capabilities.http,
+        mcp_sse=agent.mcp_capabilities.sse,
+        logout=agent.auth.logout is not None,
+        steer=False,
+        # Modes, models and options are known only when a session is open.
+        set_mode=None,
+        set_model=None,
+        set_option=None,
+        cancel=True,
+        permissions=True,
+    )
+
+
+def auth_method(method: auth.AuthMethod, command: str | None = None) -> parts.AuthMethod:
+    kind = "agent"
+    variables: tuple[str, ...] = ()
+    match method:
+        case auth.AuthMethodTerminal():
+            kind = "terminal"
+        case auth.AuthMethodEnvVar():
+            kind, variables = "env_var", tuple(variable.name for variable in method.vars)
+        case _:
+            pass
+    return parts.AuthMethod(method.id, method.name, kind, method.description, command, variables)
+
+
+def settings(
+    modes: config.SessionModeState | None,
+    options: Sequence[config.SessionConfigOption] | None,
+    models: Any = None,
+) -> dict[str, Any]:
+    """The fields of `SettingsChanged` that a session's choices fill."""
+    fields: dict[str, Any] = {}
+    if modes is not None:
+        fields["mode"] = modes.current_mode_id
+        fields["modes"] = tuple(
+            parts.Option(mode.id, mode.name, mode.id) for mode in modes.available_modes
+        )
+    if models is not None:
+        fields["model"] = models.current_model_id
+    if options is not None:
+        known = tuple(option for value in options if (option := _option(value)) is not None)
+        fields["options"] = known
+        for option in known:
+            if option.category in ("mode", "model") and isinstance(option.value, str):
+                fields[option.category] = option.value
+    return fields
+
+
+def _option(option: config.SessionConfigOption) -> parts.Option | None:
+    match option:
+        case config.SessionConfigBoolean():
+            return parts.Option(option.id, option.name, option.current_value, (), option.category)
+        case config.SessionConfigSelect():
+            choices: list[parts.Choice] = []
+            for entry in option.options:
+                if isinstance(entry, config.SessionConfigSelectGroup):
+                    choices += [
+                        parts.Choice(c.value, c.name, c.description, entry.group)
+                        for c in entry.options
+                    ]
+                else:
+                    choices.append(parts.Choice(entry.value, entry.name, entry.description))
+            return parts.Option(
+                option.id, option.name, option.current_value, tuple(choices), option.category
+            )
+        case _:
+            return None
+
+
+class _PromptUsage(msgspec.Struct, rename="camel"):
+    """The token counts that agents put beside the stop reason, although that is not stable yet."""
+
+    total_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    thought_tokens: int | None = None
+    cached_read_tokens: int | None = None
+    cached_write_tokens: int | None = None
+
+
+def of_answer(response: session.PromptResponse, place: Place, raw: bytes | None) -> model.TurnEnded:
+    """The end of a turn."""
+    outcome = words.outcome_of(response.stop_reason)
+    return model.TurnEnded(
+        *place.base("session/prompt", raw),
+        outcome,
+        response.stop_reason,
+        usage=_prompt_usage(response),
+    )
+
+
+def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
+    told = (response.extra or {}).get("usage")
+    if told is None:
+        return None
+    try:
+        usage = msgspec.convert(told, _PromptUsage)
+    except msgspec.ValidationError:
+        return None
+    return parts.Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        thought_tokens=usage.thought_tokens,
+        cache_read_tokens=usage.cached_read_tokens,
+        cache_write_tokens=usage.cached_write_tokens,
+        total_tokens=usage.total_tokens,
+    )
+
+
+def of_permission(
+    request: permissions.RequestPermissionRequest, request_id: str, place: Place, raw: bytes | None
+) -> list[Event]:
+    """A request for permission: the tool call it is about, and the question."""
+    native = "session/request_permission"
+    call = request.tool_call
+    events = _tool(call, place, raw, native)
+    events.append(
+        model.PermissionAsked(
+            *place.base(native, raw),
+            request_id,
+            tuple(
+                parts.PermissionOption(o.option_id, o.name, words.permission_kind(o.kind))
+                for o in request.options
+            ),
+            call.title or "",
+            None,
+            words.tool_kind(call.kind or "other"),
+            call.tool_call_id,
+        )
+    )
+    return events
+
+
+__all__ = [
+    "DIALECT",
+    "Outcome",
+    "Place",
+    "auth_method",
+    "block",
+    "capabilities",
+    "of_answer",
+    "of_permission",
+    "of_update",
+    "settings",
+    "to_block",
+]

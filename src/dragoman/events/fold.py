@@ -1,0 +1,337 @@
+"""From a stream of events to what a session looks like now.
+
+Owns the folding rules, one for each event. It keeps no event and knows no order but the one it is
+fed in; whether an event was live or replayed makes no difference, so a stored session folds to
+what it looked like when it was live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec import UNSET, UnsetType
+
+from dragoman.events import model as happened
+from dragoman.events.parts import (
+    Block,
+    Command,
+    Failure,
+    FileChange,
+    Location,
+    Option,
+    PlanEntry,
+    Text,
+    ToolItem,
+    Usage,
+)
+from dragoman.events.words import Outcome, Role, Stage, ToolKind, ToolStatus
+
+
+@dataclass(slots=True)
+class Message:
+    """One message: its text, and its other content in order."""
+
+    role: Role
+    message_id: str | None = None
+    text: str = ""
+    blocks: list[Block] = field(default_factory=list)
+    """Content that is not text."""
+
+
+@dataclass(slots=True)
+class Tool:
+    """One tool call."""
+
+    tool_id: str
+    title: str = ""
+    name: str | None = None
+    kind: ToolKind = ToolKind.OTHER
+    status: ToolStatus = ToolStatus.PENDING
+    input: Any = None
+    output: Any = None
+    text: str = ""
+    """What it printed."""
+    content: tuple[ToolItem, ...] = ()
+    locations: tuple[Location, ...] = ()
+    changes: tuple[FileChange, ...] = ()
+    stage: Stage = Stage.UNKNOWN
+    exit_code: int | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """One plan: entries, or a text."""
+
+    entries: tuple[PlanEntry, ...] = ()
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One finished turn."""
+
+    outcome: Outcome
+    stop: str = ""
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class View:
+    """A session as it looks now."""
+
+    title: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    messages: list[Message] = field(default_factory=list)
+    tools: dict[str, Tool] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    options: tuple[Option, ...] = ()
+    modes: tuple[Option, ...] = ()
+    commands: tuple[Command, ...] = ()
+    usage: dict[str, Usage] = field(default_factory=dict)
+    """By scope: context, turn, session, call."""
+    changes: tuple[FileChange, ...] = ()
+    """Changes over the whole turn, where the dialect tells them so."""
+    turns: list[Turn] = field(default_factory=list)
+    running: bool = False
+    waiting: set[str] = field(default_factory=set)
+    """Questions to us that are open."""
+    notices: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    _open: bool = field(default=False, compare=False)
+    """Whether the last message may still grow without saying which one it is."""
+
+    @property
+    def text(self) -> str:
+        """What the agent said in its last turn, messages joined."""
+        parts: list[str] = []
+        for message in reversed(self.messages):
+            if message.role is Role.USER:
+                break
+            if message.role is Role.AGENT:
+                parts.append(message.text)
+        return "".join(reversed(parts))
+
+    def apply(self, event: happened.Event) -> None:
+        """Take one event into account."""
+        rule = _RULES.get(type(event))
+        if rule is not None:
+            rule(self, event)
+
+
+def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
+    """What a session looks like after these events."""
+    view = view or View()
+    for event in events:
+        view.apply(event)
+    return view
+
+
+# -- messages
+
+
+def _message(view: View, role: Role, message_id: str | None) -> Message:
+    """The message that a piece belongs to; a new one if it belongs to none."""
+    if message_id is not None:
+        for message in reversed(view.messages):
+            if message.message_id == message_id and message.role is role:
+                return message
+    elif view._open and view.messages and view.messages[-1].role is role:
+        last = view.messages[-1]
+        if last.message_id is None:
+            return last
+    message = Message(role, message_id)
+    view.messages.append(message)
+    view._open = True
+    return message
+
+
+def _delta(view: View, event: happened.MessageDelta) -> None:
+    message = _message(view, event.role, event.message_id)
+    if event.block is not None and not isinstance(event.block, Text):
+        message.blocks.append(event.block)
+    else:
+        message.text += event.text
+
+
+def _set(view: View, event: happened.MessageSet) -> None:
+    message = _message(view, event.role, event.message_id)
+    if isinstance(event.blocks, UnsetType):
+        return
+    blocks = event.blocks or ()
+    message.text = "".join(block.text for block in blocks if isinstance(block, Text))
+    message.blocks = [block for block in blocks if not isinstance(block, Text)]
+
+
+# -- tools
+
+
+def _tool(view: View, tool_id: str) -> Tool:
+    # Without message ids, a tool call between two pieces is the only sign of a new message.
+    view._open = False
+    tool = view.tools.get(tool_id)
+    if tool is None:
+        tool = view.tools[tool_id] = Tool(tool_id)
+    return tool
+
+
+_CLEARED: Final[dict[str, Any]] = {"title": "", "content": (), "locations": ()}
+_PATCHED: Final = (
+    "title",
+    "name",
+    "kind",
+    "status",
+    "input",
+    "output",
+    "content",
+    "locations",
+    "exit_code",
+    "error",
+)
+
+
+def _tool_changed(view: View, event: happened.ToolChanged) -> None:
+    tool = _tool(view, event.tool_id)
+    for name in _PATCHED:
+        value = getattr(event, name)
+        if value is not UNSET:
+            setattr(tool, name, _CLEARED.get(name) if value is None else value)
+
+
+def _tool_delta(view: View, event: happened.ToolDelta) -> None:
+    tool = _tool(view, event.tool_id)
+    if event.item is not None:
+        tool.content = (*tool.content, event.item)
+    elif event.stream == "output":
+        tool.text += event.text
+
+
+def _files(view: View, event: happened.FilesChanged) -> None:
+    if event.tool_id is None:
+        view.changes = event.changes
+        return
+    tool = _tool(view, event.tool_id)
+    tool.changes = event.changes
+    tool.stage = event.stage
+
+
+# -- plans
+
+
+def _plan_set(view: View, event: happened.PlanSet) -> None:
+    view.plans[event.plan_id] = Plan(event.entries, event.text or "")
+
+
+def _plan_delta(view: View, event: happened.PlanDelta) -> None:
+    view.plans.setdefault(event.plan_id, Plan()).text += event.text
+
+
+def _plan_removed(view: View, event: happened.PlanRemoved) -> None:
+    view.plans.pop(event.plan_id, None)
+
+
+# -- sessions and turns
+
+
+def _opened(view: View, event: happened.SessionOpened) -> None:
+    view.cwd = event.cwd or view.cwd
+    view.title = event.title or view.title
+    view.model = event.model or view.model
+
+
+def _changed(view: View, event: happened.SessionChanged) -> None:
+    if not isinstance(event.title, UnsetType):
+        view.title = event.title
+
+
+def _settings(view: View, event: happened.SettingsChanged) -> None:
+    for name in ("options", "modes", "mode", "model"):
+        value = getattr(event, name)
+        if value is not UNSET:
+            setattr(view, name, value)
+
+
+def _commands(view: View, event: happened.CommandsChanged) -> None:
+    view.commands = event.commands
+
+
+def _turn_started(view: View, event: happened.TurnStarted) -> None:
+    view.running = True
+    view._open = False
+
+
+def _turn_ended(view: View, event: happened.TurnEnded) -> None:
+    view.running = False
+    view._open = False
+    view.waiting.clear()
+    view.turns.append(Turn(event.outcome, event.stop, event.failure))
+    if event.usage is not None:
+        view.usage["turn"] = event.usage
+    if event.text is not None:
+        _final_text(view, event.text)
+
+
+def _final_text(view: View, text: str) -> None:
+    """A dialect that gives the whole answer at the end may have streamed it, in part or not."""
+    if not text or view.text == text:
+        return
+    if (
+        view.messages
+        and view.messages[-1].role is Role.AGENT
+        and text.startswith(view.messages[-1].text)
+    ):
+        view.messages[-1].text = text
+    elif not view.text.endswith(text):
+        view.messages.append(Message(Role.AGENT, None, text))
+
+
+def _usage(view: View, event: happened.UsageReported) -> None:
+    view.usage[event.scope] = event.usage
+
+
+# -- questions and the rest
+
+
+def _asked(view: View, event: Any) -> None:
+    view.waiting.add(event.request_id)
+
+
+def _answered(view: View, event: Any) -> None:
+    view.waiting.discard(event.request_id)
+
+
+def _noticed(view: View, event: happened.Noticed) -> None:
+    view.notices.append(event.title)
+
+
+def _error(view: View, event: happened.ErrorReported) -> None:
+    view.failures.append(event.failure)
+
+
+_RULES: Final[dict[type, Callable[[View, Any], None]]] = {
+    happened.MessageDelta: _delta,
+    happened.MessageSet: _set,
+    happened.ToolChanged: _tool_changed,
+    happened.ToolDelta: _tool_delta,
+    happened.FilesChanged: _files,
+    happened.PlanSet: _plan_set,
+    happened.PlanDelta: _plan_delta,
+    happened.PlanRemoved: _plan_removed,
+    happened.SessionOpened: _opened,
+    happened.SessionChanged: _changed,
+    happened.SettingsChanged: _settings,
+    happened.CommandsChanged: _commands,
+    happened.TurnStarted: _turn_started,
+    happened.TurnEnded: _turn_ended,
+    happened.UsageReported: _usage,
+    happened.PermissionAsked: _asked,
+    happened.PermissionAnswered: _answered,
+    happened.InputAsked: _asked,
+    happened.InputAnswered: _answered,
+    happened.Noticed: _noticed,
+    happened.ErrorReported: _error,
+}

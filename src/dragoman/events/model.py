@@ -1,0 +1,367 @@
+"""The events: a small closed set, the same for every dialect.
+
+Owns the union `Event`. Every event says where it came from: the connection's `source`, its place
+in the order (`seq`, rising on each connection), the session and turn it belongs to, the dialect's
+own name for it (`native`), whether it is history being replayed, and the message it came from,
+`raw`, unmodified (None for an event that no message produced).
+
+Three states: in an event that patches something, `UNSET` leaves a value as it was, None clears
+it, anything else replaces it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+from dragoman.events.parts import (
+    AuthMethod,
+    Block,
+    Capabilities,
+    Command,
+    Failure,
+    FileChange,
+    Location,
+    Option,
+    PeerInfo,
+    PermissionOption,
+    PlanEntry,
+    ToolItem,
+    Usage,
+)
+from dragoman.events.words import Outcome, Role, Stage, ToolKind, ToolStatus, TurnPhase
+
+
+class Source(Struct, frozen=True, gc=False):
+    """The connection an event came from."""
+
+    dialect: str
+    connection: str
+
+
+class Base(Struct, frozen=True, gc=False):
+    """What every event has."""
+
+    source: Source
+    seq: int
+    session: str | None
+    turn: str | None
+    native: str
+    raw: bytes | None
+    replay: bool
+
+
+# -- the connection
+
+
+class ConnectionReady(Base, frozen=True, gc=False, tag=True):
+    """The handshake is done."""
+
+    peer: PeerInfo
+    capabilities: Capabilities
+    protocol_version: str | None = None
+    auth_methods: tuple[AuthMethod, ...] = ()
+
+
+class ConnectionOver(Base, frozen=True, gc=False, tag=True):
+    """The connection has ended."""
+
+    error_class: str
+    message: str
+    exit_code: int | None = None
+    signal: int | None = None
+    stderr_tail: str = ""
+
+
+class LoginRequired(Base, frozen=True, gc=False, tag=True):
+    """The other side wants a login first."""
+
+    message: str
+    methods: tuple[AuthMethod, ...] = ()
+    hint: str = ""
+
+
+class LoginChanged(Base, frozen=True, gc=False, tag=True):
+    """Somebody logged in or out. `logged_in` is None where it was not told."""
+
+    logged_in: bool | None
+    account: str | None = None
+    error: str | None = None
+
+
+# -- sessions
+
+
+class SessionOpened(Base, frozen=True, gc=False, tag=True):
+    """A session is there. `how`: new, load, resume, fork or implicit."""
+
+    how: str
+    cwd: str | None = None
+    title: str | None = None
+    model: str | None = None
+    forked_from: str | None = None
+
+
+class SessionChanged(Base, frozen=True, gc=False, tag=True):
+    """Something about the session changed."""
+
+    title: str | None | UnsetType = UNSET
+    updated_at: str | None | UnsetType = UNSET
+    status: str | None | UnsetType = UNSET
+
+
+class SessionClosed(Base, frozen=True, gc=False, tag=True):
+    """The session is no longer open."""
+
+    reason: str = ""
+
+
+class SettingsChanged(Base, frozen=True, gc=False, tag=True):
+    """The settings as they are now; each list is complete. UNSET was not told."""
+
+    options: tuple[Option, ...] | UnsetType = UNSET
+    mode: str | None | UnsetType = UNSET
+    modes: tuple[Option, ...] | UnsetType = UNSET
+    model: str | None | UnsetType = UNSET
+
+
+class CommandsChanged(Base, frozen=True, gc=False, tag=True):
+    """The slash commands there are now."""
+
+    commands: tuple[Command, ...]
+
+
+# -- turns
+
+
+class TurnStarted(Base, frozen=True, gc=False, tag=True):
+    """A prompt was taken up."""
+
+    prompt: tuple[Block, ...] = ()
+
+
+class TurnState(Base, frozen=True, gc=False, tag=True):
+    """A turn runs, waits for us, or is idle."""
+
+    phase: TurnPhase
+    flags: tuple[str, ...] = ()
+
+
+class TurnEnded(Base, frozen=True, gc=False, tag=True):
+    """A turn is over. `stop` is the other side's own word for why."""
+
+    outcome: Outcome
+    stop: str = ""
+    failure: Failure | None = None
+    text: str | None = None
+    """The whole answer, where the dialect gives it at the end."""
+    usage: Usage | None = None
+
+
+# -- messages
+
+
+class MessageDelta(Base, frozen=True, gc=False, tag=True):
+    """A piece of a message. `text` is the piece where it is text, else `block` holds it."""
+
+    role: Role
+    text: str
+    block: Block | None = None
+    message_id: str | None = None
+    part: str | None = None
+    index: int | None = None
+
+
+class MessageSet(Base, frozen=True, gc=False, tag=True):
+    """A message as a whole; it replaces the pieces that came before."""
+
+    role: Role
+    message_id: str
+    blocks: tuple[Block, ...] | None | UnsetType = UNSET
+    final: bool = False
+
+
+# -- tools and files
+
+
+class ToolChanged(Base, frozen=True, gc=False, tag=True):
+    """A tool call began or changed: the first event for an id makes it."""
+
+    tool_id: str
+    title: str | None | UnsetType = UNSET
+    name: str | None | UnsetType = UNSET
+    kind: ToolKind | UnsetType = UNSET
+    status: ToolStatus | UnsetType = UNSET
+    input: Any = UNSET
+    output: Any = UNSET
+    content: tuple[ToolItem, ...] | None | UnsetType = UNSET
+    locations: tuple[Location, ...] | None | UnsetType = UNSET
+    exit_code: int | None | UnsetType = UNSET
+    error: str | None | UnsetType = UNSET
+
+
+class ToolDelta(Base, frozen=True, gc=False, tag=True):
+    """More from a running tool. `stream`: output, progress, stdin or content."""
+
+    tool_id: str
+    stream: str
+    text: str = ""
+    item: ToolItem | None = None
+
+
+class FilesChanged(Base, frozen=True, gc=False, tag=True):
+    """Files are changed, by one tool call or over the whole turn so far."""
+
+    changes: tuple[FileChange, ...]
+    stage: Stage
+    tool_id: str | None = None
+
+
+# -- plans
+
+
+class PlanSet(Base, frozen=True, gc=False, tag=True):
+    """The plan as it is now, complete: entries, or a text."""
+
+    entries: tuple[PlanEntry, ...] = ()
+    text: str | None = None
+    plan_id: str = "main"
+    explanation: str | None = None
+
+
+class PlanDelta(Base, frozen=True, gc=False, tag=True):
+    """More of a plan that is a text."""
+
+    text: str
+    plan_id: str = "main"
+
+
+class PlanRemoved(Base, frozen=True, gc=False, tag=True):
+    """A plan is gone."""
+
+    plan_id: str = "main"
+
+
+# -- questions
+
+
+class PermissionAsked(Base, frozen=True, gc=False, tag=True):
+    """The other side asks whether it may do something."""
+
+    request_id: str
+    options: tuple[PermissionOption, ...]
+    title: str = ""
+    description: str | None = None
+    kind: ToolKind = ToolKind.OTHER
+    tool_id: str | None = None
+
+
+class PermissionAnswered(Base, frozen=True, gc=False, tag=True):
+    """A request for permission is settled. `by`: caller, policy, cancel or peer."""
+
+    request_id: str
+    allowed: bool
+    option_id: str | None = None
+    by: str = "policy"
+
+
+class InputAsked(Base, frozen=True, gc=False, tag=True):
+    """The other side asks the user something. `mode`: form, url, questions or other."""
+
+    request_id: str
+    mode: str
+    message: str = ""
+    schema: Any = None
+    url: str | None = None
+    tool_id: str | None = None
+
+
+class InputAnswered(Base, frozen=True, gc=False, tag=True):
+    """A question is settled. `action`: accept, decline, cancel, completed or expired."""
+
+    request_id: str
+    action: str
+
+
+class ServiceCalled(Base, frozen=True, gc=False, tag=True):
+    """The other side used a service of ours. `service`: fs, terminal, tool or extension."""
+
+    service: str
+    operation: str
+    error: str | None = None
+
+
+# -- the rest
+
+
+class UsageReported(Base, frozen=True, gc=False, tag=True):
+    """What was used. `scope`: context, turn, session or call. It replaces, never adds."""
+
+    scope: str
+    usage: Usage
+
+
+class Noticed(Base, frozen=True, gc=False, tag=True):
+    """Something the user should know. `retrying`: the other side is trying again."""
+
+    severity: str
+    title: str
+    detail: str | None = None
+    retrying: bool = False
+
+
+class Compacted(Base, frozen=True, gc=False, tag=True):
+    """The context is being made smaller, or has been."""
+
+    status: str
+    compaction_id: str = ""
+    summary: str | None = None
+    error: str | None = None
+
+
+class ErrorReported(Base, frozen=True, gc=False, tag=True):
+    """An error that ends nothing by itself. `scope`: call, turn or connection."""
+
+    scope: str
+    failure: Failure
+
+
+class Unknown(Base, frozen=True, gc=False, tag=True):
+    """A message that has no word here. `raw` holds it."""
+
+    reason: str = ""
+
+
+Event: TypeAlias = (
+    ConnectionReady
+    | ConnectionOver
+    | LoginRequired
+    | LoginChanged
+    | SessionOpened
+    | SessionChanged
+    | SessionClosed
+    | SettingsChanged
+    | CommandsChanged
+    | TurnStarted
+    | TurnState
+    | TurnEnded
+    | MessageDelta
+    | MessageSet
+    | ToolChanged
+    | ToolDelta
+    | FilesChanged
+    | PlanSet
+    | PlanDelta
+    | PlanRemoved
+    | PermissionAsked
+    | PermissionAnswered
+    | InputAsked
+    | InputAnswered
+    | ServiceCalled
+    | UsageReported
+    | Noticed
+    | Compacted
+    | ErrorReported
+    | Unknown
+)

@@ -1,0 +1,208 @@
+"""What events are made of: content, tool details, plans, options, usage.
+
+Owns the values inside events, free of any dialect's spelling. It does not know when they occur:
+`model` does. What a dialect has and this vocabulary does not is kept in the raw message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.events.words import ErrorKind, FileOp, PermissionKind, PlanStatus
+
+
+class Text(Struct, frozen=True, gc=False, tag="text"):
+    """Text, usually Markdown."""
+
+    text: str
+
+
+class Image(Struct, frozen=True, gc=False, tag="image"):
+    """An image, in base64 or by its address."""
+
+    data: str
+    mime_type: str
+    uri: str | None = None
+
+
+class Audio(Struct, frozen=True, gc=False, tag="audio"):
+    """Sound in base64."""
+
+    data: str
+    mime_type: str
+
+
+class Link(Struct, frozen=True, gc=False, tag="link"):
+    """The address of something."""
+
+    uri: str
+    name: str
+    mime_type: str | None = None
+
+
+class Resource(Struct, frozen=True, gc=False, tag="resource"):
+    """Something with its contents: text, or a blob in base64."""
+
+    uri: str
+    text: str | None = None
+    blob: str | None = None
+    mime_type: str | None = None
+
+
+class OtherBlock(Struct, frozen=True, gc=False, tag="other"):
+    """Content of a kind that has no word here, as it came."""
+
+    kind: str
+    value: Any
+
+
+Block: TypeAlias = Text | Image | Audio | Link | Resource | OtherBlock
+
+
+class Location(Struct, frozen=True, gc=False):
+    """A place in a file; lines count from 1."""
+
+    path: str
+    line: int | None = None
+
+
+class FileChange(Struct, frozen=True, gc=False):
+    """A change of one file: whole texts where they are known, a unified diff where that is."""
+
+    path: str
+    op: FileOp = FileOp.UNKNOWN
+    old_text: str | None = None
+    new_text: str | None = None
+    diff: str | None = None
+    old_path: str | None = None
+
+
+class TerminalRef(Struct, frozen=True, gc=False, tag="terminal"):
+    """A terminal whose output belongs to a tool call."""
+
+    terminal_id: str
+
+
+ToolItem: TypeAlias = Text | Image | Audio | Link | Resource | OtherBlock | TerminalRef
+
+
+class PlanEntry(Struct, frozen=True, gc=False):
+    """One step of a plan."""
+
+    text: str
+    status: PlanStatus
+    priority: str | None = None
+
+
+class Choice(Struct, frozen=True, gc=False):
+    """A value that an option can have."""
+
+    value: str
+    name: str
+    description: str | None = None
+    group: str | None = None
+
+
+class Option(Struct, frozen=True, gc=False):
+    """A setting of a session. `choices` is empty for one that is on or off."""
+
+    id: str
+    name: str
+    value: str | bool
+    choices: tuple[Choice, ...] = ()
+    category: str | None = None
+
+
+class Command(Struct, frozen=True, gc=False):
+    """A slash command."""
+
+    name: str
+    description: str
+    hint: str | None = None
+
+
+class Cost(Struct, frozen=True, gc=False):
+    """Money, or another unit that the other side counts in."""
+
+    amount: float
+    unit: str
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """What was used. None is "not told", never zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    thought_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    total_tokens: int | None = None
+    context_used: int | None = None
+    context_size: int | None = None
+    cost: Cost | None = None
+
+
+class PermissionOption(Struct, frozen=True, gc=False):
+    """One possible answer to a request for permission."""
+
+    option_id: str
+    name: str
+    kind: PermissionKind
+
+
+class Failure(Struct, frozen=True, gc=False):
+    """An error that the other side reported. `code` is its own: a number or a word."""
+
+    message: str
+    kind: ErrorKind = ErrorKind.PEER
+    code: int | str | None = None
+    retryable: bool = False
+    data: Any = None
+
+
+class AuthMethod(Struct, frozen=True, gc=False):
+    """A way to log in. `command` is set where it is a command to run in a terminal."""
+
+    id: str
+    name: str
+    kind: str = "agent"
+    description: str | None = None
+    command: str | None = None
+    variables: tuple[str, ...] = ()
+
+
+class PeerInfo(Struct, frozen=True, gc=False):
+    """What the other side calls itself."""
+
+    name: str = ""
+    title: str | None = None
+    version: str | None = None
+
+
+class Capabilities(Struct, frozen=True, gc=False):
+    """What the other side can do: yes, no, or None where the dialect cannot tell."""
+
+    load: bool | None = False
+    resume: bool | None = False
+    list: bool | None = False
+    fork: bool | None = False
+    close: bool | None = False
+    delete: bool | None = False
+    additional_directories: bool | None = False
+    image: bool | None = False
+    audio: bool | None = False
+    embedded: bool | None = False
+    mcp_stdio: bool | None = False
+    mcp_http: bool | None = False
+    mcp_sse: bool | None = False
+    logout: bool | None = False
+    steer: bool | None = False
+    set_mode: bool | None = False
+    set_model: bool | None = False
+    set_option: bool | None = False
+    cancel: bool | None = False
+    permissions: bool | None = False
+    prompt_acknowledged: bool = False
+    """Whether a prompt's answer only says that it was accepted, and the turn ends later."""
