@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from dragoman.dialects.acp.v1.legacy import AuthEnvVar
-from dragoman.dialects.acp.v1.shape import FORGIVING, STRICT, Family, Supported, Wire
+from dragoman.dialects.acp.v1.shape import STRICT, Family, Supported, Wire
 
 
 class AuthMethodFamily(Family):
@@ -57,7 +57,7 @@ class AuthMethodEnvVar(
 
     id: str
     name: str
-    vars: Annotated[Sequence[AuthEnvVar], FORGIVING]
+    vars: Sequence[AuthEnvVar] = []
     description: str | None = None
     link: str | None = None
 

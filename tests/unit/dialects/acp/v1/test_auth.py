@@ -39,6 +39,11 @@ def test_a_malformed_terminal_method_is_not_taken_for_another() -> None:
     assert [kept.id for kept in response.auth_methods] == ["oauth"]
 
 
+def test_variables_that_are_not_listed_do_not_lose_the_method() -> None:
+    method = v1.decode(b'{"type":"env_var","id":"i","name":"n"}', v1.AuthMethod)
+    assert method == v1.AuthMethodEnvVar(id="i", name="n")
+
+
 def test_an_agent_method_has_no_type_on_the_wire() -> None:
     assert v1.encode(v1.AuthMethodAgent(id="i", name="n")) == b'{"id":"i","name":"n"}'
 
