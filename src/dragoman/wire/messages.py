@@ -158,7 +158,8 @@ def reread(line: bytes) -> Envelope | Malformed:
     The one thing that is mended is half of a surrogate pair, which JSON allows and the decoder
     does not: programs that stream text in UTF-16 units send it when they cut an emoji in two. One
     such character must not cost the whole message, or the answer that somebody waits for. In an id
-    it is not mended, because the answer has to carry the very same one.
+    it is not mended (nor is an id believed that may have been), because the answer has to carry
+    the very same one.
     """
     mended = line
     if b"\\ud" in line or b"\\uD" in line:
