@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.client.services import files as module
+from dragoman.client.services.blocking import Stopped
 from dragoman.errors import TooLarge
 
 text = st.text(st.sampled_from("ab\n\n\n\ré\U0001f600\u2028\x85\x0b"), max_size=60)
@@ -64,5 +65,5 @@ def test_an_abandoned_reading_stops_at_the_next_chunk() -> None:
     chunks = module._chunks("f", lambda size: b"x", stop)
     assert next(chunks) == b"x"
     stop.set()
-    with pytest.raises(module._Stopped):
+    with pytest.raises(Stopped):
         next(chunks)

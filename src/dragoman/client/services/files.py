@@ -12,7 +12,6 @@ be text and has to fit the size limit.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import io
@@ -22,14 +21,12 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
+from dragoman.client.services.blocking import check, in_thread
 from dragoman.client.services.walk import NO_FOLLOW, Place, failed
 from dragoman.client.services.workspace import Workspace, require_file
-from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, NotText, TooLarge
-from dragoman.rpc.tasks import finish
-
-T = TypeVar("T")
+from dragoman.errors import ArgumentInvalid, FileMissing, NotText, TooLarge
 
 MAX_FILE_SIZE: Final = 10 * 1024 * 1024
 """Bytes of text read or written at once: far above source code, far below what would hurt."""
@@ -40,13 +37,6 @@ a bound a request for its last line would read for years."""
 
 CHUNK_SIZE: Final = 256 * 1024
 """What is read or written at a time: the delay until an abandoned operation notices."""
-
-ANSWER_TIMEOUT: Final = 60.0
-"""How long the file system may take for one operation. Reading `MAX_SCAN_SIZE` from a slow disk
-fits; a dead network mount does not keep the peer waiting for ever."""
-
-STOP_TIMEOUT: Final = 5.0
-"""How long a cancelled caller waits for its operation to clean up. One chunk is normally enough."""
 
 _WRITE_FLAGS: Final = (
     os.O_WRONLY
@@ -91,13 +81,13 @@ class Files:
         skip = max(_require_count("line", line) or 1, 1) - 1
         limit = _require_count("limit", limit)
         if self._read_overlay is not None:
-            real = await _in_thread(text, lambda _: self._workspace.resolve_for_write(text))
+            real = await in_thread(text, lambda _: self._workspace.resolve_for_write(text))
             unsaved = self._read_overlay(real)
             if unsaved is not None:
-                return await _in_thread(
+                return await in_thread(
                     text, lambda stop: self._cut(text, unsaved, skip, limit, stop)
                 )
-        return await _in_thread(text, lambda stop: self._read(text, skip, limit, stop))
+        return await in_thread(text, lambda stop: self._read(text, skip, limit, stop))
 
     async def write_text(self, path: str | os.PathLike[str], content: str) -> None:
         """Make `content` the whole text of a file, which is created if it is missing.
@@ -114,7 +104,7 @@ class Files:
             raise ArgumentInvalid(f"the text cannot be written as UTF-8: {error}") from None
         if len(data) > self._max_size:
             raise TooLarge(text, self._max_size, f"the new text has {len(data)} bytes")
-        await _in_thread(text, lambda stop: self._write(text, data, stop), changes_disk=True)
+        await in_thread(text, lambda stop: self._write(text, data, stop), changes_disk=True)
 
     def _cut(
         self, text: str, unsaved: str, skip: int, limit: int | None, stop: threading.Event
@@ -142,7 +132,7 @@ class Files:
         return _decoded(text, data)
 
     def _write(self, text: str, data: bytes, stop: threading.Event) -> None:
-        _check(stop)
+        check(stop)
         with self._workspace.find(text, missing="make") as place:
             if place.info is not None:
                 require_file(text, place.info)
@@ -152,38 +142,11 @@ class Files:
                 raise failed(text, error) from error
 
 
-class _Stopped(Exception):
-    """The caller went away; nobody sees this."""
-
-
-async def _in_thread(
-    text: str, work: Callable[[threading.Event], T], *, changes_disk: bool = False
-) -> T:
-    """Run blocking work in a thread. A caller that is cancelled stops it and sees it end."""
-    stop = threading.Event()
-    future = asyncio.get_running_loop().run_in_executor(None, work, stop)
-    # After a cancellation or a timeout nobody else asks how it ended.
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    try:
-        done, _ = await asyncio.wait([future], timeout=ANSWER_TIMEOUT)
-    except asyncio.CancelledError:
-        stop.set()
-        await finish(asyncio.wait([future], timeout=STOP_TIMEOUT))
-        raise
-    if not done:
-        stop.set()
-        detail = f"the file system did not answer within {ANSWER_TIMEOUT:g} s"
-        error = FileFailed(text, detail, errno.ETIMEDOUT)
-        error.may_have_run = changes_disk
-        raise error
-    return future.result()
-
-
 def _chunks(text: str, read: Callable[[int], bytes], stop: threading.Event) -> Iterator[bytes]:
     """A file from its beginning, as far as lines are looked for."""
     scanned_size = 0
     while True:
-        _check(stop)
+        check(stop)
         try:
             chunk = read(CHUNK_SIZE)
         except OSError as error:
@@ -265,11 +228,6 @@ def _require_count(name: str, value: int | None) -> int | None:
     return value
 
 
-def _check(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise _Stopped
-
-
 def _replace(place: Place, data: bytes, stop: threading.Event) -> None:
     """Put a new file in the place of the old one, or leave everything as it was."""
     old = _old_file(place)
@@ -290,13 +248,13 @@ def _replace(place: Place, data: bytes, stop: threading.Event) -> None:
                 os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
             view = memoryview(data)
             while view:
-                _check(stop)
+                check(stop)
                 view = view[os.write(fd, view[:CHUNK_SIZE]) :]
             # Without it, a crash of the machine after the renaming could leave an empty file.
             os.fsync(fd)
         finally:
             os.close(fd)
-        _check(stop)
+        check(stop)
         os.replace(temporary, place.name, src_dir_fd=place.folder_fd, dst_dir_fd=place.folder_fd)
     except BaseException:
         with contextlib.suppress(OSError):
