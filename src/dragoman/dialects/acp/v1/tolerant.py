@@ -13,10 +13,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeGuard, Union, get_args, get_origin
 
 import msgspec
-from msgspec import NODEFAULT, Struct, UnsetType
+from msgspec import NODEFAULT, UnsetType
 
 from dragoman.dialects.acp.v1.shape import (
     FORGIVING,
@@ -30,6 +30,7 @@ from dragoman.dialects.acp.v1.shape import (
 
 Read: TypeAlias = Callable[[Any], Any]
 Table: TypeAlias = dict[type, Read]
+Object: TypeAlias = type[Wire] | type[Unknown]
 
 JSON_NAMES = {
     NoneType: "null",
@@ -90,7 +91,7 @@ def compile_table(hint: Any) -> Table:
         return {list: functools.partial(_read_list, compile_table(get_args(hint)[0]))}
     if origin in (dict, Mapping):
         return {dict: functools.partial(_read_dict, compile_table(get_args(hint)[1]))}
-    if isinstance(hint, type) and issubclass(hint, Struct):
+    if _is_object(hint):
         return {dict: functools.partial(_read_tagged, _tag_field(hint), *_members([hint]))}
     if isinstance(hint, type) and issubclass(hint, Family):
         return {dict: functools.partial(_read_family, hint)}
@@ -98,7 +99,7 @@ def compile_table(hint: Any) -> Table:
 
 
 def _union_table(hints: tuple[Any, ...]) -> Table:
-    structs = [hint for hint in hints if isinstance(hint, type) and issubclass(hint, Struct)]
+    structs = [hint for hint in hints if _is_object(hint)]
     table: Table = {}
     for hint in hints:
         if hint not in structs:
@@ -111,18 +112,22 @@ def _union_table(hints: tuple[Any, ...]) -> Table:
     return table
 
 
-def _tag_field(struct: type[Struct]) -> str | None:
+def _is_object(hint: Any) -> TypeGuard[Object]:
+    return isinstance(hint, type) and issubclass(hint, Wire | Unknown)
+
+
+def _tag_field(struct: Object) -> str | None:
     return struct.__struct_config__.tag_field
 
 
-def _members(structs: Sequence[type[Struct]]) -> tuple[dict[Any, type[Wire]], type[Unknown] | None]:
+def _members(structs: Sequence[Object]) -> tuple[dict[Any, type[Wire]], type[Unknown] | None]:
     """The known members by tag, and the type for the unknown ones."""
     known: dict[Any, type[Wire]] = {}
     unknown: type[Unknown] | None = None
     for struct in structs:
         if issubclass(struct, Unknown):
             unknown = struct
-        elif issubclass(struct, Wire):
+        else:
             known[struct.__struct_config__.tag] = struct
     return known, unknown
 
