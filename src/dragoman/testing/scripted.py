@@ -1,0 +1,294 @@
+"""A peer that follows a script, as a real child process.
+
+It owns the steps a script is made of and the program that plays them: what it reads, says and
+does wrong stands in the test that uses it. It uses plain `json` and `os` and nothing of dragoman,
+so that it is a witness of its own, and it starts as fast as the interpreter does.
+
+    stream = await spawn(command(Expect("initialize"), Reply({"ok": True}), Exit(3)))
+
+The same by hand: ``python -m dragoman.testing.scripted SCRIPT``, where SCRIPT is the JSON that
+`dumps` writes, or a file that holds it. After its last step a peer reads to the end of its input
+and exits with 0, as a polite program does. It never lives longer than `LIFE_LIMIT` seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+LIFE_LIMIT = 120
+"""Seconds after which a peer and its grandchildren end in any case, should a test lose them."""
+
+UNEXPECTED = 70
+"""The exit code of a peer that got something else than its script expects; stderr says what."""
+
+_READ_SIZE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """Read the next message, which must have this method. Everything waits for it, so that a
+    notification from the test is the way to say "now"."""
+
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectAnswer:
+    """Read the next message, which must be the answer to the request with this id."""
+
+    id: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the request that was expected last, or the last with the method `to`. Saying it
+    twice makes a duplicate; after other steps it is late."""
+
+    result: Any = None
+    to: str | None = None
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Send a notification, or many: then ``n`` in the params counts them from 0."""
+
+    method: str
+    params: dict[str, Any] | None = None
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send any JSON value as a line."""
+
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SendBytes:
+    """Send bytes as they are, without a newline unless they have one."""
+
+    data: bytes
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Answer every request with its own params, to the end of the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloodStderr:
+    """Write this many bytes to stderr, in lines."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStdout:
+    """Close the output and live on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStdin:
+    """Stop reading, so that whoever writes gets a broken pipe, and live on."""
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreTerminate:
+    """From now on do not end when asked to by a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnGrandchild:
+    """Leave a process behind that keeps stdout and stderr open, and tell its pid with a
+    notification ``scripted/grandchild``. Not on Windows."""
+
+    new_session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GoSilent:
+    """Neither read nor write any more; not even the end of the input ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """Exit at once with this code."""
+
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """Die of this signal."""
+
+    signal: int = 9
+
+
+Fault = FloodStderr | CloseStdout | CloseStdin | IgnoreTerminate | SpawnGrandchild | GoSilent
+
+Step = Expect | ExpectAnswer | Reply | Notify | Send | SendBytes | Serve | Exit | Die | Fault
+
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in Step.__args__}
+
+
+def dumps(steps: Sequence[Step]) -> str:
+    """A script as JSON: a list of objects with the name of the step beside its fields. Bytes are
+    written as text, one character for each."""
+    script = [{"step": type(step).__name__, **asdict(step)} for step in steps]
+    return json.dumps(script, default=lambda data: str(data, "latin-1"))
+
+
+def loads(text: str) -> list[Step]:
+    """The script that `dumps` wrote."""
+    steps: list[Step] = []
+    for fields in json.loads(text):
+        kind = _KINDS[fields.pop("step")]
+        if kind is SendBytes:
+            fields["data"] = fields["data"].encode("latin-1")
+        steps.append(kind(**fields))
+    return steps
+
+
+def command(*steps: Step) -> list[str]:
+    """The command that plays these steps, for `dragoman.transports.spawn`.
+
+    The file is run by its path, so that it needs neither dragoman nor anything else installed.
+    """
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), dumps(steps)]
+
+
+class _Peer:
+    def __init__(self) -> None:
+        self._lines = self._read_lines()
+        self._asked: dict[str | None, Any] = {}
+
+    def play(self, steps: Sequence[Step]) -> NoReturn:
+        try:
+            for step in steps:
+                self._do(step)
+            for _ in self._lines:
+                pass
+        except (BrokenPipeError, EOFError):
+            # The other side has gone, so there is nobody left to play for.
+            pass
+        os._exit(0)
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Expect(method=method):
+                message = self._next()
+                if not isinstance(message, dict) or message.get("method") != method:
+                    _complain(f"expected {method}, got {message!r}")
+                if "id" in message:
+                    self._asked[method] = self._asked[None] = message["id"]
+            case ExpectAnswer(id=id):
+                message = self._next()
+                if not isinstance(message, dict) or "method" in message or message.get("id") != id:
+                    _complain(f"expected the answer to {id!r}, got {message!r}")
+            case Reply(result=result, to=to, error=error):
+                body = {"result": result} if error is None else {"error": error}
+                _send({"jsonrpc": "2.0", "id": self._asked[to], **body})
+            case Notify(method=method, params=params, times=times):
+                for n in range(times):
+                    _tell(method, params if times == 1 else {**(params or {}), "n": n})
+            case Send(message=message):
+                _send(message)
+            case SendBytes(data=data, times=times):
+                _write(1, data * times)
+            case Serve():
+                for message in map(json.loads, self._lines):
+                    if "id" in message and "method" in message:
+                        answer = {"id": message["id"], "result": message.get("params")}
+                        _send({"jsonrpc": "2.0", **answer})
+            case FloodStderr(size=size):
+                line = b"the same complaint once more\n"
+                _write(2, (line * (size // len(line) + 1))[:size])
+            case CloseStdout():
+                os.close(1)
+            case CloseStdin():
+                os.close(0)
+            case IgnoreTerminate():
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            case SpawnGrandchild(new_session=new_session):
+                _tell("scripted/grandchild", {"pid": _leave_grandchild(new_session=new_session)})
+            case GoSilent():
+                _stay()
+            case Exit(code=code):
+                os._exit(code)
+            case Die(signal=number):
+                os.kill(os.getpid(), number)
+
+    def _next(self) -> Any:
+        for line in self._lines:
+            return json.loads(line)
+        raise EOFError
+
+    def _read_lines(self) -> Iterator[bytes]:
+        held = b""
+        while data := os.read(0, _READ_SIZE):
+            *lines, held = (held + data).split(b"\n")
+            yield from lines
+
+
+def _send(message: Any) -> None:
+    _write(1, json.dumps(message).encode() + b"\n")
+
+
+def _tell(method: str, params: dict[str, Any] | None) -> None:
+    body = {} if params is None else {"params": params}
+    _send({"jsonrpc": "2.0", "method": method, **body})
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _complain(text: str) -> NoReturn:
+    _write(2, text.encode() + b"\n")
+    os._exit(UNEXPECTED)
+
+
+def _limit_life() -> None:
+    if hasattr(signal, "alarm"):
+        signal.alarm(LIFE_LIMIT)
+
+
+def _stay() -> NoReturn:
+    while True:
+        signal.pause()
+
+
+def _leave_grandchild(*, new_session: bool) -> int:
+    pid = os.fork()
+    if pid == 0:
+        # Alarms are not inherited.
+        _limit_life()
+        if new_session:
+            os.setsid()
+        os.close(0)
+        _stay()
+    return pid
+
+
+def main(script: str) -> NoReturn:
+    """Play a script given as JSON or as the name of a file that holds it."""
+    _limit_life()
+    if not script.lstrip().startswith("["):
+        with open(script, encoding="utf-8") as file:
+            script = file.read()
+    _Peer().play(loads(script))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
