@@ -16,6 +16,7 @@ from dragoman.errors import (
     ConnectionBroken,
     ConnectionClosed,
     ConnectionEnded,
+    ConnectionLost,
     ProcessExited,
     ProgramNotFound,
     SpawnError,
@@ -300,6 +301,56 @@ async def test_a_drain_that_waits_is_woken_by_the_death() -> None:
         with pytest.raises((ProcessExited, ConnectionBroken)):
             await draining
     await exited(stream, inbox)
+
+
+class Faulty(Inbox):
+    """A receiver with a defect of its own."""
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        raise ValueError("a bad receiver")
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        super().stream_ended(failure)
+        raise ValueError("a bad receiver")
+
+
+@aio
+async def test_a_receiver_that_fails_still_gets_its_end_and_the_child_is_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    stream = await spawn(python("import os; os.write(1, b'x' * 300_000)"))
+    inbox = Faulty()
+    stream.start(inbox)
+    await exited(stream, inbox)
+    assert len(inbox.bytes) == 300_000
+    stream = await spawn(python("print('unread')"))
+    await stream.wait_exited()
+    inbox = Faulty()
+    stream.start(inbox)
+    with pytest.raises(ValueError, match="a bad receiver"):
+        await stream.aclose()
+    assert isinstance(await inbox.end(), ProcessExited)
+    assert stream._child.gone
+    stream = await spawn(python(ECHO))
+    inbox = Faulty()
+    stream.start(inbox)
+    await stream.aclose()
+    assert isinstance(await inbox.end(), ConnectionClosed)
+    assert "a bad receiver" in caplog.text
+
+
+@aio
+async def test_output_that_cannot_be_read_breaks_the_stream() -> None:
+    stream = await spawn(python(ECHO))
+    inbox = Inbox()
+    stream.start(inbox)
+    stream._output_ended(OSError(5, "input/output error"))
+    failure = await inbox.end()
+    assert isinstance(failure, ConnectionBroken)
+    assert "input/output error" in str(failure)
+    await stream.aclose()
 
 
 @aio

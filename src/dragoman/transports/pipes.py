@@ -10,6 +10,7 @@ It does not know what the bytes mean, nor who is at the other end: `process` kno
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import errno
@@ -173,7 +174,7 @@ class ReadPipe:
         return taken
 
 
-class _Outbound:
+class _Outbound(abc.ABC):
     """What both writing ends share: how much is unsent, and who waits for it to be less."""
 
     def __init__(self) -> None:
@@ -193,9 +194,9 @@ class _Outbound:
         """Whether `close` was called."""
         return self._closed
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Give up the descriptor at once; what is unsent is dropped. Idempotent."""
-        raise NotImplementedError
 
     async def drain(self) -> None:
         """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`."""

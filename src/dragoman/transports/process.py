@@ -341,14 +341,15 @@ class ProcessStream(Stream):
                 self._loop.call_soon(self._conclude)
 
     async def aclose(self) -> None:
-        if self._failure is None:
-            if self._child.exited:
+        try:
+            if self._child.exited and self._failure is None:
                 # It died before we closed: the truth is the death, with what came before it.
                 self._conclude()
                 self._end(self._exit())
             else:
                 self._end(ConnectionClosed())
-        await self._child.shutdown()
+        finally:
+            await self._child.shutdown()
 
     async def _close_input(self) -> None:
         """The polite way to ask a child to end: let it read to the end of its input."""
@@ -401,11 +402,13 @@ class ProcessStream(Stream):
     def _conclude(self) -> None:
         """Deliver what is in the pipe and end, as soon as the receiver takes it."""
         self._concluding = True
-        if self._receiver is not None and not self._paused:
-            self._stdout.deliver_available(REST_SIZE)
-        # The receiver may have paused on the way; then the rest waits for it.
-        if self._receiver is not None and not self._paused:
-            self._end(self._exit())
+        try:
+            if self._receiver is not None:
+                self._stdout.deliver_available(REST_SIZE)
+        finally:
+            # The receiver may have paused, now or before; then the rest waits for it.
+            if self._receiver is not None and not self._paused:
+                self._end(self._exit())
 
     def _exit(self) -> ProcessExited:
         if not self._stderr.closed:
@@ -435,7 +438,11 @@ class ProcessStream(Stream):
                 self._stdout.start()
             self._stdout.resume()
         if self._receiver is not None:
-            self._receiver.stream_ended(failure)
+            # A receiver that fails must not keep the child from being ended and reaped.
+            try:
+                self._receiver.stream_ended(failure)
+            except Exception:
+                log.exception("the receiver of process %d failed at the end", self.pid)
 
 
 def _discard(data: bytes) -> None:

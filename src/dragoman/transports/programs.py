@@ -38,8 +38,12 @@ def find_program(
         raise SpawnError(f"the program {program!r} has a null character in its name")
     if os.sep in program:
         path = os.path.join(os.path.abspath(folder or ""), program)
-        if not os.path.exists(path):
-            raise ProgramNotFound(program, f"there is no {path}")
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ProgramNotFound(program, f"there is no {path}") from error
+        except OSError as error:
+            raise SpawnError(f"{path} could not be started: {error.strerror}") from error
         _check_executable(path)
         return path
     search = environment.get("PATH", os.defpath)

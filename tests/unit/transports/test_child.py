@@ -241,6 +241,24 @@ async def test_an_observer_that_fails_does_not_hold_up_the_caller(done: list[str
         await child._keeper
 
 
+@aio
+async def test_a_child_that_was_reaped_before_the_watch_is_dead(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(pid: int, flags: int = 0) -> int:
+        raise ProcessLookupError(3, "no such process")
+
+    monkeypatch.setattr(os, "pidfd_open", vanished)
+    handle = FakeHandle(None, done)
+    handle.dead.set()
+    child = watched(handle)
+    assert not child.exited
+    async with asyncio.timeout(TIMEOUT):
+        await child.wait_gone()
+    assert child.exited
+    assert done == ["register", *END]
+
+
 def test_a_forked_copy_kills_nothing(done: list[str]) -> None:
     handle = FakeHandle(signal.SIGKILL, done)
     handle.owner_pid = os.getpid() + 1

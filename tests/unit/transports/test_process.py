@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import subprocess
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 
-from dragoman.errors import ProgramNotFound, UsageError
+from dragoman.errors import ProgramNotFound, SpawnError, UsageError
+from dragoman.transports import windows
 from dragoman.transports.process import StderrTail, spawn, start_child, start_detached
+from dragoman.transports.windows import Plan
 from tests.aio import aio
 
 
@@ -55,6 +62,52 @@ def test_a_listener_hears_everything_that_is_written() -> None:
     kept.add(b"two")
     assert heard == [b"one", b"two"]
     assert kept.text() == "wo"
+
+
+@aio
+async def test_pipes_that_cannot_be_made_are_a_failed_start_and_leak_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = os.pipe
+    before = set(os.listdir("/proc/self/fd"))
+    for allowed in range(3):
+        calls = itertools.count()
+
+        def pipe(allowed: int = allowed, calls: Iterator[int] = calls) -> tuple[int, int]:
+            if next(calls) >= allowed:
+                raise OSError(errno.EMFILE, "too many files")
+            return real()
+
+        monkeypatch.setattr(os, "pipe", pipe)
+        with pytest.raises(SpawnError, match="too many files"):
+            await spawn(["sh"])
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+class FakePopen:
+    """Stands for CreateProcess, which is not to be had here."""
+
+    started: ClassVar[list[dict[str, Any]]] = []
+
+    def __init__(self, command: object, **options: Any) -> None:
+        self.started.append({"command": command, **options})
+        self.pid = 2**22 + 1
+        self.returncode: int | None = None
+
+
+def test_on_windows_a_planned_command_line_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = Plan("C:\\node.exe", "C:\\node.exe cli.js --acp", {"NODE_PATH": "C:\\modules"})
+    monkeypatch.setattr(windows, "plan_command", lambda argv, **options: planned)
+    monkeypatch.setattr(subprocess, "Popen", FakePopen)
+    pid = start_detached(["agent", "--acp"], env={"ADDED": "1"}, platform="win32")
+    assert pid == 2**22 + 1
+    (options,) = FakePopen.started
+    assert options["command"] == planned.command_line
+    assert options["executable"] == planned.program
+    assert options["env"]["NODE_PATH"] == "C:\\modules"
+    assert options["env"]["ADDED"] == "1"
+    assert options["creationflags"] == windows.CREATION_FLAGS
+    FakePopen.started.clear()
 
 
 @aio

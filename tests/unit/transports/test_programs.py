@@ -52,6 +52,15 @@ def test_a_path_that_leads_nowhere_is_not_found(tools: Path) -> None:
         find_program(str(tools / "missing"), environment={"PATH": str(tools)})
 
 
+def test_a_path_that_cannot_be_followed_is_no_missing_program(tools: Path) -> None:
+    (tools / "circle").symlink_to("circle")
+    with pytest.raises(SpawnError, match="symbolic links") as caught:
+        find_program(str(tools / "circle"), environment={})
+    assert not isinstance(caught.value, ProgramNotFound)
+    with pytest.raises(ProgramNotFound):
+        find_program(str(tools / "notes" / "agent"), environment={})
+
+
 def test_a_folder_is_not_a_program(tools: Path) -> None:
     with pytest.raises(SpawnError, match="is a folder"):
         find_program(str(tools), environment={})
