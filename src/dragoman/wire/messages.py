@@ -161,9 +161,8 @@ def reread(line: bytes) -> Envelope | Malformed:
     it is not mended (nor is an id believed that may have been), because the answer has to carry
     the very same one.
     """
-    mended = line
-    if b"\\ud" in line or b"\\uD" in line:
-        mended = _ESCAPE.sub(_mend, line)
+    mended = mend(line)
+    if mended is not line:
         try:
             envelope = decode_envelope(mended)
         except UNDECODABLE:
@@ -201,7 +200,15 @@ _ESCAPE: Final = re.compile(
 )
 
 
-def _mend(escape: re.Match[bytes]) -> bytes:
+def mend(text: bytes) -> bytes:
+    """JSON text with every half of a surrogate pair replaced by the replacement character.
+
+    The same object if there is none that could be one.
+    """
+    return _ESCAPE.sub(_mended, text) if b"\\ud" in text or b"\\uD" in text else text
+
+
+def _mended(escape: re.Match[bytes]) -> bytes:
     text = escape[0]
     return text if len(text) in (2, _WHOLE_PAIR_SIZE) else b"\\ufffd"
 

@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman.dialects.acp.v1 import tolerant
 from dragoman.dialects.acp.v1.shape import EXTRA, Kept, Unknown, Wire
+from dragoman.wire.messages import mend
 
 T = TypeVar("T")
 
@@ -63,8 +64,10 @@ def decode(data: bytes | bytearray | memoryview | Raw, hint: Any) -> Any:
 
 
 def _decode_tolerantly(data: Any, hint: Any) -> Any:
+    # Half an emoji in a chunk of streamed text must not cost the chunk.
+    text = mend(bytes(data))
     try:
-        value = msgspec.json.decode(data) if memoryview(data).nbytes else None
+        value = msgspec.json.decode(text) if text else None
     except RecursionError:
         raise msgspec.ValidationError("JSON is nested too deeply") from None
     except UNDECODABLE as error:
