@@ -1,8 +1,8 @@
-"""dragoman at the level of `dragoman.rpc`: a router with handlers, and the bench's own types.
+"""dragoman at the level of `dragoman.rpc`: a connection with handlers, and the bench's own types.
 
-What a program does that speaks a protocol of its own through dragoman. The handlers that wait for
-something are `async def`, the others plain functions, as the router's documentation says. The
-typed ACP client and agent above it are another contestant.
+What dragoman's own clients and agents are made of, without their knowledge of ACP: the client is a
+`Handlers` that puts updates into the lane of their session, the agent uses a `Router`. The typed
+ACP client and agent kit above it are another contestant, `dragoman_acp`.
 """
 
 from __future__ import annotations
@@ -11,44 +11,49 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bench import messages, script
 from bench.messages import AgentMessageChunk, SessionNotification, TextContent
-from dragoman.rpc import Connection, End, Router
+from dragoman.errors import ConnectionLost
+from dragoman.rpc import Connection, End, Lane, Router
 from dragoman.transports import open_stdio, spawn
 
 if TYPE_CHECKING:
     from bench.works import Reader
+    from dragoman.wire.messages import Notification, Request
+    from dragoman.wire.peer import Noise, Stray
+
+decode_update = msgspec.json.Decoder(SessionNotification).decode
+decode_question = msgspec.json.Decoder(messages.PermissionParams).decode
+decode_mode = msgspec.json.Decoder(messages.SetModeResult).decode
+decode_prompt = msgspec.json.Decoder(messages.PromptResult).decode
 
 
-def session_of(notification: SessionNotification) -> str:
-    return notification.session_id
+async def consume(lane: Lane[Any], reader: Reader) -> None:
+    """The one consumer of a session's updates."""
+    try:
+        while True:
+            update = await lane.get()
+            reader.take(update.content.text)
+    except ConnectionLost:
+        pass
 
 
 class Client:
-    """The driver of `bench.works`."""
+    """The driver of `bench.works`, and the handlers of its connection."""
 
     _connection: Connection
 
     def __init__(self) -> None:
-        self._readers: dict[str, Reader] = {}
-        self._decode_mode = msgspec.json.Decoder(messages.SetModeResult).decode
-        self._decode_prompt = msgspec.json.Decoder(messages.PromptResult).decode
-        self._router = Router()
-        self._router.on_notification(
-            "session/update", self._updated, SessionNotification, lane_of=session_of
-        )
-        self._router.on_request(
-            "session/request_permission", self._permit, messages.PermissionParams
-        )
+        self._lanes: dict[str, Lane[Any]] = {}
 
     async def open(self, agent: Sequence[str]) -> int:
         stream = await spawn(agent, env=os.environ)
-        self._connection = Connection(stream, End.CLIENT, self._router)
+        self._connection = Connection(stream, End.CLIENT, self)
         self._connection.start()
         result = await self._connection.call(
             "initialize", messages.InitializeParams(script.PROTOCOL_VERSION)
@@ -61,29 +66,36 @@ class Client:
             "session/new", messages.NewSessionParams("/workspace", [])
         )
         session = msgspec.json.decode(result, type=messages.NewSessionResult).session_id
-        self._readers[session] = reader
+        self._lanes[session] = lane = Lane[Any](self._connection.flow)
+        self._connection.tasks.start(consume(lane, reader), "consume updates")
         return session
 
     async def prompt(self, session_id: str, text: str) -> messages.PromptResult:
         params = messages.PromptParams(session_id, [TextContent(text)])
-        lane = self._router.lane(session_id)
-        return self._decode_prompt(
-            await self._connection.call("session/prompt", params, after=lane)
-        )
+        return decode_prompt(await self._connection.call("session/prompt", params))
 
     async def set_mode(self, session_id: str, mode_id: str) -> messages.SetModeResult:
         params = messages.SetModeParams(session_id, mode_id)
-        return self._decode_mode(await self._connection.call("session/set_mode", params))
-
-    async def _updated(self, notification: SessionNotification) -> None:
-        reader = self._readers[notification.session_id]
-        reader.take(notification.update.content.text)  # type: ignore[union-attr]
-
-    def _permit(self, params: messages.PermissionParams) -> messages.PermissionResult:
-        return messages.PermissionResult(messages.Selected(script.ALLOW))
+        return decode_mode(await self._connection.call("session/set_mode", params))
 
     async def close(self) -> None:
         await self._connection.aclose()
+
+    # -- called by the connection
+
+    def attach(self, connection: Connection) -> None:
+        pass
+
+    def notification(self, notification: Notification) -> None:
+        message = decode_update(notification.params)
+        self._lanes[message.session_id].put(message.update, len(notification.line))
+
+    def request(self, request: Request) -> messages.PermissionResult:
+        decode_question(request.params)
+        return messages.PermissionResult(messages.Selected(script.ALLOW))
+
+    def noise(self, noise: Noise | Stray) -> None:
+        raise RuntimeError(f"noise on the wire: {noise}")
 
 
 class Agent:
@@ -143,9 +155,9 @@ class Agent:
         self._all_sent.set()
         self._all_sent = asyncio.Event()
 
-    async def _update(self, session: str, text: str) -> None:
+    def _update(self, session: str, text: str) -> Awaitable[None]:
         update = AgentMessageChunk(TextContent(text))
-        await self.connection.notify("session/update", SessionNotification(session, update))
+        return self.connection.notify("session/update", SessionNotification(session, update))
 
 
 async def agent() -> None:
