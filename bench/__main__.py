@@ -43,19 +43,31 @@ def measure(
         command = [python, "-m", "bench.imports", str(size), placement, contestant.imports]
     else:
         command = [*contestant.client, entry.work, str(size), placement, *contestant.agent]
-    done = subprocess.run(
-        command,
-        cwd=environment.ROOT,
-        env=environment.variables(seed),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=CLIENT_TIMEOUT,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=environment.ROOT,
+            env=environment.variables(seed),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        # Its agent ends by itself: its input is closed by the death of the client.
+        raise SystemExit(f"{contestant.name} hung at {entry.id}") from None
     if done.returncode:
         raise SystemExit(f"{contestant.name} failed at {entry.id}:\n{done.stderr}")
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
+
+
+def taking_part(everybody: Sequence[Contestant], names: Sequence[str]) -> list[Contestant]:
+    """Those that are named, or the usual ones."""
+    known = [one.name for one in everybody]
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
+    return [one for one in everybody if (one.name in names if names else one.usual)]
 
 
 def rotated(contestants: Sequence[Contestant], by: int) -> list[Contestant]:
@@ -95,6 +107,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--free", action="store_true", help="let the scheduler place the processes as it likes"
     )
+    parser.add_argument(
+        "--document", type=Path, metavar="FILE", help="put the result between its two marks there"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     return parser.parse_args(argv)
 
@@ -108,11 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         raise SystemExit(str(error)) from None
     python = environment.ready(say)
-    contestants = lineup(python)
-    if names := list(filter(None, options.contestants.split(","))):
-        contestants = [one for one in contestants if one.name in names]
-    if not contestants:
-        raise SystemExit(f"no such contestant: {options.contestants}")
+    contestants = taking_part(lineup(python), list(filter(None, options.contestants.split(","))))
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
     about = machine()
 
@@ -133,10 +144,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json is not None:
         result = {"machine": about, "repetitions": repetitions, "sizes": sizes}
         options.json.write_text(json.dumps({**result, "runs": runs}, indent=1) + "\n")
-    head = ", ".join(f"{name} {value}" for name, value in about.items())
-    sys.stdout.write(f"{head}; medians of {repetitions} repetitions, ratios (lowest..highest)\n")
+    text = ", ".join(f"{name} {value}" for name, value in about.items())
+    text += f"; medians of {repetitions} repetitions, ratios (lowest..highest)\n"
     for subject in [one for one in contestants if one.subject] or contestants[:1]:
-        sys.stdout.write("\n" + report.table(runs, sizes, subject, contestants))
+        text += "\n" + report.table(runs, sizes, subject, contestants)
+    sys.stdout.write(text)
+    if options.document is not None:
+        options.document.write_text(report.documented(options.document.read_text(), text))
     return 0
 
 

@@ -22,6 +22,8 @@ class Contestant:
     """What a program that uses the library has to import, for a client and for an agent."""
     subject: bool = False
     """Whether it is judged; the others are what it is measured against."""
+    usual: bool = True
+    """Whether it takes part without being named on the command line."""
 
 
 CEILING = "ceiling"
@@ -65,5 +67,23 @@ def lineup(python: str) -> Sequence[Contestant]:
             client=(*module("official", python), "client"),
             agent=(*module("official", python), "agent"),
             imports="import acp",
+        ),
+        Contestant(
+            "our_client",
+            "dragoman's ACP client with an agent of the official SDK",
+            client=(*module("dragoman_acp", python), "client"),
+            agent=(*module("official", python), "agent"),
+            imports="from dragoman.client.acp import open_agent",
+            subject=True,
+            usual=False,
+        ),
+        Contestant(
+            "our_agent",
+            "dragoman's agent kit with a client of the official SDK",
+            client=(*module("official", python), "client"),
+            agent=(*module("dragoman_acp", python), "agent"),
+            imports="from dragoman.agent import Agent",
+            subject=True,
+            usual=False,
         ),
     )

@@ -139,3 +139,16 @@ def table(
         for row in (head, ["-" * width for width in widths], *body)
     ]
     return f"{subject.name}: {subject.title}\n\n" + "\n".join(drawn) + "\n"
+
+
+BEGIN = "<!-- figures: written by python -m bench --document -->"
+END = "<!-- end of the figures -->"
+
+
+def documented(document: str, text: str) -> str:
+    """The document with the result between its marks, in place of what was there."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"the document has no {BEGIN!r} before {END!r}")
+    return f"{before}{begin}\n\n```text\n{text}```\n\n{end}{after}"
