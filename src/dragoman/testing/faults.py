@@ -280,7 +280,7 @@ class _Lane:
         self._schedule()
 
     def flush(self) -> None:
-        while self._waiting and not self._paused:
+        while self._waiting:
             self._pass_one()
 
     def stop(self) -> None:

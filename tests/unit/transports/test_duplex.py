@@ -234,8 +234,9 @@ async def test_a_cancelled_close_lets_go_at_once_and_frees_the_others_who_wait()
     pipes.stream.write(b"x" * (2 * 1024 * 1024))
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         first = group.create_task(pipes.stream.aclose())
-        group.create_task(pipes.stream.aclose())
+        second = group.create_task(pipes.stream.aclose())
         await asyncio.sleep(0)
+        assert not second.done()
         with pytest.raises(ConnectionClosed):
             pipes.stream.write(b"no\n")
         assert pipes.heard.ends == []

@@ -99,6 +99,20 @@ async def test_a_paused_reader_holds_the_writer_in_drain_until_it_resumes() -> N
 
 
 @aio
+async def test_a_pause_holds_a_delivery_that_was_on_its_way() -> None:
+    ours, theirs = memory_pair()
+    heard = Recorder()
+    theirs.start(heard)
+    ours.write(b"on its way\n")
+    theirs.pause_reading()
+    await turns()
+    assert heard.chunks == []
+    theirs.resume_reading()
+    await turns()
+    assert heard.chunks == [b"on its way\n"]
+
+
+@aio
 async def test_the_end_waits_behind_the_data_and_the_pause() -> None:
     ours, theirs = memory_pair()
     heard = Recorder()

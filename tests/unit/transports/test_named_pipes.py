@@ -79,6 +79,25 @@ async def test_data_arrives_after_the_start_and_the_end_after_the_data() -> None
 
 
 @aio
+async def test_nothing_is_taken_from_the_other_side_before_the_start() -> None:
+    stream, theirs = await pair()
+    theirs.setblocking(False)
+    sent = 0
+    with pytest.raises(BlockingIOError):
+        while sent < 64 * 1024 * 1024:
+            sent += theirs.send(b"x" * 65536)
+            await asyncio.sleep(0)
+    heard = Recorder()
+    stream.start(heard)
+    async with asyncio.timeout(10):
+        while len(heard.data) < sent:
+            heard.arrived.clear()
+            await heard.arrived.wait()
+    theirs.close()
+    await stream.aclose()
+
+
+@aio
 async def test_a_pause_holds_what_was_read_already_and_the_end() -> None:
     stream, _theirs = await pair()
     heard = Recorder()

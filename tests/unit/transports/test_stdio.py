@@ -93,6 +93,7 @@ def test_the_stream_carries_what_came_in_and_ends_with_the_input() -> None:
 def test_whatever_else_the_program_prints_goes_to_standard_error() -> None:
     during = """\
 old = sys.__stdout__
+assert sys.stdout is sys.stderr
 print("printed during")
 old.write("through the old object\\n")
 os.write(1, b"by descriptor\\n")

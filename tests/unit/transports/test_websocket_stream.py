@@ -417,7 +417,27 @@ async def test_the_end_waits_behind_a_pause_but_writes_fail_at_once() -> None:
 
 
 @aio
-async def test_closing_a_paused_stream_that_is_full_still_shakes_hands() -> None:
+async def test_the_end_waits_for_a_receiver_that_pauses_in_its_last_delivery() -> None:
+    async with server_of_the_library() as (ours, theirs, heard):
+        heard.on_data = ours.pause_reading
+        theirs.protocol.send_text(b"last")
+        theirs.protocol.send_close(1000)
+        theirs.send_data()
+        await heard.until(5)
+        async with asyncio.timeout(10):
+            await theirs.wait_closed()
+            await ours._connection.wait_closed()
+        assert heard.ends == []
+        ours.resume_reading()
+        assert type(await heard.end()) is ConnectionEnded
+
+
+@aio
+async def test_closing_a_paused_stream_that_is_full_still_shakes_hands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # So that only the handshake can bring the end.
+    monkeypatch.setattr(websocket_stream, "CLOSE_TIMEOUT", 60)
     async with server_of_the_library() as (ours, theirs, heard):
         ours.pause_reading()
         await fill(ours, theirs)
