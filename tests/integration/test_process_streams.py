@@ -26,7 +26,7 @@ from dragoman.transports import process
 from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.process import ProcessStream, spawn
 from tests.aio import aio
-from tests.integration.children import QUICK, TIMEOUT, Inbox, python
+from tests.integration.children import QUICK, TIMEOUT, Inbox, python, wait_dead
 
 ECHO = """
 import os
@@ -278,6 +278,47 @@ async def test_a_child_that_stops_reading_and_lives_on_breaks_the_stream(
     assert isinstance(failure, ConnectionBroken)
     await stream.aclose()
     assert stream.signal == signal.SIGTERM
+
+
+@aio
+async def test_a_death_outweighs_the_input_that_broke_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Less than the time that the orphan's output is waited for.
+    monkeypatch.setattr(process, "BROKEN_TO_EXIT_TIMEOUT", 0.2)
+    program = """
+    import os, signal
+    if os.fork() == 0:
+        signal.pause()
+    os.close(0)
+    os.write(1, b"ready\\n")
+    signal.pause()
+    """
+    stream = await spawn(python(program))
+    inbox = Inbox()
+    stream.start(inbox)
+    await inbox.line()
+    os.kill(stream.pid, signal.SIGKILL)
+    await stream.wait_exited()
+    stream._input_broken(BrokenPipeError(32, "Broken pipe"))
+    assert (await exited(stream, inbox)).signal == signal.SIGKILL
+    stream = await spawn(python(program))
+    inbox = Inbox()
+    stream.start(inbox)
+    await inbox.line()
+    stream._input_broken(BrokenPipeError(32, "Broken pipe"))
+    os.kill(stream.pid, signal.SIGKILL)
+    assert (await exited(stream, inbox)).signal == signal.SIGKILL
+
+
+@aio
+async def test_the_last_words_are_read_even_if_the_loop_had_no_time_for_them() -> None:
+    stream = await spawn(python("import os; os.write(2, b'x' * 50_000 + b'why')"))
+    # Blocks the loop, so that it sees nothing of the child before its death.
+    wait_dead(stream.pid)
+    assert stream.stderr_tail() == ""
+    assert stream._exit().stderr_tail.endswith("xwhy")
+    await stream.aclose()
 
 
 @aio

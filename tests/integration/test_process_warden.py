@@ -163,6 +163,23 @@ def test_the_end_of_an_interpreter_ends_what_was_never_closed() -> None:
         wait_dead(facts["warden"])
 
 
+def test_the_end_of_an_interpreter_needs_no_warden_to_end_what_was_never_closed() -> None:
+    with host(
+        """
+        sys.frozen = True
+        loop = asyncio.new_event_loop()
+        stream, pids = loop.run_until_complete(start_tree())
+        say(pids=pids, warden=guard.warden_pid)
+        sys.stdin.read()
+        """
+    ) as (process, facts):
+        assert facts["warden"] == 0
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(TIMEOUT) == 0
+        assert_all_die(facts["pids"])
+
+
 def test_an_orderly_end_sends_the_warden_home_and_kills_nobody_else() -> None:
     with host(
         """
