@@ -255,7 +255,7 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _complain(text: str) -> NoReturn:
-    _write(2, text.encode() + b"\n")
+    _write(2, text[:500].encode() + b"\n")
     os._exit(UNEXPECTED)
 
 
