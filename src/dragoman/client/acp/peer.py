@@ -30,6 +30,7 @@ from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import CallCancelled, DragomanError
 from dragoman.events import model
 from dragoman.events.parts import Block, Failure, PeerInfo
+from dragoman.events.place import Place
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
 
@@ -58,8 +59,8 @@ class AcpPeer(Peer):
             for method in agent.auth_methods
         )
 
-    def place(self, session_id: str | None) -> meaning.Place:
-        return meaning.Place(self._source, self._numbers, session_id)
+    def place(self, session_id: str | None) -> Place:
+        return Place(self._source, self._numbers, session_id)
 
     def emit(self, event: model.Event) -> None:
         if self.on_event is not None:

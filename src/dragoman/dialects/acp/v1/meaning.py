@@ -8,7 +8,6 @@ on the wire, and a deletion cannot be told from a file that became empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -26,37 +25,11 @@ from dragoman.dialects.acp.v1 import (
     updates,
 )
 from dragoman.events import model, parts, words
-from dragoman.events.model import Event, Source
-from dragoman.events.words import Outcome, Role, Stage, ToolStatus
+from dragoman.events.model import Event
+from dragoman.events.place import Place
+from dragoman.events.words import Role, Stage, ToolStatus
 
 DIALECT: Final = "acp"
-
-
-class Place:
-    """Where events come from: made once for each session, changed when a turn begins or ends."""
-
-    __slots__ = ("numbers", "replay", "session", "source", "turn")
-
-    def __init__(self, source: Source, numbers: count[int], session: str | None) -> None:
-        self.source = source
-        self.numbers = numbers
-        self.session = session
-        self.turn: str | None = None
-        self.replay = False
-
-    def base(
-        self, native: str, raw: bytes | None
-    ) -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
-        """The fields that every event begins with."""
-        return (
-            self.source,
-            next(self.numbers),
-            self.session,
-            self.turn,
-            native,
-            raw,
-            self.replay,
-        )
 
 
 # -- content
@@ -482,8 +455,6 @@ def of_permission(
 
 __all__ = [
     "DIALECT",
-    "Outcome",
-    "Place",
     "auth_method",
     "block",
     "capabilities",

@@ -1,0 +1,178 @@
+"""What the app-server asks, and how an answer is put.
+
+Owns the translation of approval requests into questions with options, and of the chosen option into
+the decision that the server expects. It does not decide (`dragoman.client.permissions`) and does
+not send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.client.permissions import Answer, Question, choose
+from dragoman.dialects.codex import shapes
+from dragoman.events.parts import PermissionOption
+from dragoman.events.words import PermissionKind, ToolKind
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A request for approval: the question, and what each option is on the wire."""
+
+    thread_id: str
+    turn_id: str | None
+    item_id: str
+    title: str
+    description: str | None
+    kind: ToolKind
+    options: tuple[PermissionOption, ...]
+    replies: dict[str, Any]
+    """The result to send, by option id."""
+    refused: Any
+    """The result to send when nothing was chosen."""
+
+    def question(self) -> Question:
+        return Question(
+            session_id=self.thread_id,
+            tool_call_id=self.item_id,
+            title=self.title,
+            kind=self.kind.value,
+            options=self.options,
+            tool_call=self,
+        )
+
+    def reply(self, answer: Answer) -> tuple[str | None, Any]:
+        """The chosen option and the result to send."""
+        option_id = choose(self.options, answer)
+        return option_id, self.refused if option_id is None else self.replies[option_id]
+
+
+_DECISIONS: Final[dict[str, tuple[str, PermissionKind]]] = {
+    "accept": ("Allow", PermissionKind.ALLOW_ONCE),
+    "acceptForSession": ("Allow for this session", PermissionKind.ALLOW_ALWAYS),
+    "acceptWithExecpolicyAmendment": ("Always allow such commands", PermissionKind.ALLOW_ALWAYS),
+    "applyNetworkPolicyAmendment": ("Remember for this host", PermissionKind.OTHER),
+    "decline": ("Reject", PermissionKind.REJECT_ONCE),
+    "cancel": ("Reject and stop", PermissionKind.CANCEL_TURN),
+}
+
+
+def _decisions(
+    available: Sequence[Any] | None,
+) -> tuple[tuple[PermissionOption, ...], dict[str, Any]]:
+    """The options for a decision. `decline` is accepted even where it is not listed."""
+    listed = list(available) if available else ["accept", "acceptForSession", "decline", "cancel"]
+    if "decline" not in listed:
+        listed.append("decline")
+    options: list[PermissionOption] = []
+    replies: dict[str, Any] = {}
+    for decision in listed:
+        word = decision if isinstance(decision, str) else next(iter(decision), "")
+        name, kind = _DECISIONS.get(word, (word, PermissionKind.OTHER))
+        options.append(PermissionOption(word, name, kind))
+        replies[word] = {"decision": decision}
+    return tuple(options), replies
+
+
+def command(raw: Raw) -> Approval:
+    """`item/commandExecution/requestApproval`"""
+    request = msgspec.json.decode(raw, type=shapes.CommandApproval)
+    options, replies = _decisions(request.available_decisions)
+    return Approval(
+        request.thread_id,
+        request.turn_id,
+        request.item_id,
+        request.command or request.reason or "Run a command",
+        request.reason,
+        ToolKind.EXECUTE,
+        options,
+        replies,
+        {"decision": "cancel"},
+    )
+
+
+def file_change(raw: Raw) -> Approval:
+    """`item/fileChange/requestApproval`"""
+    request = msgspec.json.decode(raw, type=shapes.FileChangeApproval)
+    options, replies = _decisions(None)
+    title = f"Write below {request.grant_root}" if request.grant_root else "Change files"
+    return Approval(
+        request.thread_id,
+        request.turn_id,
+        request.item_id,
+        title,
+        request.reason,
+        ToolKind.EDIT,
+        options,
+        replies,
+        {"decision": "cancel"},
+    )
+
+
+def permissions(raw: Raw) -> Approval:
+    """`item/permissions/requestApproval`: what is asked for is granted whole or not at all."""
+    request = msgspec.json.decode(raw, type=shapes.PermissionsApproval)
+    granted = request.permissions
+    return Approval(
+        request.thread_id,
+        request.turn_id,
+        request.item_id,
+        "Use more permissions",
+        request.reason,
+        ToolKind.OTHER,
+        (
+            PermissionOption("turn", "Allow for this turn", PermissionKind.ALLOW_ONCE),
+            PermissionOption("session", "Allow for this session", PermissionKind.ALLOW_ALWAYS),
+            PermissionOption("decline", "Reject", PermissionKind.REJECT_ONCE),
+        ),
+        {
+            "turn": {"permissions": granted, "scope": "turn"},
+            "session": {"permissions": granted, "scope": "session"},
+            "decline": {"permissions": {}},
+        },
+        {"permissions": {}},
+    )
+
+
+def legacy(raw: Raw) -> Approval:
+    """`execCommandApproval` and `applyPatchApproval`, with the words they had."""
+    request = msgspec.json.decode(raw, type=shapes.LegacyApproval)
+    words = request.command if isinstance(request.command, list) else []
+    runs = bool(words)
+    return Approval(
+        request.conversation_id,
+        None,
+        request.call_id,
+        " ".join(map(str, words)) if runs else "Change files",
+        request.reason,
+        ToolKind.EXECUTE if runs else ToolKind.EDIT,
+        (
+            PermissionOption("approved", "Allow", PermissionKind.ALLOW_ONCE),
+            PermissionOption(
+                "approved_for_session", "Allow for this session", PermissionKind.ALLOW_ALWAYS
+            ),
+            PermissionOption("denied", "Reject", PermissionKind.REJECT_ONCE),
+            PermissionOption("abort", "Reject and stop", PermissionKind.CANCEL_TURN),
+        ),
+        {
+            "approved": {"decision": "approved"},
+            "approved_for_session": {"decision": "approved_for_session"},
+            "denied": {"decision": {"denied": {"rejection": "refused by the client"}}},
+            "abort": {"decision": "abort"},
+        },
+        {"decision": "abort"},
+    )
+
+
+APPROVALS: Final[dict[str, Callable[[Raw], Approval]]] = {
+    "item/commandExecution/requestApproval": command,
+    "item/fileChange/requestApproval": file_change,
+    "item/permissions/requestApproval": permissions,
+    "execCommandApproval": legacy,
+    "applyPatchApproval": legacy,
+}

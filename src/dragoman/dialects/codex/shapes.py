@@ -1,0 +1,307 @@
+"""The messages of the app-server that we read and write, as far as we use them.
+
+Owns the types, in the protocol's own names. Fields that we never look at are left out: the server
+adds new ones with every version, and the raw message is kept anyway. What we write is a dict made
+by `requests`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class Shape(Struct, rename="camel", gc=False):
+    """The base: wire names in camelCase, unknown fields ignored."""
+
+
+# -- handshake and account
+
+
+class InitializeResponse(Shape):
+    user_agent: str
+    codex_home: str | None = None
+    platform_family: str | None = None
+    platform_os: str | None = None
+
+
+class GetAccountResponse(Shape):
+    requires_openai_auth: bool
+    account: Any = None
+
+
+class Model(Shape):
+    id: str
+    model: str
+    display_name: str
+    description: str = ""
+    hidden: bool = False
+    is_default: bool = False
+
+
+class ModelListResponse(Shape):
+    data: list[Model]
+    next_cursor: str | None = None
+
+
+# -- errors
+
+
+class TurnError(Shape):
+    message: str
+    codex_error_info: Any = None
+    additional_details: str | None = None
+
+
+# -- threads and turns
+
+
+class FileUpdateChange(Shape):
+    path: str
+    kind: Any
+    diff: str
+
+
+class Item(Shape):
+    """Any item of a turn: the fields of all kinds together, told apart by `type`."""
+
+    type: str
+    id: str
+    text: str | None = None
+    content: Any = None
+    summary: list[str] | None = None
+    phase: str | None = None
+    command: str | None = None
+    command_actions: list[dict[str, Any]] | None = None
+    aggregated_output: str | None = None
+    exit_code: int | None = None
+    status: str | None = None
+    changes: list[FileUpdateChange] | None = None
+    server: str | None = None
+    tool: str | None = None
+    arguments: Any = None
+    result: Any = None
+    error: Any = None
+    query: str | None = None
+    path: str | None = None
+    review: str | None = None
+
+
+class Turn(Shape):
+    id: str
+    status: str
+    items: list[Item] = field(default_factory=list)
+    error: TurnError | None = None
+
+
+class Thread(Shape):
+    id: str
+    cwd: str | None = None
+    name: str | None = None
+    preview: str = ""
+    updated_at: int | None = None
+    forked_from_id: str | None = None
+    model: str | None = None
+    turns: list[Turn] = field(default_factory=list)
+
+
+class ThreadResponse(Shape):
+    """The answer to starting, resuming and forking a thread, with the settings in force."""
+
+    thread: Thread
+    model: str
+    cwd: str
+    approval_policy: Any
+    sandbox: Any
+    model_provider: str | None = None
+
+
+class ThreadListResponse(Shape):
+    data: list[Thread]
+    next_cursor: str | None = None
+
+
+class ThreadReadResponse(Shape):
+    thread: Thread
+
+
+class TurnStartResponse(Shape):
+    turn: Turn
+
+
+class TurnSteerResponse(Shape):
+    turn_id: str
+
+
+# -- notifications
+
+
+class ThreadScoped(Shape):
+    """What every notification about a thread has."""
+
+    thread_id: str
+
+
+class TurnScoped(ThreadScoped):
+    """What every notification about a turn has."""
+
+    turn_id: str
+
+
+class TurnNotification(ThreadScoped):
+    turn: Turn
+
+
+class ItemNotification(TurnScoped):
+    item: Item
+
+
+class ItemDelta(TurnScoped):
+    item_id: str
+    delta: str
+
+
+class SummaryTextDelta(ItemDelta):
+    summary_index: int
+
+
+class ReasoningTextDelta(ItemDelta):
+    content_index: int
+
+
+class TerminalInteraction(TurnScoped):
+    item_id: str
+    stdin: str
+
+
+class McpToolCallProgress(TurnScoped):
+    item_id: str
+    message: str
+
+
+class TurnPlanStep(Shape):
+    step: str
+    status: str
+
+
+class TurnPlanUpdated(TurnScoped):
+    plan: list[TurnPlanStep]
+    explanation: str | None = None
+
+
+class TurnDiffUpdated(TurnScoped):
+    diff: str
+
+
+class TokenUsageBreakdown(Shape):
+    total_tokens: int
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    reasoning_output_tokens: int
+    cache_write_input_tokens: int = 0
+
+
+class ThreadTokenUsage(Shape):
+    total: TokenUsageBreakdown
+    last: TokenUsageBreakdown
+    model_context_window: int | None = None
+
+
+class ThreadTokenUsageUpdated(TurnScoped):
+    token_usage: ThreadTokenUsage
+
+
+class ThreadStatus(Shape):
+    type: str
+    active_flags: list[str] = field(default_factory=list)
+
+
+class ThreadStatusChanged(ThreadScoped):
+    status: ThreadStatus
+
+
+class ThreadNameUpdated(ThreadScoped):
+    thread_name: str | None = None
+
+
+class ThreadNotification(Shape):
+    thread: Thread
+
+
+class ErrorNotification(TurnScoped):
+    error: TurnError
+    will_retry: bool
+
+
+class Warning(Shape):
+    message: str
+    thread_id: str | None = None
+
+
+class ConfigWarning(Shape):
+    summary: str
+    details: str | None = None
+
+
+class ModelRerouted(TurnScoped):
+    from_model: str
+    to_model: str
+
+
+class ServerRequestResolved(ThreadScoped):
+    request_id: int | str
+
+
+class AccountUpdated(Shape):
+    auth_mode: Any = None
+
+
+class AccountLoginCompleted(Shape):
+    success: bool
+    error: str | None = None
+
+
+# -- requests of the server
+
+
+class CommandApproval(TurnScoped):
+    item_id: str
+    command: str | None = None
+    cwd: str | None = None
+    reason: str | None = None
+    available_decisions: list[Any] | None = None
+
+
+class FileChangeApproval(TurnScoped):
+    item_id: str
+    reason: str | None = None
+    grant_root: str | None = None
+
+
+class PermissionsApproval(TurnScoped):
+    item_id: str
+    permissions: Any
+    reason: str | None = None
+
+
+class UserInputRequest(TurnScoped):
+    item_id: str
+    questions: list[dict[str, Any]]
+
+
+class ElicitationRequest(ThreadScoped):
+    server_name: str
+    mode: str | None = None
+    message: str = ""
+    requested_schema: Any = None
+    url: str | None = None
+
+
+class LegacyApproval(Shape):
+    conversation_id: str
+    call_id: str
+    command: Any = None
+    file_changes: Any = None
+    reason: str | None = None
