@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import random
 import sys
 import tracemalloc
 from collections.abc import Iterable, Iterator
@@ -257,17 +258,28 @@ CUTS = [
     (64 * KIB - 1, 2),
     (3, 70_000, 11, 40_000),
     (300 * KIB,),
+    # Large pieces after so many small ones that those are being gathered.
+    (*[1] * 20, 64 * KIB, 5, 65 * KIB),
 ]
+# Nothing in it comes twice, so that pieces in a wrong order cannot go unnoticed.
+LONG_LINE = random.Random(1).randbytes(250 * KIB).translate(None, b"\r\n")
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("sizes", CUTS, ids=str)
 def test_no_byte_is_copied_more_than_twice(sizes: tuple[int, ...], ending: bytes) -> None:
-    line = bytes(range(14, 256)) * 1000
-    data = b"before" + ending + line + ending + b"after" + ending
+    data = b"before" + ending + LONG_LINE + ending + b"after" + ending
     framer = Framer()
-    assert fed(framer, pieces(data, *sizes)) == [b"before", line, b"after"]
+    assert fed(framer, pieces(data, *sizes)) == [b"before", LONG_LINE, b"after"]
     assert framer.copied <= 2 * len(data)
+
+
+def test_pieces_as_large_as_a_read_are_copied_once() -> None:
+    framer = Framer()
+    assert fed(framer, itertools.repeat(bytes(64 * KIB), 40)) == []
+    assert framer.copied == 0
+    assert framer.feed(b"\n") == [bytes(40 * 64 * KIB)]
+    assert framer.copied <= 40 * 64 * KIB + 1
 
 
 def test_short_lines_are_copied_at_most_twice_in_any_cut() -> None:

@@ -25,6 +25,7 @@ from dragoman.wire.messages import (
     Result,
     Writer,
     decode,
+    mend,
 )
 
 NO_MESSAGE = "an error without a message"
@@ -363,6 +364,13 @@ def test_half_of_a_surrogate_pair_costs_one_character_and_not_the_message(
     assert decode(line) == Result(1, Raw(b'{"text":"' + read + b'"}'), line)
     line = b'{"method":"a","params":["' + sent + b'"]}'
     assert decode(line) == Notification("a", Raw(b'["' + read + b'"]'), line)
+
+
+def test_mending_leaves_alone_what_needs_none() -> None:
+    text = b'{"text":"\\u00e4 \\n"}'
+    assert mend(text) is text
+    assert mend(b'"\\ud83d\\ude00 \\\\ud83d"') == b'"\\ud83d\\ude00 \\\\ud83d"'
+    assert mend(b'"\\uD83Dx"') == b'"\\ufffdx"'
 
 
 def test_whole_surrogate_pairs_are_left_as_they_were_written() -> None:

@@ -103,6 +103,14 @@ def test_an_error_comes_with_the_slot_of_its_request() -> None:
     assert peer.unanswered == []
 
 
+@pytest.mark.parametrize("result", [b"null", b"{}"])
+def test_an_error_beside_a_result_is_an_error(result: bytes) -> None:
+    peer = client()
+    peer.request("a", "slot")
+    line = b'{"id":0,"result":' + result + b',"error":{"code":5,"message":"no"}}'
+    assert only(peer, line) == Failed("slot", 0, ErrorObject(5, "no"), line)
+
+
 @pytest.mark.parametrize("line", [b'{"id":0}', b'{"id":0,"error":null}', b'{"id":0,"params":1}'])
 def test_an_answer_that_is_none_settles_its_request_as_invalid(line: bytes) -> None:
     peer = agent()
