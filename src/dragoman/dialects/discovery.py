@@ -1,0 +1,154 @@
+"""Which dialect is on the other side.
+
+Owns the rules: the launch decides the family, and the answer to one `initialize` decides the
+dialect. It sends nothing and remembers nothing by itself: whoever connects hands it a cache, and
+asks again only where it does not know. Launch forms are never tried out: two real programs take a
+wrong one for a prompt and send it to their model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final, Protocol
+
+ACP: Final = "acp"
+CODEX: Final = "codex"
+ONESHOT: Final = "oneshot"
+THREADS: Final = "threads"
+TAGGED: Final = "tagged"
+KEYED: Final = "keyed"
+CHAINED: Final = "chained"
+
+DIALECTS: Final[Mapping[str, str]] = {
+    ACP: "the Agent Client Protocol, version 1",
+    CODEX: "the Codex app-server",
+    ONESHOT: "one prompt for each request, no sessions, a version that is a date",
+    THREADS: "threads and turns whose answer is the result",
+    TAGGED: "ACP with a string version, session metadata and updates tagged by type",
+    KEYED: "ACP with updates keyed by what they carry",
+    CHAINED: "unknown method names, found by trying a list of them",
+}
+"""The names by which a dialect can be chosen, with what each is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What identifies an executable for the cache: another file is another program."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+class Cache(Protocol):
+    """Remembers what was found out about a program, failures too."""
+
+    def get(self, program: Program, concept: str) -> str | None: ...
+    def put(self, program: Program, concept: str, value: str) -> None: ...
+
+
+class MemoryCache:
+    """A cache for one process."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Program, str], str] = {}
+
+    def get(self, program: Program, concept: str) -> str | None:
+        return self._known.get((program, concept))
+
+    def put(self, program: Program, concept: str, value: str) -> None:
+        self._known[program, concept] = value
+
+
+def family(argv: Sequence[str]) -> str:
+    """The family that a command line starts: Codex's app-server, or ACP."""
+    name = PurePath(argv[0]).name.lower().removesuffix(".exe").removesuffix(".cmd") if argv else ""
+    if "app-server" in argv[1:] or name == "codex-app-server":
+        return CODEX
+    return ACP
+
+
+def of_answer(result: Any) -> str | None:
+    """The dialect of a side that answered `initialize` so; None if it is none we know."""
+    if not isinstance(result, dict):
+        return None
+    version = result.get("protocolVersion")
+    if version is None:
+        if "userAgent" in result:
+            return CODEX
+        return THREADS if "threadId" in result else None
+    if isinstance(version, str):
+        if "agentInfo" in result or "capabilities" in result:
+            return TAGGED
+        return ONESHOT
+    if version == 1 and type(version) is int:
+        return KEYED if _looks_keyed(result) else ACP
+    return None
+
+
+def _looks_keyed(result: dict[str, Any]) -> bool:
+    capabilities = result.get("agentCapabilities")
+    methods = result.get("authMethods")
+    flags = isinstance(capabilities, dict) and any(
+        isinstance(capabilities.get(name), bool) for name in ("modes", "plan")
+    )
+    words = isinstance(methods, list) and any(isinstance(method, str) for method in methods)
+    return flags or words
+
+
+def of_request(method: str, params: Any) -> str | None:
+    """The dialect of a client whose first request this is; None if it is none we know."""
+    params = params if isinstance(params, dict) else {}
+    if method == "initialize":
+        return _of_hello(params)
+    if method in ("threadStart", "threadResume", "turn"):
+        return THREADS
+    if method == "prompt":
+        return ONESHOT
+    if method in _CHAINED_FIRST:
+        return CHAINED
+    return None
+
+
+_CHAINED_FIRST: Final = frozenset(
+    {
+        "session/list",
+        "sessions/list",
+        "list_sessions",
+        "listSessions",
+        "session/create",
+        "session/start",
+        "create_session",
+        "startSession",
+        "prompt/send",
+        "message/send",
+        "chat/send",
+        "sendMessage",
+    }
+)
+
+
+def _of_hello(params: dict[str, Any]) -> str | None:
+    if "service_name" in params:
+        return THREADS
+    version = params.get("protocolVersion")
+    if isinstance(version, str):
+        return TAGGED if "capabilities" in params else ONESHOT
+    if type(version) is int:
+        offered = params.get("clientCapabilities")
+        keyed = isinstance(offered, dict) and ("prompt" in offered or "mcp" in offered)
+        return KEYED if keyed else ACP
+    return CODEX if "clientInfo" in params and version is None else None
+
+
+def not_executed(code: int, message: str, method: str) -> bool:
+    """Whether an error proves that the request was not carried out, so that it may be sent in
+    another way. Everything else may have been carried out: a prompt is not sent twice."""
+    if code == -32601:
+        return True
+    return code == -32600 and (
+        f"unknown variant `{method}`" in message
+        or message.endswith("requires experimentalApi capability")
+    )
