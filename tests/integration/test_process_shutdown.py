@@ -223,6 +223,33 @@ async def test_a_process_without_the_mark_is_found_by_its_session() -> None:
     assert is_dead(unmarked)
 
 
+@pytest.mark.parametrize("when", ["reading", "paused", "not started"])
+@aio
+async def test_an_orphan_that_cannot_be_found_does_not_hold_up_the_end(when: str) -> None:
+    program = f"""
+    import os, subprocess, sys
+    child = subprocess.Popen([sys.executable, "-I", "-S", "-c", {SLEEPS!r}], env={{}},
+                             start_new_session=True)
+    os.write(1, b"%d\\n" % child.pid)
+    """
+    stream = await spawn(python(program))
+    inbox = Inbox()
+    if when != "not started":
+        if when == "paused":
+            stream.pause_reading()
+        stream.start(inbox)
+    async with asyncio.timeout(TIMEOUT):
+        await stream._child.wait_gone()
+    if when == "not started":
+        stream.start(inbox)
+    stream.resume_reading()
+    assert isinstance(await inbox.end(), ProcessExited)
+    escaped = int(inbox.bytes)
+    assert not is_dead(escaped), "it replaced the mark, so it lives on its own"
+    os.kill(escaped, signal.SIGKILL)
+    await stream.aclose()
+
+
 @aio
 async def test_closing_from_many_tasks_at_once_is_one_shutdown() -> None:
     program = """

@@ -135,6 +135,16 @@ def test_the_end_kills_the_living_and_releases_the_warden(guard: Guard) -> None:
     guard.forget(2**22 + 2)
 
 
+def test_the_end_of_the_program_is_asked_for_once(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[object] = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    guard.protect()
+    guard.protect()
+    assert registered == [guard.finish]
+
+
 def test_a_fork_starts_from_nothing(guard: Guard) -> None:
     guard.protect()
     pid, pipe = guard.warden_pid, os.dup(guard._pipe_fd)
