@@ -216,6 +216,7 @@ class Lane(Generic[T]):
         """Queue an item that did not come from the wire. It weighs nothing and is never dropped."""
         self._items.append(item)
         self._sizes.append(0)
+        self._wake()
 
     def end(self, failure: ConnectionLost) -> None:
         """Nothing more will come; after what is queued, `get` raises a copy of `failure`."""

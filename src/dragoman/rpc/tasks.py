@@ -38,11 +38,6 @@ class TaskOwner:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def cancel(self) -> None:
-        """Cancel all of them without waiting."""
-        for task in self._tasks:
-            cancel_soon(task)
-
     async def aclose(self, *, spare: asyncio.Task[Any] | None = None) -> None:
         """Cancel all of them and wait for their ends, those included that start meanwhile.
 

@@ -273,6 +273,36 @@ async def test_closing_settles_a_call_that_waits_behind_a_stuck_lane(answered: b
                 await soon(call)
 
 
+@aio
+async def test_a_call_that_is_settled_does_not_expire() -> None:
+    ends: list[object] = []
+    async with talk() as (connection, other):
+        call = connection.begin("ask", settle=lambda result, error: ends.append(result or error))
+        other.answer(await other.next(), 1)
+        await until(lambda: len(ends) == 1)
+        call.expire_after(0.0)
+        await turns()
+    assert ends == [Raw(b"1")]
+
+
+@aio
+async def test_a_handler_of_a_notification_may_call_on_its_connection() -> None:
+    router = Router()
+    answers: list[bytes] = []
+
+    async def handle(raw: Raw) -> None:
+        answers.append(bytes(await connection.call("ask")))
+        assert connection.flow.calling == 0
+
+    router.on_notification("news", handle)
+    async with talk(router) as (connection, other):
+        other.say({"method": "news"})
+        request = await other.next()
+        assert connection.flow.calling == 1
+        other.answer(request, 5)
+        await until(lambda: answers == [b"5"])
+
+
 # -- half duplex
 
 

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from dragoman.errors import (
     CallTimeout,
+    ConnectionBroken,
     ConnectionClosed,
     ConnectionEnded,
     ConnectionLost,
@@ -65,6 +66,17 @@ async def test_a_call_to_somebody_who_does_not_read_times_out_unsent() -> None:
         assert len(stream.writes) > written
         connection.data_received(b'{"id":0,"result":4}\n')
         assert bytes(await soon(call)) == b"4"
+
+
+@aio
+async def test_a_stream_that_takes_nothing_more_refuses_before_the_connection_ends() -> None:
+    stream = RecordingStream()
+    async with Connection(stream) as connection:
+        stream.refusal = ConnectionBroken("by design")
+        with pytest.raises(ConnectionBroken, match="by design"):
+            await connection.drain()
+        assert connection.failure is None
+        stream.refusal = None
 
 
 @aio
@@ -427,6 +439,37 @@ async def test_requests_behind_the_end_are_not_begun() -> None:
         await turns()
         assert len(connection.tasks) == 0
     assert begun == []
+
+
+@aio
+async def test_an_answer_that_comes_with_the_end_is_not_sent() -> None:
+    def end(request: Request) -> str:
+        witness.connection.stream_ended(ConnectionEnded("by design"))
+        return "too late"
+
+    witness = Witness(end)
+    async with talk(witness) as (connection, other):
+        other.say({"id": 1, "method": "end"})
+        await soon(connection.wait_ended())
+        await turns()
+        assert other.heard == []
+
+
+@aio
+async def test_a_call_given_up_because_another_failed_is_not_called_off_any_more() -> None:
+    told: list[str] = []
+    async with talk(settings=Settings(cancel_notice=lambda id: ("cancel", id))) as (
+        connection,
+        other,
+    ):
+        connection.begin(
+            "one", settle=lambda result, error: second.give_up(CallTimeout("two", 1.0))
+        )
+        second = connection.begin("two", settle=lambda result, error: told.append(str(error)))
+        await other.next()
+        await other.stream.aclose()
+        await soon(connection.wait_ended())
+    assert told == ["no answer to two within 1 s"]
 
 
 @aio

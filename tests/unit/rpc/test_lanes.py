@@ -307,6 +307,7 @@ async def test_nothing_ticks_after_the_end_of_the_connection() -> None:
     pauses = stream.pauses
     lane.take()
     fill(lane, 9)
+    flow.evaluate()
     assert not clock.ticking
     assert stream.pauses == pauses
     assert lane.take() == 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.rpc import Router, Trace
+from dragoman.rpc import Router, Settings, Trace
 from dragoman.rpc import trace as trace_module
 from dragoman.rpc.trace import MASK, VARIABLE, from_environment, mask
 from tests.aio import aio
@@ -62,6 +62,17 @@ async def test_a_repeated_request_and_the_refusal_of_it_are_traced(tmp_path: Pat
     trace.close()
     assert [entry["dir"] for entry in records(path)] == ["recv", "recv", "send"]
     assert records(path)[1]["msg"]["again"] is True
+
+
+@aio
+async def test_a_line_that_is_too_long_is_not_traced(tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "trace")
+    settings = Settings(max_line_size=100)
+    async with talk(trace=trace, settings=settings) as (connection, other):
+        other.raw(b'{"method":"news"}\n' + b"x" * 101)
+        await connection.wait_ended()
+    trace.close()
+    assert [entry["msg"] for entry in records(tmp_path / "trace")] == [{"method": "news"}]
 
 
 @aio
