@@ -227,7 +227,7 @@ async def test_an_exit_right_after_the_end_of_output_is_reported_as_the_exit() -
 
 
 @aio
-async def test_a_last_answer_arrives_after_the_child_stopped_reading() -> None:
+async def test_a_last_answer_arrives_after_the_child_stopped_reading(tmp_path: Path) -> None:
     program = """
     import os
     os.close(0)
@@ -235,26 +235,23 @@ async def test_a_last_answer_arrives_after_the_child_stopped_reading() -> None:
     open(os.environ["GO"]).read()
     os.write(1, b"last words\\n")
     """
-    gate = Path(os.environ.get("TMPDIR", "/tmp")) / f"gate-{os.getpid()}"
+    gate = tmp_path / "gate"
     os.mkfifo(gate)
-    try:
-        stream = await spawn(python(program), env={"GO": str(gate)})
-        inbox = Inbox()
-        stream.start(inbox)
-        assert await inbox.line() == "ready"
-        with pytest.raises(ConnectionBroken):
-            stream.write(b"are you there\n")
-        with pytest.raises(ConnectionBroken):
-            stream.write(b"hello\n")
-        with pytest.raises(ConnectionBroken):
-            await stream.drain()
-        assert inbox.failures == []
-        os.close(os.open(gate, os.O_WRONLY))
-        failure = await exited(stream, inbox)
-        assert failure.exit_code == 0
-        assert inbox.lines == ["ready", "last words"]
-    finally:
-        gate.unlink()
+    stream = await spawn(python(program), env={"GO": str(gate)})
+    inbox = Inbox()
+    stream.start(inbox)
+    assert await inbox.line() == "ready"
+    with pytest.raises(ConnectionBroken):
+        stream.write(b"are you there\n")
+    with pytest.raises(ConnectionBroken):
+        stream.write(b"hello\n")
+    with pytest.raises(ConnectionBroken):
+        await stream.drain()
+    assert inbox.failures == []
+    os.close(os.open(gate, os.O_WRONLY))
+    failure = await exited(stream, inbox)
+    assert failure.exit_code == 0
+    assert inbox.lines == ["ready", "last words"]
 
 
 @aio

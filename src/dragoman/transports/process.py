@@ -30,7 +30,7 @@ from dragoman.errors import (
 )
 from dragoman.transports import windows
 from dragoman.transports.base import Receiver, Stream
-from dragoman.transports.child import ChildProcess, Handle, PosixHandle, ShutdownTimes
+from dragoman.transports.child import ChildProcess, Handle, PosixHandle, ShutdownTimes, end_now
 from dragoman.transports.environment import build_environment, new_mark
 from dragoman.transports.guard import guard
 from dragoman.transports.pipes import AnyReadPipe, AnyWritePipe, open_read_pipe, open_write_pipe
@@ -132,8 +132,13 @@ def start_child(
         # `child` reaps it by its number; Popen shall neither wait for it nor warn about it.
         popen.returncode = 0
         handle = PosixHandle(popen.pid)
-    child = ChildProcess(handle, mark, times=times)
-    child.watch()
+    try:
+        child = ChildProcess(handle, mark, times=times)
+        child.watch()
+    except BaseException:
+        # Nobody would answer for it: the loop cannot watch it, or there is no loop.
+        end_now(handle, mark)
+        raise
     return child
 
 

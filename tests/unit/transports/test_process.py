@@ -13,6 +13,7 @@ import pytest
 
 from dragoman.errors import ProgramNotFound, SpawnError, UsageError
 from dragoman.transports import windows
+from dragoman.transports.child import PosixHandle
 from dragoman.transports.process import StderrTail, spawn, start_child, start_detached
 from dragoman.transports.windows import Plan
 from tests.aio import aio
@@ -114,6 +115,22 @@ def test_on_windows_a_planned_command_line_is_started(monkeypatch: pytest.Monkey
 async def test_on_windows_the_search_is_that_of_windows() -> None:
     with pytest.raises(ProgramNotFound, match=r"\.exe"):
         await spawn(["sh"], platform="win32")
+
+
+def test_a_child_that_nobody_can_watch_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    real = PosixHandle.__init__
+
+    def remember(self: PosixHandle, pid: int) -> None:
+        started.append(pid)
+        real(self, pid)
+
+    monkeypatch.setattr(PosixHandle, "__init__", remember)
+    null = subprocess.DEVNULL
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        start_child(["sleep", "3600"], stdin=null, stdout=null, stderr=null)
+    (pid,) = started
+    assert not os.path.exists(f"/proc/{pid}")
 
 
 @aio
