@@ -243,11 +243,13 @@ async def test_an_orphan_that_cannot_be_found_does_not_hold_up_the_end(when: str
     if when == "not started":
         stream.start(inbox)
     stream.resume_reading()
-    assert isinstance(await inbox.end(), ProcessExited)
-    escaped = int(inbox.bytes)
-    assert not is_dead(escaped), "it replaced the mark, so it lives on its own"
-    os.kill(escaped, signal.SIGKILL)
-    await stream.aclose()
+    escaped = int(await inbox.line())
+    try:
+        assert isinstance(await inbox.end(), ProcessExited)
+        assert not is_dead(escaped), "it replaced the mark, so it lives on its own"
+    finally:
+        os.kill(escaped, signal.SIGKILL)
+        await stream.aclose()
 
 
 @aio

@@ -79,12 +79,18 @@ def host(program: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]
         start_new_session=True,
     )
     assert process.stdout is not None
+    facts: dict[str, Any] = {}
     with process:
         try:
             assert select.select([process.stdout], [], [], TIMEOUT)[0], "the host says nothing"
-            yield process, json.loads(process.stdout.readline())
+            facts = json.loads(process.stdout.readline())
+            yield process, facts
         finally:
             process.kill()
+            # What a failed test proved to be left shall not be left for ever.
+            for pid in facts.get("pids", []):
+                if not is_zombie(pid):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def assert_all_die(pids: list[int]) -> None:
