@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import textwrap
 from collections.abc import AsyncIterator
@@ -25,6 +26,7 @@ from dragoman.errors import (
     TooManyTerminals,
     UsageError,
 )
+from dragoman.transports import child
 from dragoman.transports.child import ShutdownTimes
 from dragoman.transports.environment import owner
 from dragoman.transports.strays import find_owned
@@ -199,6 +201,57 @@ async def test_output_is_shown_while_the_command_runs(tmp_path: Path) -> None:
 
 
 @aio
+async def test_the_exit_is_not_told_before_the_output_is_complete(tmp_path: Path) -> None:
+    async with terminals(tmp_path) as made:
+        terminal = await made.create("printf '%060000d' 7; exit 3")
+        inside = made._terminals[terminal]
+        inside._pipe.pause()
+        await inside._child.wait_exited()
+        assert made.output(terminal).exit_status is None
+        inside._pipe.resume()
+        assert await made.wait_for_exit(terminal) == ExitStatus(3, None)
+        assert made.output(terminal).output == "7".rjust(60_000, "0")
+
+
+@aio
+async def test_what_is_in_the_pipe_at_the_end_is_read_before_the_pipe_is_given_up(
+    tmp_path: Path,
+) -> None:
+    async with terminals(tmp_path) as made:
+        terminal = await made.create("printf '%060000d' 7; exit 3")
+        # As if the loop were too busy with other things to look at the pipe.
+        asyncio.get_running_loop().remove_reader(made._terminals[terminal]._pipe._fd)
+        assert await made.wait_for_exit(terminal) == ExitStatus(3, None)
+        assert made.output(terminal).output == "7".rjust(60_000, "0")
+
+
+@aio
+async def test_a_pipe_held_by_a_process_that_nobody_can_find_is_given_up(tmp_path: Path) -> None:
+    """Without a mark and in a session of its own, it is no more ours than any other process."""
+    async with terminals(tmp_path) as made:
+        terminal = await made.create("env -i setsid sh -c 'echo $$; exec sleep 100' & sleep 0.1")
+        assert await made.wait_for_exit(terminal) == DONE
+        pid = int(made.output(terminal).output)
+        inside = made._terminals[terminal]
+        try:
+            await made.release(terminal)
+            assert inside._pipe.closed
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
+@aio
+async def test_a_finished_command_is_released_without_waiting_for_orphans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "ORPHAN_TIMEOUT", 10 * TIMEOUT)
+    async with terminals(tmp_path) as made:
+        terminal = await made.create("echo done")
+        await made.wait_for_exit(terminal)
+        await made.release(terminal)
+
+
+@aio
 async def test_a_killed_command_keeps_its_terminal(tmp_path: Path) -> None:
     async with terminals(tmp_path) as made:
         terminal = await made.create("echo ready; exec sleep 100")
@@ -319,8 +372,8 @@ async def test_closing_is_finished_even_if_it_is_cancelled(
             for _ in range(cancellations):
                 await asyncio.sleep(0)
                 closing.cancel()
-    assert closing.cancelled()
-    assert find_owned(owner()) == []
+        assert closing.cancelled()
+        assert find_owned(owner()) == []
 
 
 @aio

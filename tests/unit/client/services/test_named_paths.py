@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,17 @@ def test_a_file_in_place_of_a_folder_is_an_error_with_its_reason(tree: HostileTr
         named_paths.find(f"{tree.root}/file.txt/x/y", [tree.root], make=True)
     with pytest.raises(FileFailed):
         named_paths.find(f"{tree.root}/file.txt/x", [tree.root], make=False)
+
+
+def test_a_folder_that_turns_out_to_be_a_link_outside_is_refused(
+    tree: HostileTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hijacked(path: Path, *_: object, **__: object) -> None:
+        path.symlink_to(tree.outside)
+
+    monkeypatch.setattr(Path, "mkdir", hijacked)
+    with pytest.raises(PathRefused, match="outside"):
+        named_paths.find(f"{tree.root}/new/file.txt", [tree.root], make=True)
 
 
 def test_an_opened_file_that_is_not_the_compared_one_is_refused(tree: HostileTree) -> None:
