@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fmt clean
+.PHONY: help demo test test-peers check bench fmt clean
 
 help:  ## show this list
 	@echo "dragoman: make <target>"
@@ -32,8 +32,10 @@ check: $(READY)  ## formatting, lint, types, and who may import whom
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --no-cache
 
-# The tests against real agent programs get a target of their own, test-peers, in this place: they
-# need programs that no bare checkout has. .ci/run picks the target up as soon as it is here.
+# Real agent programs and the TypeScript SDK, from npm, in a cache outside the checkout.
+test-peers: $(READY)  ## run the tests against real agent programs; needs npm
+	@$(BIN)/python scripts/peers/install.py
+	@$(BIN)/python -m pytest tests/peers $(ARGS)
 
 bench: $(READY)  ## measure the speed against the official SDK and against a bare loop
 	@$(BIN)/python -m bench $(ARGS)

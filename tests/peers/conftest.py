@@ -1,0 +1,54 @@
+"""For every test against a real program: nothing is skipped, and no process is left behind.
+
+A peer that is missing or does not start is a failure here: a skipped test would say that we still
+get along with a program that nobody asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.transports.environment import owner
+from dragoman.transports.guard import guard
+from dragoman.transports.strays import find_owned
+from tests.integration.conftest import own_children
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and here a skip is a failure: {call.excinfo}"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left_behind() -> Iterator[None]:
+    guard.protect()
+    children = own_children()
+    yield
+    assert find_owned(owner()) == [], "processes with our mark were left"
+    left = own_children() - children - {guard.warden_pid}
+    assert not left, f"children were left, perhaps as zombies: {left}"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty home for a peer."""
+    path = tmp_path / "home"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """An empty folder for a peer to work in."""
+    path = tmp_path / "workspace"
+    path.mkdir()
+    return path
