@@ -51,6 +51,7 @@ SEEDS = [
     b'{"id":0,"result":{"c":"\xc3\xa4\xf0\x9f\x98\x80"}}',
     b'{"id":1,"error":{"code":-32601,"message":"no","data":{}}}',
     b'{"id":2,"result":null,"error":null}',
+    b'{"id":2,"result":{},"error":{"code":1,"message":"no"}}',
     b'[{"id":1,"method":"a"}]',
 ]
 FRAGMENTS = [
