@@ -2,12 +2,6 @@
 
 It owns what a line is, what counts as text, how much is too much, and that a write happens whole
 or not at all. It does not know which paths are allowed (`workspace` does), nor any protocol.
-
-The rules of reading: UTF-8, strictly, and nothing is added or taken away: line endings and a byte
-order mark arrive as they are in the file, so that writing back what was read changes nothing. A
-line ends with a line feed and nothing else. `line` counts from 1 (0 means the same), `limit` is
-the most lines to return; a line past the end gives the empty text. Only the part asked for has to
-be text and has to fit the size limit.
 """
 
 from __future__ import annotations
@@ -76,7 +70,13 @@ class Files:
         line: int | None = None,
         limit: int | None = None,
     ) -> str:
-        """The text of a file, or of up to `limit` lines of it from line number `line` on."""
+        """The text of a file, or of up to `limit` lines of it from line number `line` on.
+
+        UTF-8, strictly, and nothing is added or taken away: line endings and a byte order mark
+        arrive as they are, so that writing back what was read changes nothing. A line ends with a
+        line feed and nothing else. `line` counts from 1 (0 means the same); a line past the end
+        gives the empty text. Only the part asked for has to be text and to fit the size limit.
+        """
         text = os.fspath(path)
         skip = max(_require_count("line", line) or 1, 1) - 1
         limit = _require_count("limit", limit)

@@ -4,11 +4,6 @@ It owns the terminals of one session: starting a command without a tty and witho
 the end of its output, its exit, and that nothing of it is left when it is released. How a process
 is started and ended is in `dragoman.transports.process`; what is kept of the output is in
 `scrollback`. It knows no protocol.
-
-What a command leaves running in the background ends with the command: half a second after its exit
-if it holds the output open, at once if it does not. The working folder is inside the workspace, but
-a command can go anywhere the user can: terminals are not a sandbox, and whether a peer may have
-them at all is for the permission policy to say.
 """
 
 from __future__ import annotations
@@ -79,7 +74,13 @@ class TerminalOutput(NamedTuple):
 
 
 class Terminals:
-    """The terminals of one session. It has to be closed: `aclose` ends what still runs."""
+    """The terminals of one session. It has to be closed: `aclose` ends what still runs.
+
+    What a command leaves running in the background ends with the command: half a second after its
+    exit if it holds the output open, at once if it does not. The working folder is inside the
+    workspace, but a command can go anywhere the user can: terminals are no sandbox, and whether a
+    peer may have them at all is for the permission policy to say.
+    """
 
     def __init__(
         self,

@@ -6,12 +6,6 @@ protocols: `files` reads and writes at the places found here, `terminals` asks f
 
 `walk` does the descent. Where the operating system cannot walk (Windows), `named_paths` compares
 real names instead, and its docstring says what that leaves open.
-
-Not covered, on any system: a hard link is an ordinary file of the workspace wherever else it may
-also have a name (writing replaces the name, so the other one keeps its content); a folder mounted
-inside a root is inside; a folder that is moved out of the workspace during the walk takes the
-operation with it. Names are compared exactly: on a system that ignores case, a root spelled in
-another case is refused, and never the reverse.
 """
 
 from __future__ import annotations
@@ -52,7 +46,15 @@ _READ_FLAGS: Final = (
 
 
 class Workspace:
-    """The root folders of a session: its working folder first, then the additional ones."""
+    """The root folders of a session: its working folder first, then the additional ones.
+
+    Not covered, on any system: a hard link is an ordinary file of the workspace, wherever else it
+    may also have a name (writing replaces the name, so the other one keeps its text); a folder
+    mounted inside a root is inside; a folder that is moved out of the workspace during the walk
+    takes the operation with it. Names are compared exactly: on a system that ignores case, a root
+    spelled in another case is refused, and nothing is admitted by it. What Windows lacks is in
+    `named_paths`.
+    """
 
     def __init__(self, roots: Sequence[str | os.PathLike[str]]) -> None:
         """Roots are absolute, exist and are folders; anything else is a `UsageError`."""
