@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from typing import Any
 
 import pytest
 from msgspec import Raw, Struct
 
 from dragoman.errors import Overflow
 from dragoman.rpc import Connection, End, Lane, Limits, Router, Settings
+from dragoman.rpc import outbox as outbox_module
 from dragoman.rpc.lanes import ITEM_SIZE
+from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 from tests.aio import aio
-from tests.unit.rpc.other_side import soon, turns, until
+from tests.unit.rpc.other_side import Witness, soon, talk, turns, until
 
 HOUR = 3600.0
 SMALL = 50 * (ITEM_SIZE + 100)
@@ -110,6 +113,7 @@ async def test_a_handler_that_calls_on_another_connection_stays_held_back() -> N
         await until(lambda: client.flow.paused)
         await turns(50)
         assert client.flow.paused
+        assert elsewhere.flow.calling == 0
         assert client.flow.queued < SMALL + 2000 * (ITEM_SIZE + 100)
     await silent.aclose()
 
@@ -248,3 +252,25 @@ async def test_the_end_of_a_connection_over_its_limits_leaves_no_timer(over: str
         await until(lambda: client.flow.paused)
     assert client.flow._timer is None
     assert len(client.tasks) == 0
+
+
+@aio
+async def test_many_senders_at_once_do_not_overflow_a_reader_that_keeps_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", 4 * HIGH_WATER_SIZE)
+    answered: list[Any] = []
+
+    async def large(request: Request) -> str:
+        await asyncio.sleep(0)
+        return "x" * HIGH_WATER_SIZE
+
+    async with talk(Witness(large)) as (connection, other):
+        other.say(*({"id": n, "method": "large"} for n in range(20)))
+        await soon(
+            asyncio.gather(*(connection.notify("tell", "x" * HIGH_WATER_SIZE) for _ in range(20)))
+        )
+        await until(lambda: len(other.heard) == 40)
+        assert connection.failure is None
+        answered = [message["id"] for message in other.heard if "id" in message]
+    assert sorted(answered) == list(range(20))

@@ -45,16 +45,14 @@ class TaskOwner:
         """
         loop = asyncio.get_running_loop()
         spared = {asyncio.current_task(), spare}
-        cancelled: set[asyncio.Task[Any]] = set()
         give_up_at = loop.time() + CLOSE_TIMEOUT
         while others := self._tasks - spared:
             if loop.time() >= give_up_at:
                 for task in others:
                     log.warning("%s does not end although it was cancelled", task.get_name())
                 return
-            for task in others - cancelled:
+            for task in others:
                 cancel_soon(task)
-            cancelled |= others
             await asyncio.wait(others, timeout=give_up_at - loop.time())
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -124,7 +124,7 @@ async def test_a_call_that_is_not_answered_in_time_is_given_up() -> None:
 
 
 @aio
-async def test_a_cancelled_caller_gives_its_call_up() -> None:
+async def test_a_cancelled_caller_gives_its_call_up(caplog: pytest.LogCaptureFixture) -> None:
     witness = Witness()
     async with talk(witness, settings=CANCELLABLE) as (connection, other):
         call = connection.tasks.start(connection.call("ask"), "ask")
@@ -135,6 +135,7 @@ async def test_a_cancelled_caller_gives_its_call_up() -> None:
         assert (await other.next())["params"] == {"id": request["id"]}
         other.answer(request, "late")
         await until(lambda: len(witness.noises) == 1)
+    assert caplog.text == ""
 
 
 @aio
@@ -199,6 +200,7 @@ async def test_the_primitive_under_a_call_settles_once_and_in_wire_order() -> No
         await until(lambda: len(told) == 3)
         assert told == ["one", Raw(b"1"), "two"]
         assert call.settled
+        assert call._timer is not None and call._timer.cancelled()
         call.give_up(CallTimeout("ask", 1))
         call.settle(None, ConnectionClosed())
         assert len(told) == 3

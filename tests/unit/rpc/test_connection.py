@@ -7,6 +7,7 @@ under load are in tests/integration/test_rpc_order.py and test_rpc_limits.py.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -80,28 +81,6 @@ async def test_a_stream_that_takes_nothing_more_refuses_before_the_connection_en
 
 
 @aio
-async def test_many_senders_at_once_do_not_overflow_a_reader_that_keeps_reading(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", 4 * HIGH_WATER_SIZE)
-    answered: list[Any] = []
-
-    async def large(request: Request) -> str:
-        await asyncio.sleep(0)
-        return "x" * HIGH_WATER_SIZE
-
-    async with talk(Witness(large)) as (connection, other):
-        other.say(*({"id": n, "method": "large"} for n in range(20)))
-        await soon(
-            asyncio.gather(*(connection.notify("tell", "x" * HIGH_WATER_SIZE) for _ in range(20)))
-        )
-        await until(lambda: len(other.heard) == 40)
-        assert connection.failure is None
-        answered = [message["id"] for message in other.heard if "id" in message]
-    assert sorted(answered) == list(range(20))
-
-
-@aio
 async def test_too_much_unsent_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", 4 * HIGH_WATER_SIZE)
     stream = RecordingStream()
@@ -127,6 +106,15 @@ async def test_too_much_unsent_ends_the_connection(monkeypatch: pytest.MonkeyPat
 
 
 # -- requests of theirs
+
+
+@aio
+async def test_an_answer_leaves_together_with_its_question() -> None:
+    stream = RecordingStream()
+    async with Connection(stream, handlers=Witness(lambda request: request.id)) as connection:
+        connection.data_received(b'{"id":1,"method":"a"}\n{"id":2,"method":"a"}\n')
+        (data,) = stream.writes
+        assert [json.loads(line)["result"] for line in data.splitlines()] == [1, 2]
 
 
 @aio
@@ -393,6 +381,7 @@ async def test_the_end_of_the_stream_settles_every_call_with_its_own_error() -> 
             with pytest.raises(ConnectionEnded) as caught:
                 await refused
             assert not caught.value.may_have_run
+            assert caught.value is not connection.failure
 
 
 @aio
