@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
+
+from dragoman.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,15 @@ class Budgets:
     replay_total: float = 10.0
     """The longest time to wait for the end of such a replay."""
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and value < 0:
+                raise UsageError(f"{field.name} is a time in seconds, not {value!r}")
+        for name in ("first_event", "silence", "total"):
+            if getattr(self, name) == 0:
+                raise UsageError(f"{name} cannot be 0; None is for ever")
+
 
 CHECKS_PER_BUDGET: Final = 8
 """The watchdog looks this often in the time of its smallest budget, so it is at most an eighth
@@ -44,11 +55,15 @@ late, and a sign of life costs one addition instead of a look at the clock."""
 
 
 class Watchdog:
-    """Holds one turn to its budgets. Calls `expired` once with the budget's name and size."""
+    """Holds one turn to its budgets. Calls `expired` once with the budget's name and size.
+
+    While `held` says so, the other side is silent because we do not read, and it is not to blame.
+    """
 
     __slots__ = (
         "_budgets",
         "_expired",
+        "_held",
         "_interval",
         "_life",
         "_loop",
@@ -60,9 +75,15 @@ class Watchdog:
         "signs",
     )
 
-    def __init__(self, budgets: Budgets, expired: Callable[[str, float], None]) -> None:
+    def __init__(
+        self,
+        budgets: Budgets,
+        expired: Callable[[str, float], None],
+        held: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._budgets = budgets
         self._expired = expired
+        self._held = held
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._started_at = self._quiet_since = self._loop.time()
@@ -91,15 +112,15 @@ class Watchdog:
 
     def _check(self) -> None:
         now = self._loop.time()
-        if self.signs != self._seen or self.open_questions:
+        if self.signs != self._seen or self.open_questions or self._held():
             self._life = self._life or self.signs != self._seen
             self._seen = self.signs
             self._quiet_since = now
         budgets = self._budgets
-        name = "silence" if self._life else "the first event"
+        name = "silence" if self._life else "first_event"
         limit = budgets.silence if self._life else budgets.first_event
         if budgets.total is not None and now - self._started_at >= budgets.total:
-            self._give_up("the whole turn", budgets.total)
+            self._give_up("total", budgets.total)
         elif limit is not None and now - self._quiet_since >= limit:
             self._give_up(name, limit)
         else:

@@ -77,6 +77,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     __slots__ = (
         "_call",
         "_end",
+        "_flow",
         "_grace",
         "_grace_time",
         "_lane",
@@ -88,10 +89,12 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         "state",
     )
 
+    _lane: Lane[Item | End[Result]]
+
     def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         self.session = session
-        self._lane: Lane[Item | End[Result]] = Lane(flow)
-        self._watchdog = Watchdog(budgets, self._expired)
+        self._flow = flow
+        self._watchdog = Watchdog(budgets, self._expired, lambda: flow.blocked)
         self._grace_time = budgets.cancel_grace
         self._grace: asyncio.TimerHandle | None = None
         self._call: Call | None = None
@@ -122,11 +125,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     # -- life
 
     async def __aenter__(self) -> Self:
-        try:
-            await self.begin()
-        except BaseException:
-            self._lane.close()
-            raise
+        await self.begin()
         return self
 
     async def __aexit__(
@@ -154,12 +153,15 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             raise TurnInProgress(f"a turn of the session {session.id} is still running")
         session.turn = self
         self.state = State.RUNNING
+        # Not earlier: a turn that is never begun shall not leave a queue with the connection.
+        self._lane = Lane(self._flow)
         try:
             self._call = self._send()
         except BaseException:
             session.turn = None
             self.state = State.ENDED
             self._over.set()
+            self._lane.close()
             raise
         self._watchdog.start()
 
@@ -171,10 +173,13 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     async def __anext__(self) -> Item:
         if self._end is not None:
             raise StopAsyncIteration
+        if self.state is State.NEW:
+            raise UsageError("the turn has not begun: use it as `async with`")
         item = await self._lane.get()
         if not isinstance(item, End):
             return item
         self._end = item
+        self._lane.close()
         if item.error is not None:
             raise item.error
         raise StopAsyncIteration
@@ -215,8 +220,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     # -- for the session
 
     def put(self, item: Item, size: int) -> None:
-        """An item of this turn arrived in `size` bytes."""
-        self._watchdog.signs += 1
+        """An item of this turn arrived in `size` bytes; 0 if it is one of ours and no sign of
+        life of the other side."""
+        if size:
+            self._watchdog.signs += 1
         self._lane.put(item, size)
 
     def question_opened(self) -> None:
@@ -225,6 +232,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._watchdog.open_questions += 1
 
     def question_closed(self) -> None:
+        """We answered: from now on its silence is its own again."""
+        self._watchdog.signs += 1
         self._watchdog.open_questions -= 1
 
     # -- inside

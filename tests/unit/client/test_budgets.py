@@ -1,0 +1,129 @@
+"""The watchdog of a turn, with a clock that the test turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.client.budgets import CHECKS_PER_BUDGET, Budgets, Watchdog
+from dragoman.errors import UsageError
+from tests.unit.client.clock import Clock
+
+FOR_EVER = Budgets(first_event=None, silence=None, total=None)
+
+
+class Watched:
+    """A watchdog, its clock, and what it called out."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, budgets: Budgets) -> None:
+        self.clock = Clock(monkeypatch)
+        self.expired: list[tuple[str, float]] = []
+        self.held = False
+        self.dog = Watchdog(budgets, lambda *what: self.expired.append(what), lambda: self.held)
+        self.dog.start()
+
+
+def test_nothing_is_watched_where_every_budget_is_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, FOR_EVER)
+    watched.clock.advance(1e9)
+    assert watched.expired == []
+    assert watched.clock.timers == []
+
+
+def test_a_turn_without_any_sign_of_life_uses_up_the_first_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=8.0, silence=2.0))
+    watched.clock.advance(7.9)
+    assert watched.expired == []
+    watched.clock.advance(0.2)
+    assert watched.expired == [("first_event", 8.0)]
+
+
+def test_silence_begins_with_the_last_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=8.0, silence=16.0))
+    for _ in range(3):
+        watched.clock.advance(7.0)
+        watched.dog.signs += 1
+    # The eighth of the smallest budget by which it may be late, and never early.
+    late = 8.0 / CHECKS_PER_BUDGET
+    watched.clock.advance(16.0 - 0.01)
+    assert watched.expired == []
+    watched.clock.advance(late + 0.01)
+    assert watched.expired == [("silence", 16.0)]
+
+
+def test_the_whole_turn_has_a_budget_that_signs_of_life_do_not_renew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, Budgets(total=10.0))
+    for _ in range(12):
+        watched.clock.advance(1.0)
+        watched.dog.signs += 1
+    assert watched.expired == [("total", 10.0)]
+
+
+def test_silence_does_not_run_while_a_question_to_us_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=4.0, silence=4.0))
+    watched.dog.signs += 1
+    watched.dog.open_questions += 1
+    watched.clock.advance(100.0)
+    assert watched.expired == []
+    watched.dog.open_questions -= 1
+    watched.clock.advance(3.4)
+    assert watched.expired == []
+    watched.clock.advance(1.0)
+    assert watched.expired == [("silence", 4.0)]
+
+
+def test_an_open_question_does_not_stop_the_budget_of_the_whole_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, Budgets(total=4.0))
+    watched.dog.open_questions += 1
+    watched.clock.advance(5.0)
+    assert watched.expired == [("total", 4.0)]
+
+
+def test_silence_is_ours_while_we_hold_the_other_side_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=4.0, silence=4.0))
+    watched.dog.signs += 1
+    watched.held = True
+    watched.clock.advance(100.0)
+    assert watched.expired == []
+    watched.held = False
+    watched.clock.advance(5.0)
+    assert watched.expired == [("silence", 4.0)]
+
+
+def test_it_calls_out_once_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, Budgets(first_event=1.0, silence=1.0, total=2.0))
+    watched.clock.advance(60.0)
+    assert watched.expired == [("first_event", 1.0)]
+    assert watched.clock.due == []
+
+
+def test_a_stopped_watchdog_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch, Budgets())
+    watched.dog.stop()
+    watched.dog.stop()
+    watched.clock.advance(1e6)
+    assert watched.expired == []
+    assert watched.clock.due == []
+
+
+@pytest.mark.parametrize("name", ["spawn", "initialize", "silence", "cancel_grace", "replay_quiet"])
+def test_a_budget_cannot_be_negative(name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        Budgets(**{name: -1.0})
+
+
+@pytest.mark.parametrize("name", ["first_event", "silence", "total"])
+def test_a_budget_of_a_turn_cannot_be_nothing(name: str) -> None:
+    with pytest.raises(UsageError, match="None is for ever"):
+        Budgets(**{name: 0.0})
+
+
+def test_a_replay_need_not_be_waited_for() -> None:
+    assert Budgets(replay_quiet=0.0, replay_total=0.0, cancel_grace=0.0).replay_quiet == 0.0

@@ -1,0 +1,86 @@
+"""The choice of an option: by its kind, and never wider than it was meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from dragoman.client.permissions import (
+    READING,
+    Answer,
+    Question,
+    approve_all,
+    approve_reads,
+    choose,
+    deny_all,
+)
+
+
+@dataclass(frozen=True)
+class Offered:
+    option_id: str
+    kind: str
+
+
+ONCE = Offered("proceed_once", "allow_once")
+ALWAYS = Offered("proceed_always", "allow_always")
+REJECT = Offered("cancel", "reject_once")
+NEVER = Offered("never", "reject_always")
+
+
+def question(kind: str) -> Question:
+    return Question("s", "call", "title", kind, [ONCE, REJECT], None)
+
+
+def test_an_option_is_chosen_by_its_kind_whatever_it_is_called() -> None:
+    assert choose([ALWAYS, ONCE, REJECT], Answer.REJECT_ONCE) == "cancel"
+    assert choose([ALWAYS, ONCE, REJECT], Answer.ALLOW_ONCE) == "proceed_once"
+
+
+def test_the_first_option_of_a_kind_is_chosen() -> None:
+    switching = Offered("proceed_once_and_switch_to_default", "allow_once")
+    assert choose([ONCE, switching], Answer.ALLOW_ONCE) == "proceed_once"
+
+
+@pytest.mark.parametrize(
+    ("answer", "offered", "chosen"),
+    [
+        (Answer.ALLOW_ONCE, [ALWAYS, REJECT], None),
+        (Answer.ALLOW_ALWAYS, [ONCE, REJECT], "proceed_once"),
+        (Answer.ALLOW_ALWAYS, [ONCE, ALWAYS], "proceed_always"),
+        (Answer.REJECT_ONCE, [ONCE, NEVER], "never"),
+        (Answer.REJECT_ALWAYS, [ONCE, REJECT], "cancel"),
+        (Answer.REJECT_ONCE, [ONCE, ALWAYS], None),
+        (Answer.CANCEL, [ONCE, ALWAYS, REJECT, NEVER], None),
+        (Answer.ALLOW_ONCE, [], None),
+    ],
+)
+def test_allowing_never_becomes_wider_and_refusing_never_becomes_allowing(
+    answer: Answer, offered: list[Offered], chosen: str | None
+) -> None:
+    assert choose(offered, answer) == chosen
+
+
+@pytest.mark.parametrize("answer", list(Answer))
+def test_an_option_of_an_unknown_kind_is_never_chosen(answer: Answer) -> None:
+    offered = [Offered("a", "allow_for_session"), Offered("b", ""), Offered("c", "ALLOW_ONCE")]
+    assert choose(offered, answer) is None
+
+
+def test_every_answer_has_a_choice_and_says_whether_it_allows() -> None:
+    for answer in Answer:
+        choose([ONCE], answer)
+    assert {answer for answer in Answer if answer.allows} == {
+        Answer.ALLOW_ONCE,
+        Answer.ALLOW_ALWAYS,
+    }
+
+
+def test_the_presets_allow_everything_reading_or_nothing() -> None:
+    kinds = ["read", "search", "think", "edit", "delete", "move", "execute", "fetch", "other", "x"]
+    for kind in kinds:
+        assert approve_all(question(kind)) is Answer.ALLOW_ONCE
+        assert deny_all(question(kind)) is Answer.REJECT_ONCE
+        assert approve_reads(question(kind)).allows == (kind in READING)
+    assert READING == {"read", "search", "think"}
