@@ -1,0 +1,37 @@
+"""A model on loopback that real agent programs can use in place of a paid one.
+
+This package owns a small HTTP server that speaks the wire formats of four model APIs, and answers
+by rules: the last text of the user says what happens. It thinks nothing and remembers only what
+was asked. `triggers` has the rules, `server` the server, and each format has a module of its own.
+
+    async with FakeModel() as model:
+        ...  # point an agent at model.url, prompt it, look at model.requests
+
+By hand: ``python -m dragoman.testing.fake_model --port 0`` prints the address and serves until its
+input ends.
+
+| trigger | what the model does |
+|---|---|
+| none | says ``You said: `` and the text, a word in each chunk |
+| ``CHUNKS:n`` | says a text in n chunks |
+| ``THINK`` | thinks aloud before anything else |
+| ``SLOW`` | says a long text slowly, for cancelling |
+| ``HOLD`` | says one word, and the rest after `FakeModel.release` |
+| ``HANG`` | does not answer, not even with a status |
+| ``CUT`` | breaks the connection in the middle of the answer |
+| ``SHELL:command`` | calls the tool that runs commands |
+| ``WRITE:path:content`` | calls the tool that writes files |
+| ``PLAN:step;step`` | calls the tool that keeps a plan; the first step is under way |
+| ``TOOL:name:{…}`` | calls a tool by its name, with these arguments |
+| ``HTTP:status`` | answers with this status and an error |
+| ``HTTP:status*n`` | the same, n times for each text, and then as if it were not there |
+
+A trigger stands alone or at the start of a line, and its argument reaches to the end of the line.
+Several calls of tools are made one after another. When the results of all calls are there, the
+model says ``The tool said: `` and the last result. How tools and their arguments are called is
+taken from the request. A request for an answer in JSON gets some value that fits its schema.
+"""
+
+from dragoman.testing.fake_model.server import FakeModel, Recorded
+
+__all__ = ["FakeModel", "Recorded"]

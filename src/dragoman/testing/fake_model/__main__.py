@@ -1,0 +1,49 @@
+"""``python -m dragoman.testing.fake_model``: serve until the input ends or somebody interrupts.
+
+Prints the address as its only line of output, so that a script can read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import threading
+from collections.abc import Sequence
+
+from dragoman.testing.fake_model import FakeModel
+
+
+async def serve(port: int) -> None:
+    """Serve on `port` until the standard input ends."""
+    async with FakeModel(port=port) as model:
+        sys.stdout.write(model.url + "\n")
+        sys.stdout.flush()
+        over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        # A daemon: a thread of the pool would keep an interrupted program waiting for more input.
+        threading.Thread(target=_read_to_the_end, args=(loop, over), daemon=True).start()
+        await over.wait()
+
+
+def _read_to_the_end(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    while sys.stdin.readline():
+        pass
+    loop.call_soon_threadsafe(over.set)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m dragoman.testing.fake_model",
+        description="A model on loopback that answers by rules.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
+    try:
+        asyncio.run(serve(parser.parse_args(argv).port))
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""What the formats of the model APIs have in common.
+
+Owns the shape of a format and of a piece of a streamed answer. It does not know any of them; they
+are in `chat`, `responses`, `messages` and `gemini`, and `server` chooses one by a request's path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dragoman.testing.fake_model.triggers import Asked, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a streamed answer."""
+
+    data: bytes
+    text: bool = False
+    """Whether it is a chunk of text: only those are slow, or are waited after."""
+
+
+class Format(Protocol):
+    """One wire format. A format keeps nothing: `id` tells the answers apart."""
+
+    def read(self, body: dict[str, Any], path: str) -> Asked:
+        """What a request asks."""
+
+    def stream(self, reply: Reply, asked: Asked, id: str) -> Iterator[Piece]:
+        """The answer in pieces."""
+
+    def whole(self, reply: Reply, asked: Asked, id: str) -> Any:
+        """The answer at once."""
+
+    def error(self, status: int, message: str) -> Any:
+        """The body of an error."""
+
+
+def event(data: Any, name: str | None = None, *, text: bool = False) -> Piece:
+    """A server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return Piece(f"{head}data: {json.dumps(data)}\n\n".encode(), text)
+
+
+def objects(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a list of a request; whatever else it holds is passed over."""
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict):
+            yield item
+
+
+def texts(content: Any) -> list[str]:
+    """The texts of a message's content, which is a text or a list of parts."""
+    if isinstance(content, str):
+        return [content]
+    return [part["text"] for part in objects(content) if isinstance(part.get("text"), str)]
+
+
+def said(content: Any) -> str:
+    """A tool's result as one text."""
+    found = texts(content)
+    return "\n".join(found) if found or content is None else json.dumps(content)
+
+
+def usage_of(asked: Asked, reply: Reply) -> tuple[int, int]:
+    """Words stand for tokens: those of the question and those of the answer."""
+    return len(asked.text.split()), reply.words
+
+
+def schema_of(wanted: Any, *path: str) -> dict[str, Any] | None:
+    """The schema of an answer in JSON at `path`, or None if no JSON is wanted."""
+    if not isinstance(wanted, dict) or wanted.get("type") not in ("json_schema", "json_object"):
+        return None
+    found: Any = wanted
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {"type": "object"}
+
+
+def dict_of(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
