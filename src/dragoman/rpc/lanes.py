@@ -65,6 +65,7 @@ class Flow:
         "calling",
         "paused",
         "queued",
+        "soft_size",
         "stalled",
         "taken",
     )
@@ -75,6 +76,7 @@ class Flow:
         self._pause = pause
         self._resume = resume
         self._limits = limits
+        self.soft_size = limits.soft_size
         self._loop = asyncio.get_running_loop()
         self._lanes: set[Lane[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -109,10 +111,6 @@ class Flow:
         elif not self.paused and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def added(self) -> None:
-        if self.queued > self._limits.soft_size:
-            self.evaluate()
 
     def progressed(self) -> None:
         """Something was taken while the limits mattered."""
@@ -175,47 +173,41 @@ class Flow:
 class Lane(Generic[T]):
     """An ordered queue with one consumer."""
 
-    __slots__ = ("_ended", "_flow", "_items", "_sizes", "_waiter", "size")
+    __slots__ = ("_ended", "_flow", "_waiter", "items", "size")
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._items: deque[T] = deque()
-        self._sizes: deque[int] = deque()
+        self.items: deque[T] = deque()
+        """What is queued, oldest first: to look at before waiting, not to change."""
         self._waiter: asyncio.Future[None] | None = None
         self._ended: ConnectionLost | None = None
         self.size = 0
         flow.join(self)
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
     @property
     def ended(self) -> ConnectionLost | None:
         return self._ended
 
-    @property
-    def held(self) -> tuple[T, ...]:
-        """What is queued, oldest first."""
-        return tuple(self._items)
-
     def put(self, item: T, size: int) -> None:
         """Queue an item that came in `size` bytes. Dropped if the lane has ended."""
         if self._ended is not None:
             return
+        self.items.append(item)
         size += ITEM_SIZE
-        self._items.append(item)
-        self._sizes.append(size)
         self.size += size
         flow = self._flow
-        flow.queued += size
+        flow.queued = queued = flow.queued + size
         if self._waiter is not None:
             self._wake()
-        flow.added()
+        if queued > flow.soft_size:
+            flow.evaluate()
 
     def follow(self, item: T) -> None:
         """Queue an item that did not come from the wire. It weighs nothing and is never dropped."""
-        self._items.append(item)
-        self._sizes.append(0)
+        self.items.append(item)
         self._wake()
 
     def end(self, failure: ConnectionLost) -> None:
@@ -227,8 +219,7 @@ class Lane(Generic[T]):
     def close(self) -> None:
         """The consumer has gone: forget what is queued and take nothing more."""
         self.end(ConnectionLost("nobody reads this any more"))
-        self._items.clear()
-        self._sizes.clear()
+        self.items.clear()
         self._flow.queued -= self.size
         self.size = 0
         self._flow.leave(self)
@@ -237,20 +228,24 @@ class Lane(Generic[T]):
 
     def take(self) -> T:
         """The next item; IndexError if there is none."""
-        item = self._items.popleft()
-        size = self._sizes.popleft()
+        items = self.items
+        item = items.popleft()
         flow = self._flow
         flow.taken += 1
-        if self.size:
-            self.size -= size
-            flow.queued -= size
+        size = self.size
+        if size:
+            # Each item counts for the mean: the sum is what has to be right, and a size kept for
+            # every item would cost as much as queueing it does.
+            share = size // (len(items) + 1)
+            self.size = size - share
+            flow.queued -= share
             if flow.blocked:
                 flow.progressed()
         return item
 
     async def get(self) -> T:
         """Wait for the next item."""
-        while not self._items:
+        while not self.items:
             if self._ended is not None:
                 raise self._ended.fresh()
             if self._waiter is not None:
@@ -313,7 +308,7 @@ class HandlerLane(Generic[T]):
 
     def close(self) -> None:
         """Forget what is queued and take nothing more; whoever waits behind it need not wait."""
-        waiting = [item for item in self._lane.held if isinstance(item, _Then)]
+        waiting = [item for item in self._lane.items if isinstance(item, _Then)]
         self._lane.close()
         for then in waiting:
             then()
