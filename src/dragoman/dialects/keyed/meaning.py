@@ -1,0 +1,406 @@
+"""What the messages of this dialect mean as events, and how events are put into them.
+
+Owns both ends: `ClientEnd` reads what an agent says, `Voice` says what an agent does. One update
+may carry several things; each becomes an event, in the order text, tool, plan, mode. Shapes are in
+`shapes`; how messages travel is known elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman.dialects.keyed import shapes
+from dragoman.errors import ProtocolMismatch, Unsupported
+from dragoman.events import model, parts, words
+from dragoman.events.model import Event
+from dragoman.events.place import Place
+from dragoman.events.words import FileOp, PermissionKind, Role, Stage, ToolStatus
+from dragoman.wire.messages import UNDECODABLE
+
+DIALECT: Final = "keyed"
+VERSION: Final = 1
+
+LOSSES: Final = (
+    "thoughts",
+    "whose words replayed text is: every chunk is the agent's",
+    "listing, resuming, forking, closing and deleting sessions",
+    "choosing another model in an open session, and options",
+    "usage",
+    "slash commands",
+    "more than one changed file in an update of a tool call",
+    "whether a terminal's output was cut",
+    "permissions have three fixed answers: once, always, reject",
+)
+
+OPTIONS: Final = (
+    parts.PermissionOption("once", "Allow once", PermissionKind.ALLOW_ONCE),
+    parts.PermissionOption("always", "Always allow", PermissionKind.ALLOW_ALWAYS),
+    parts.PermissionOption("reject", "Reject", PermissionKind.REJECT_ONCE),
+)
+"""What a permission can be answered with; the dialect does not list it."""
+
+
+class ClientEnd:
+    """This dialect as a client speaks it."""
+
+    name = DIALECT
+    loads_from_list = False
+    half_duplex = False
+    cancel: Literal["notification"] = "notification"
+    opens_with: frozenset[str] = frozenset({"mode", "model", "mcp_servers"})
+    blocks: tuple[type, ...] = (
+        parts.Text,
+        parts.Image,
+        parts.Audio,
+        parts.Link,
+        parts.Resource,
+    )
+
+    def __init__(
+        self,
+        *,
+        client_name: str = "dragoman",
+        client_version: str | None = None,
+        read_files: bool = False,
+        write_files: bool = False,
+        terminals: bool = False,
+    ) -> None:
+        self._hello = shapes.Initialize(
+            VERSION,
+            shapes.Info(client_name, None, client_version),
+            shapes.ClientCapabilities(
+                shapes.Files(read_files, write_files),
+                terminals,
+                shapes.PromptContent(image=True, audio=True, embedded_context=True),
+                shapes.Mcp(shapes.McpTransport(http=True, sse=True)),
+            ),
+        )
+        self.info = parts.PeerInfo()
+        self.capabilities = parts.Capabilities(cancel=True, permissions=True)
+        self.auth_methods: tuple[parts.AuthMethod, ...] = ()
+        self.version: str | None = None
+
+    def hello(self) -> tuple[str, Any]:
+        return shapes.INITIALIZE, self._hello
+
+    def greeted(self, result: Raw) -> None:
+        answer = msgspec.json.decode(result, type=shapes.Initialized)
+        if answer.protocol_version != VERSION:
+            raise ProtocolMismatch(
+                f"the agent speaks version {answer.protocol_version}, and this client {VERSION}"
+            )
+        self.version = str(answer.protocol_version)
+        info = answer.agent_info
+        self.info = parts.PeerInfo(info.name, info.title, info.version)
+        self.auth_methods = tuple(
+            parts.AuthMethod(name, name, name) for name in answer.auth_methods
+        )
+        # Whether it loads sessions, takes images or reaches MCP servers, this dialect cannot tell.
+        self.capabilities = parts.Capabilities(
+            load=None,
+            image=None,
+            audio=None,
+            embedded=None,
+            mcp_stdio=None,
+            mcp_http=None,
+            mcp_sse=None,
+            set_mode=answer.agent_capabilities.modes,
+            cancel=True,
+            permissions=True,
+        )
+
+    def opening(
+        self,
+        how: str,
+        session_id: str | None,
+        *,
+        cwd: str,
+        mode: str | None,
+        model: str | None,
+        mcp_servers: Sequence[Mapping[str, Any]],
+        metadata: Mapping[str, Any],
+    ) -> Sequence[tuple[str, Any]]:
+        servers = [msgspec.convert(server, shapes.McpServer) for server in mcp_servers]
+        if session_id is not None:
+            if mode is not None or model is not None:
+                raise Unsupported("a session is loaded with the mode and model that it had")
+            return ((shapes.LOAD, shapes.LoadSession(session_id, cwd, servers)),)
+        named = None
+        if model is not None:
+            provider, slash, name = model.partition("/")
+            if not slash:
+                raise Unsupported(f"a model is named as provider/model here, not {model!r}")
+            named = shapes.Model(provider, name)
+        return ((shapes.NEW, shapes.NewSession(cwd, named, mode, servers)),)
+
+    def opened(
+        self,
+        result: Raw | None,
+        session_id: str | None,
+        how: str,
+        place_of: Callable[[str | None], Place],
+    ) -> tuple[str, list[Event]]:
+        assert result is not None
+        if session_id is not None and bytes(result) == b"null":
+            return session_id, []
+        answer = msgspec.json.decode(result, type=shapes.Opened)
+        opened = answer.session_id or session_id
+        if not opened:
+            raise msgspec.ValidationError("Object missing required field `sessionId`")
+        if answer.modes is None and answer.current_mode_id is None:
+            return opened, []
+        modes = tuple(parts.Option(m.id, m.name or m.id, m.id) for m in answer.modes or ())
+        base = place_of(opened).base(shapes.NEW, bytes(result))
+        return opened, [model.SettingsChanged(*base, mode=answer.current_mode_id, modes=modes)]
+
+    def listing(self, cursor: str | None) -> Sequence[tuple[str, Any]]:
+        return ()
+
+    def listed(self, result: Raw) -> tuple[list[Any], None]:
+        return [], None
+
+    def prompting(
+        self, session_id: str, blocks: Sequence[parts.Block]
+    ) -> Sequence[tuple[str, Any]]:
+        return ((shapes.PROMPT, shapes.Prompt(session_id, [to_block(b) for b in blocks])),)
+
+    def answered(self, result: Raw, place: Place) -> list[Event]:
+        stop = msgspec.json.decode(result, type=shapes.Stopped).stop_reason
+        base = place.base(shapes.PROMPT, bytes(result))
+        return [model.TurnEnded(*base, words.outcome_of(stop), stop)]
+
+    def notified(
+        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], Place]
+    ) -> Sequence[Event]:
+        if method != shapes.UPDATE:
+            base = place_of(None).base(method, line)
+            return (model.Unknown(*base, "an unknown notification"),)
+        try:
+            update = _decode_update(params)
+        except UNDECODABLE as error:
+            return (model.Unknown(*place_of(None).base(method, line), str(error)),)
+        place = place_of(update.session_id)
+        events: list[Event] = []
+        if update.content_chunk is not None:
+            chunk = update.content_chunk
+            base = place.base("session/update:contentChunk", line)
+            events.append(
+                model.MessageDelta(
+                    *base, Role.AGENT, chunk.delta, None, chunk.id or None, None, chunk.index
+                )
+            )
+        if update.tool_call is not None:
+            events += _tool(update.tool_call, place, line)
+        if update.plan is not None:
+            entries = tuple(
+                parts.PlanEntry(step.title, words.plan_status(step.status))
+                for step in update.plan.steps
+            )
+            events.append(model.PlanSet(*place.base("session/update:plan", line), entries))
+        if update.current_mode_id is not None:
+            base = place.base("session/update:currentModeId", line)
+            events.append(model.SettingsChanged(*base, mode=update.current_mode_id))
+        if not events:
+            events.append(model.Unknown(*place.base(method, line), "an update without a known key"))
+        return events
+
+    def worked(self, method: str) -> None:
+        pass
+
+    def closing(self, place: Place) -> list[Event]:
+        return []
+
+    def cancelling(self, session_id: str) -> tuple[str, Any]:
+        return shapes.CANCEL, shapes.Cancel(session_id)
+
+    def setting_mode(self, session_id: str, mode: str) -> tuple[str, Any]:
+        return shapes.SET_MODE, shapes.SetMode(session_id, mode)
+
+
+_decode_update = msgspec.json.Decoder(shapes.Update).decode
+
+
+# -- content
+
+
+def block(value: Any) -> parts.Block:
+    """A content block in the common vocabulary, from JSON or from its shape."""
+    found: shapes.ContentBlock
+    try:
+        found = msgspec.convert(value, shapes.ContentBlock, from_attributes=True)
+    except msgspec.ValidationError:
+        kind = value.get("type", "") if isinstance(value, dict) else ""
+        return parts.OtherBlock(str(kind), value)
+    match found:
+        case shapes.TextBlock(text=text):
+            return parts.Text(text)
+        case shapes.ImageBlock():
+            return parts.Image(found.data, found.mime_type, found.uri)
+        case shapes.AudioBlock():
+            return parts.Audio(found.data, found.mime_type)
+        case shapes.LinkBlock():
+            return parts.Link(found.uri, found.name, found.mime_type)
+        case shapes.ResourceBlock():
+            return parts.Resource(found.uri, found.text, found.blob)
+
+
+def to_block(value: parts.Block) -> shapes.ContentBlock:
+    """The way back."""
+    match value:
+        case parts.Text(text=text):
+            return shapes.TextBlock(text)
+        case parts.Image():
+            return shapes.ImageBlock(value.data, value.mime_type, value.uri)
+        case parts.Audio():
+            return shapes.AudioBlock(value.data, value.mime_type)
+        case parts.Link():
+            return shapes.LinkBlock(value.uri, value.name, value.mime_type)
+        case parts.Resource():
+            return shapes.ResourceBlock(value.uri, value.text, value.blob)
+        case parts.OtherBlock():
+            raise Unsupported(f"this dialect has no block of the kind {value.kind!r}")
+
+
+def _tool(call: shapes.ToolCall, place: Place, line: bytes) -> list[Event]:
+    native = "session/update:toolCall"
+    events: list[Event] = [
+        model.ToolChanged(
+            *place.base(native, line),
+            call.tool_call_id,
+            title=UNSET if call.title is None else call.title,
+            kind=UNSET if call.kind is None else words.tool_kind(call.kind),
+            status=UNSET if call.status is None else words.tool_status(call.status),
+            content=UNSET if call.content is None else tuple(map(block, call.content)),
+            locations=UNSET
+            if call.locations is None
+            else tuple(parts.Location(place.path, place.line) for place in call.locations),
+        )
+    ]
+    if call.diff is not None:
+        stage = {"completed": Stage.APPLIED, "failed": Stage.FAILED}.get(
+            call.status or "", Stage.PROPOSED
+        )
+        old, new = call.diff.old_content, call.diff.new_content
+        op = FileOp.ADD if old is None else FileOp.MODIFY
+        changes = (parts.FileChange(call.diff.path, op, old, new),)
+        base = place.base("session/update:toolCall.diff", line)
+        events.append(model.FilesChanged(*base, changes, stage, call.tool_call_id))
+    return events
+
+
+def of_permission(ask: shapes.AskPermission, place: Place, line: bytes) -> list[Event]:
+    """A request for permission as events: the tool call it is about, where it names one."""
+    events: list[Event] = []
+    if ask.tool_call_id is not None and ask.content is not None:
+        events.append(
+            model.ToolChanged(
+                *place.base(shapes.PERMISSION, line),
+                ask.tool_call_id,
+                title=ask.title,
+                kind=words.tool_kind(ask.kind),
+                content=tuple(map(block, ask.content)),
+            )
+        )
+    events.append(
+        model.PermissionAsked(
+            *place.base(shapes.PERMISSION, line),
+            ask.permission_id,
+            OPTIONS,
+            ask.title,
+            None,
+            words.tool_kind(ask.kind),
+            ask.tool_call_id,
+        )
+    )
+    return events
+
+
+# -- the agent's end
+
+
+_STOPS: Final = frozenset({"end_turn", "max_tokens", "cancelled", "tool_error"})
+_LIMITS: Final = {"max_turn_requests": "max_tokens", "refusal": "end_turn"}
+_STATUS: Final = {
+    ToolStatus.PENDING: "pending",
+    ToolStatus.RUNNING: "in_progress",
+    ToolStatus.COMPLETED: "completed",
+}
+_ASKABLE: Final = frozenset({"edit", "execute", "delete"})
+
+
+def stop_reason(stop: str) -> str:
+    """The word for the end of a turn, given the agent's own."""
+    return stop if stop in _STOPS else _LIMITS.get(stop, "tool_error")
+
+
+def permission_kind(kind: str | None) -> str:
+    """The kinds of tools that a permission can be asked for."""
+    return kind if kind in _ASKABLE else "other"
+
+
+class Voice:
+    """What an agent does in one session, in the words of this dialect."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._message = 0
+        self._index = 0
+
+    def begin(self) -> None:
+        """A turn begins: what is said from here on is another message."""
+        self._message += 1
+        self._index = 0
+
+    def tell(self, event: Event) -> list[tuple[str, Any]]:
+        session = self._session_id
+        match event:
+            case model.MessageDelta(role=Role.AGENT | Role.USER, text=text) if text:
+                id = event.message_id or f"part-{self._message}"
+                chunk = shapes.ContentChunk(id, self._index, text)
+                self._index += 1
+                return [(shapes.UPDATE, shapes.Update(session, content_chunk=chunk))]
+            case model.ToolChanged():
+                call = _call(event)
+                return [(shapes.UPDATE, shapes.Update(session, tool_call=call))]
+            case model.FilesChanged(changes=changes, tool_id=tool_id) if tool_id is not None:
+                return [
+                    (shapes.UPDATE, shapes.Update(session, tool_call=_diff(tool_id, change)))
+                    for change in changes
+                ]
+            case model.PlanSet(entries=entries):
+                steps = [shapes.Step(e.text, _plan_status(e)) for e in entries]
+                return [(shapes.UPDATE, shapes.Update(session, plan=shapes.Plan(steps)))]
+            case model.SettingsChanged(mode=str(mode)) if event.options is UNSET:
+                return [(shapes.UPDATE, shapes.Update(session, current_mode_id=mode))]
+            case _:
+                return []
+
+
+def _plan_status(entry: parts.PlanEntry) -> str:
+    return "in_progress" if entry.status is words.PlanStatus.RUNNING else entry.status.value
+
+
+def _call(event: model.ToolChanged) -> shapes.ToolCall:
+    content = None
+    if isinstance(event.content, tuple):
+        blocks = [b for b in event.content if not isinstance(b, parts.TerminalRef)]
+        content = [to_block(b) for b in blocks if not isinstance(b, parts.OtherBlock)]
+    locations = None
+    if isinstance(event.locations, tuple):
+        locations = [shapes.FileLocation(place.path, place.line) for place in event.locations]
+    return shapes.ToolCall(
+        event.tool_id,
+        event.title or None,
+        event.kind.value if isinstance(event.kind, words.ToolKind) else None,
+        _STATUS.get(event.status, "failed") if isinstance(event.status, ToolStatus) else None,
+        content,
+        locations,
+    )
+
+
+def _diff(tool_id: str, change: parts.FileChange) -> shapes.ToolCall:
+    return shapes.ToolCall(tool_id, diff=shapes.Diff(change.path, change.old_text, change.new_text))
