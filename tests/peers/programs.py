@@ -48,3 +48,8 @@ def peer_environment(home: Path) -> dict[str, str]:
         "PATH": os.pathsep.join([str(install.node().parent), os.environ.get("PATH", os.defpath)]),
         "TERM": "dumb",
     }
+
+
+def sdk_module() -> Path:
+    """The module of the TypeScript SDK with the stable protocol."""
+    return sdk_folder() / "node_modules/@agentclientprotocol/sdk/dist/v1/stable/acp.js"
