@@ -36,8 +36,8 @@ PROGRAMS = [
         frozenset({"oauth-personal", "gemini-api-key", "vertex-ai", "gateway"}),
         "Log in with Google",
     ),
-    Program("qwen", "qwen-code", frozenset({"openai"}), "--auth-type=openai`"),
-    Program("copilot", "Copilot", frozenset({"copilot-login"}), "login`"),
+    Program("qwen", "qwen-code", frozenset({"openai"}), "--auth-type=openai"),
+    Program("copilot", "Copilot", frozenset({"copilot-login"}), "login"),
 ]
 
 
