@@ -31,13 +31,15 @@ here is no cancellation: the function looked at something that was cancelled."""
 class Call:
     """A call under way, begun with `Connection.begin`."""
 
-    __slots__ = ("_forget", "_settle", "_timer", "id", "method")
+    __slots__ = ("_forget", "_settle", "_timer", "id", "line", "method")
 
     def __init__(self, method: str, settle: Settle, forget: Callable[[Call], None]) -> None:
         self._settle: Settle | None = settle
         self._forget = forget
         self._timer: asyncio.TimerHandle | None = None
         self.id: Id = -1
+        self.line: bytes | None = None
+        """The line that answered it, unmodified, from its settling on; None without an answer."""
         self.method = method
 
     @property

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, Self
 from msgspec import UNSET, Raw
 
 from dragoman.errors import (
+    CallError,
     CallTimeout,
     ConnectionClosed,
     ConnectionLost,
@@ -76,7 +77,8 @@ class Handlers(Protocol):
         """Take note."""
 
     def noise(self, noise: Noise | Stray) -> None:
-        """Something came that is no message, or an answer that fits no question."""
+        """Something came that is no message, an answer that fits no question, or a second request
+        with an id that is still open."""
 
 
 class Ignore:
@@ -136,6 +138,8 @@ class Connection:
             half_duplex=self.settings.half_duplex,
             max_line_size=self.settings.max_line_size,
         )
+        self.on_answer: Callable[[Call, CallError | None], None] | None = None
+        """Told about every answer once its call is settled; the call has the line."""
         self._started = False
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
@@ -350,7 +354,11 @@ class Connection:
                 except FOREIGN:
                     log.exception("%s: the handler of a notification failed", self.name)
             elif kind is Answered:
-                event.slot.settle(event.result, None)  # type: ignore[union-attr]
+                call: Call = event.slot  # type: ignore[union-attr]
+                call.line = event.line  # type: ignore[union-attr]
+                call.settle(event.result, None)  # type: ignore[union-attr]
+                if self.on_answer is not None:
+                    self._tell_answer(call, None)
             elif kind is Request:
                 self._request(event)  # type: ignore[arg-type]
             else:
@@ -358,12 +366,15 @@ class Connection:
 
     def _rare(self, event: Event[Call]) -> None:
         match event:
-            case Failed(slot=call, error=error):
-                call.settle(None, boundary.from_wire(error.code, error.message, error.data))
-            case Invalid(slot=call, reason=reason):
-                call.settle(None, InvalidAnswer(f"the answer to {call.method} is none: {reason}"))
-            case Repeated(reply=reply):
+            case Failed(slot=call, error=error, line=line):
+                failure = boundary.from_wire(error.code, error.message, error.data)
+                self._settle_failed(call, failure, line)
+            case Invalid(slot=call, reason=reason, line=line):
+                answer = InvalidAnswer(f"the answer to {call.method} is none: {reason}")
+                self._settle_failed(call, answer, line)
+            case Repeated(request=request, reply=reply):
                 self._send(reply)
+                self._noise(Noise(request.line, "a request with an id that is still open"))
             case Noise(reply=reply):
                 if reply is not None:
                     self._send(reply)
@@ -374,6 +385,19 @@ class Connection:
                 self._fail(error)
             case _:  # pragma: no cover - the common kinds are handled by the caller
                 raise AssertionError(event)
+
+    def _settle_failed(self, call: Call, error: CallError, line: bytes) -> None:
+        call.line = line
+        call.settle(None, error)
+        if self.on_answer is not None:
+            self._tell_answer(call, error)
+
+    def _tell_answer(self, call: Call, error: CallError | None) -> None:
+        assert self.on_answer is not None
+        try:
+            self.on_answer(call, error)
+        except FOREIGN:
+            log.exception("%s: whoever is told about answers failed", self.name)
 
     def _noise(self, noise: Noise | Stray) -> None:
         try:

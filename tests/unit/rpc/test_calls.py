@@ -351,3 +351,56 @@ async def test_half_duplex_counts_the_wait_for_a_turn_against_the_timeout() -> N
         third = connection.tasks.start(connection.call("three", timeout=60.0), "three")
         other.answer(await other.next(), 3)
         assert bytes(await soon(third)) == b"3"
+
+
+# -- the lines of answers
+
+
+@aio
+async def test_a_call_has_the_line_of_its_answer_when_it_is_settled() -> None:
+    async with talk() as (connection, other):
+        seen: list[bytes | None] = []
+        call = connection.begin("ask", settle=lambda *_: seen.append(call.line))
+        assert call.line is None
+        await other.next()
+        other.raw(b'{"id": 0, "result": 7, "more": 1}\n')
+        await until(lambda: call.settled)
+        assert seen == [b'{"id": 0, "result": 7, "more": 1}']
+
+
+@aio
+async def test_every_answer_is_told_after_its_call_is_settled() -> None:
+    async with talk() as (connection, other):
+        told: list[tuple[str, bytes | None, str]] = []
+        connection.on_answer = lambda call, error: told.append(
+            (call.method, call.line, f"{call.settled} {type(error).__name__}")
+        )
+        for name in ("good", "bad", "wrong"):
+            connection.begin(name, settle=lambda *_: None)
+        lines = [
+            b'{"id":0,"result":1}',
+            b'{"id":1,"error":{"code":-32603,"message":"no"}}',
+            b'{"id":2,"error":7}',
+        ]
+        other.raw(b"\n".join(lines) + b"\n")
+        await until(lambda: len(told) == 3)
+        assert told == [
+            ("good", lines[0], "True NoneType"),
+            ("bad", lines[1], "True RemoteError"),
+            ("wrong", lines[2], "True InvalidAnswer"),
+        ]
+
+
+@aio
+async def test_a_failure_of_whoever_is_told_about_answers_is_logged_and_stops_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    async with talk() as (connection, other):
+        connection.on_answer = fail
+        call = connection.tasks.start(connection.call("ask"), "ask")
+        other.answer(await other.next(), 1)
+        assert await soon(call) == Raw(b"1")
+    assert "told about answers" in caplog.text

@@ -282,11 +282,13 @@ async def test_a_request_whose_id_is_still_open_is_refused_and_the_first_goes_on
         await gate.wait()
         return "first"
 
-    async with talk(Witness(wait)) as (_, other):
+    witness = Witness(wait)
+    async with talk(witness) as (_, other):
         other.say({"id": 1, "method": "wait"}, {"id": 1, "method": "wait"})
         assert (await other.next())["error"]["code"] == codes.INVALID_REQUEST
         gate.set()
         assert (await other.next())["result"] == "first"
+        assert [noise.line for noise in witness.noises] == [b'{"id": 1, "method": "wait"}']
 
 
 @aio
