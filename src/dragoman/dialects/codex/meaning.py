@@ -1,7 +1,8 @@
 """What the app-server's messages mean in the common vocabulary.
 
-Owns the mapping from notifications, items and errors to events. It keeps nothing between messages:
-every one of them names its thread and its turn.
+Owns the mapping from notifications to events, and the words for the settings of a thread. Items are
+in `items`, errors in `failures`. It keeps nothing between messages: every one of them names its
+thread and its turn.
 """
 
 from __future__ import annotations
@@ -10,33 +11,68 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
-from dragoman.dialects.codex import shapes
+from dragoman.dialects.codex import failures, items, shapes
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event
 from dragoman.events.place import Place
-from dragoman.events.words import ErrorKind, FileOp, Outcome, Role, Stage, ToolKind, ToolStatus
+from dragoman.events.words import Outcome, Role, Stage
 
 DIALECT: Final = "codex"
 
 T = TypeVar("T")
 Meaning: TypeAlias = Callable[[Any, Place, bytes | None, str], Iterable[Event]]
 
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+MODES: Final = {
+    "read-only": "readOnly",
+    "workspace-write": "workspaceWrite",
+    "danger-full-access": "dangerFullAccess",
+}
+"""The sandboxes, which are our modes: the word for asking, and the word in an answer."""
+
+POLICIES: Final = ("untrusted", "on-request", "never")
+"""When the server asks for approval."""
+
+POLICY_OPTION: Final = "approval_policy"
+
+
+def mode_of(sandbox: Any) -> str | None:
+    """The mode that a sandbox in an answer is; None if it is none that we ask for."""
+    kind = sandbox.get("type") if isinstance(sandbox, dict) else None
+    return next((mode for mode, word in MODES.items() if word == kind), None)
+
+
+def policy_option(policy: Any) -> parts.Option:
+    """The approval policy as an option of a session."""
+    choices = tuple(parts.Choice(word, word) for word in POLICIES)
+    value = policy if isinstance(policy, str) else "granular"
+    return parts.Option(POLICY_OPTION, "Approval policy", value, choices)
 
 
 def of_notification(method: str, params: Raw, place: Place, raw: bytes | None) -> Iterable[Event]:
     """What a notification says. One that is not known, or not as expected, is `Unknown`."""
     known = _NOTIFICATIONS.get(method)
     if known is None:
-        return (model.Unknown(*place.base(method, raw), "an unknown notification"),)
+        return _unknown(method, params, place, raw, "an unknown notification")
     decode, meaning = known
     try:
         message = decode(params)
-    except _UNREADABLE as error:
-        return (model.Unknown(*place.base(method, raw), str(error)),)
+    except items.UNREADABLE as error:
+        return _unknown(method, params, place, raw, str(error))
     return meaning(message, place, raw, method)
+
+
+def _unknown(
+    method: str, params: Raw, place: Place, raw: bytes | None, reason: str
+) -> tuple[Event, ...]:
+    """What is not understood still belongs to the thread that it names."""
+    try:
+        scope = msgspec.json.decode(params, type=shapes.Scope)
+    except items.UNREADABLE:
+        scope = shapes.Scope()
+    base = _at(place, scope.thread_id, scope.turn_id).base(method, raw)
+    return (model.Unknown(*base, reason),)
 
 
 def _at(place: Place, thread: str | None, turn: str | None) -> Place:
@@ -76,6 +112,14 @@ def _summary_delta(m: shapes.SummaryTextDelta, place: Place, raw: bytes | None, 
     )
 
 
+def _summary_part(m: shapes.SummaryPartAdded, place: Place, raw: bytes | None, native: str) -> Any:
+    text = items.PART_BREAK if m.summary_index else ""
+    base = _at(place, m.thread_id, m.turn_id).base(native, raw)
+    return (
+        model.MessageDelta(*base, Role.THOUGHT, text, None, m.item_id, "summary", m.summary_index),
+    )
+
+
 def _thought_delta(
     m: shapes.ReasoningTextDelta, place: Place, raw: bytes | None, native: str
 ) -> Any:
@@ -105,179 +149,17 @@ def _progress(m: shapes.McpToolCallProgress, place: Place, raw: bytes | None, na
     return (model.ToolDelta(*base, m.item_id, "progress", m.message),)
 
 
+def _patch(m: shapes.PatchUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+    base = _at(place, m.thread_id, m.turn_id).base(native, raw)
+    return (model.FilesChanged(*base, items.changes_of(m.changes), Stage.PROPOSED, m.item_id),)
+
+
 def _started(m: shapes.ItemNotification, place: Place, raw: bytes | None, native: str) -> Any:
-    return of_item(m.item, _at(place, m.thread_id, m.turn_id), raw, native, final=False)
+    return items.of_item(m.item, _at(place, m.thread_id, m.turn_id), raw, native, final=False)
 
 
 def _completed(m: shapes.ItemNotification, place: Place, raw: bytes | None, native: str) -> Any:
-    return of_item(m.item, _at(place, m.thread_id, m.turn_id), raw, native, final=True)
-
-
-def of_item(
-    item: shapes.Item, place: Place, raw: bytes | None, native: str, *, final: bool
-) -> list[Event]:
-    """What an item says: a message, a plan, or a tool call with the files it changes."""
-    native = f"{native}:{item.type}"
-    match item.type:
-        case "userMessage":
-            return _message(Role.USER, user_blocks(item.content), item, place, raw, native, final)
-        case "agentMessage":
-            # When it starts its text is empty, and the deltas are still to come.
-            blocks = (parts.Text(item.text or ""),) if final else ()
-            return _message(Role.AGENT, blocks, item, place, raw, native, final)
-        case "reasoning":
-            texts = [*(item.summary or ()), *_strings(item.content)]
-            blocks = (parts.Text("".join(texts)),) if final and texts else ()
-            return _message(Role.THOUGHT, blocks, item, place, raw, native, final)
-        case "plan":
-            if not final:
-                return []
-            return [model.PlanSet(*place.base(native, raw), (), item.text or "", item.id)]
-        case "contextCompaction":
-            status = "completed" if final else "in_progress"
-            return [model.Compacted(*place.base(native, raw), status, item.id)]
-        case "enteredReviewMode" | "exitedReviewMode" | "hookPrompt" | "functionCallOutput":
-            return [model.Unknown(*place.base(native, raw), "an item without a common word")]
-        case _:
-            return _tool(item, place, raw, native, final=final)
-
-
-def _message(
-    role: Role,
-    blocks: tuple[parts.Block, ...],
-    item: shapes.Item,
-    place: Place,
-    raw: bytes | None,
-    native: str,
-    final: bool,
-) -> list[Event]:
-    told = blocks if blocks or final else UNSET
-    return [model.MessageSet(*place.base(native, raw), role, item.id, told, final)]
-
-
-def user_blocks(content: Any) -> tuple[parts.Block, ...]:
-    """What a user said, from the server's echo of it."""
-    blocks: list[parts.Block] = []
-    for piece in content if isinstance(content, list) else ():
-        if not isinstance(piece, dict):
-            continue
-        kind = str(piece.get("type", ""))
-        if kind == "text":
-            blocks.append(parts.Text(str(piece.get("text", ""))))
-        elif kind in ("image", "audio") and isinstance(url := piece.get("url"), str):
-            blocks.append(_from_data_url(kind, url))
-        else:
-            blocks.append(parts.OtherBlock(kind, piece))
-    return tuple(blocks)
-
-
-def _from_data_url(kind: str, url: str) -> parts.Block:
-    head, comma, data = url.partition(",")
-    if not comma or not head.startswith("data:"):
-        return parts.Link(url, kind)
-    mime_type = head.removeprefix("data:").partition(";")[0]
-    return parts.Image(data, mime_type) if kind == "image" else parts.Audio(data, mime_type)
-
-
-def _strings(content: Any) -> list[str]:
-    return [text for text in content if isinstance(text, str)] if isinstance(content, list) else []
-
-
-_KINDS: Final[dict[str, ToolKind]] = {
-    "commandExecution": ToolKind.EXECUTE,
-    "fileChange": ToolKind.EDIT,
-    "webSearch": ToolKind.FETCH,
-    "imageView": ToolKind.READ,
-}
-_READS: Final = {"read": ToolKind.READ, "search": ToolKind.SEARCH, "listFiles": ToolKind.SEARCH}
-
-
-def _kind(item: shapes.Item) -> ToolKind:
-    actions = [action.get("type") for action in item.command_actions or ()]
-    if actions and all(action in _READS for action in actions):
-        kinds = {_READS[action] for action in actions if action is not None}
-        return kinds.pop() if len(kinds) == 1 else ToolKind.READ
-    return _KINDS.get(item.type, ToolKind.OTHER)
-
-
-def _title(item: shapes.Item) -> str:
-    match item.type:
-        case "commandExecution":
-            return item.command or ""
-        case "fileChange":
-            paths = [change.path for change in item.changes or ()]
-            return "Edit " + ", ".join(paths) if paths else "Edit files"
-        case "mcpToolCall":
-            return f"{item.server}: {item.tool}"
-        case "webSearch":
-            return f"Search the web: {item.query}"
-        case "imageView":
-            return f"Look at {item.path}"
-        case _:
-            return item.tool or item.type
-
-
-def _tool(
-    item: shapes.Item, place: Place, raw: bytes | None, native: str, *, final: bool
-) -> list[Event]:
-    status = ToolStatus.COMPLETED if final else ToolStatus.RUNNING
-    if item.status is not None:
-        status = words.tool_status(item.status)
-    output = item.aggregated_output if item.aggregated_output is not None else item.result
-    changed = model.ToolChanged(
-        *place.base(native, raw),
-        item.id,
-        title=_title(item),
-        name=item.tool or item.type,
-        kind=_kind(item),
-        status=status,
-        input=_input(item),
-        output=UNSET if output is None else output,
-        exit_code=UNSET if item.exit_code is None else item.exit_code,
-        error=UNSET if item.error is None else _error_text(item.error),
-    )
-    events: list[Event] = [changed]
-    if item.changes:
-        events.append(
-            model.FilesChanged(
-                *place.base(native, raw),
-                tuple(_change(change) for change in item.changes),
-                _STAGES.get(status, Stage.UNKNOWN),
-                item.id,
-            )
-        )
-    return events
-
-
-_STAGES: Final[dict[ToolStatus, Stage]] = {
-    ToolStatus.RUNNING: Stage.PROPOSED,
-    ToolStatus.PENDING: Stage.PROPOSED,
-    ToolStatus.COMPLETED: Stage.APPLIED,
-    ToolStatus.FAILED: Stage.FAILED,
-    ToolStatus.DECLINED: Stage.DECLINED,
-}
-
-
-def _input(item: shapes.Item) -> Any:
-    if item.command is not None:
-        return {"command": item.command}
-    return UNSET if item.arguments is None else item.arguments
-
-
-def _error_text(error: Any) -> str:
-    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
-
-
-_OPS: Final = {"add": FileOp.ADD, "delete": FileOp.DELETE, "update": FileOp.MODIFY}
-
-
-def _change(change: shapes.FileUpdateChange) -> parts.FileChange:
-    kind = change.kind if isinstance(change.kind, dict) else {}
-    moved = kind.get("move_path")
-    op = _OPS.get(str(kind.get("type")), FileOp.UNKNOWN)
-    if isinstance(moved, str):
-        return parts.FileChange(moved, FileOp.MOVE, diff=change.diff, old_path=change.path)
-    return parts.FileChange(change.path, op, diff=change.diff)
+    return items.of_item(m.item, _at(place, m.thread_id, m.turn_id), raw, native, final=True)
 
 
 # -- turns
@@ -291,11 +173,26 @@ def _turn_completed(
     m: shapes.TurnNotification, place: Place, raw: bytes | None, native: str
 ) -> Any:
     _at(place, m.thread_id, m.turn.id)
-    failure = None if m.turn.error is None else failure_of(m.turn.error)
-    outcome = words.outcome_of(m.turn.status)
+    return (ending(m.turn, place, raw, native),)
+
+
+def ending(turn: shapes.TurnOutline, place: Place, raw: bytes | None, native: str) -> Event:
+    """How a turn ended."""
+    failure = None if turn.error is None else failures.failure_of(turn.error)
+    outcome = words.outcome_of(turn.status)
     if outcome is Outcome.FAILED and failure is not None:
-        outcome = words.ERROR_OUTCOMES.get(failure.kind, Outcome.FAILED)
-    return (model.TurnEnded(*place.base(native, raw), outcome, m.turn.status, failure),)
+        outcome = failures.outcome_of(failure)
+    return model.TurnEnded(*place.base(native, raw), outcome, turn.status, failure)
+
+
+def of_turn(turn: shapes.Turn, place: Place, native: str) -> Iterable[Event]:
+    """What a turn in the history of a thread says."""
+    place.turn = turn.id
+    yield model.TurnStarted(*place.base(native, None))
+    for item in turn.items:
+        yield from items.of_history(item, place, native)
+    if turn.status != "inProgress":
+        yield ending(turn, place, None, native)
 
 
 def _plan(m: shapes.TurnPlanUpdated, place: Place, raw: bytes | None, native: str) -> Any:
@@ -351,15 +248,29 @@ def _name(m: shapes.ThreadNameUpdated, place: Place, raw: bytes | None, native: 
     return (model.SessionChanged(*base, title=m.thread_name),)
 
 
+def _settings(m: shapes.ThreadSettingsUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+    base = _at(place, m.thread_id, None).base(native, raw)
+    told = m.thread_settings
+    options = (policy_option(told.approval_policy),)
+    mode = mode_of(told.sandbox_policy)
+    return (model.SettingsChanged(*base, options=options, mode=mode, model=told.model),)
+
+
+def _back(m: shapes.ThreadScoped, place: Place, raw: bytes | None, native: str) -> Any:
+    base = _at(place, m.thread_id, None).base(native, raw)
+    return (model.SessionChanged(*base, status=native.rpartition("/")[2]),)
+
+
 def _closed(m: shapes.ThreadScoped, place: Place, raw: bytes | None, native: str) -> Any:
     return (model.SessionClosed(*_at(place, m.thread_id, None).base(native, raw), native),)
 
 
 def _error(m: shapes.ErrorNotification, place: Place, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
-    failure = failure_of(m.error)
+    failure = failures.failure_of(m.error)
     if m.will_retry:
-        return (model.Noticed(*base, "warning", failure.message, m.error.additional_details, True),)
+        details = failures.details_of(m.error)
+        return (model.Noticed(*base, "warning", failure.message, details, True),)
     return (model.ErrorReported(*base, "turn", failure),)
 
 
@@ -403,9 +314,10 @@ def _compacted(m: shapes.TurnScoped, place: Place, raw: bytes | None, native: st
     return (model.Compacted(*base, "completed"),)
 
 
-def _nothing(m: Any, place: Place, raw: bytes | None, native: str) -> Any:
-    """Said already by an answer: that a thread has started."""
-    return (model.Unknown(*place.base(native, raw), "known from the answer"),)
+def _new(m: shapes.ThreadNotification, place: Place, raw: bytes | None, native: str) -> Any:
+    """The answer to the call that started the thread has said it; one we did not start is new."""
+    base = _at(place, m.thread.id, None).base(native, raw)
+    return (model.SessionChanged(*base, status="started"),)
 
 
 def _reads(shape: type[T]) -> Callable[[Raw], T]:
@@ -415,10 +327,13 @@ def _reads(shape: type[T]) -> Callable[[Raw], T]:
 _NOTIFICATIONS: Final[dict[str, tuple[Callable[[Raw], Any], Meaning]]] = {
     "item/agentMessage/delta": (_reads(shapes.ItemDelta), _agent_delta),
     "item/reasoning/summaryTextDelta": (_reads(shapes.SummaryTextDelta), _summary_delta),
+    "item/reasoning/summaryPartAdded": (_reads(shapes.SummaryPartAdded), _summary_part),
     "item/reasoning/textDelta": (_reads(shapes.ReasoningTextDelta), _thought_delta),
     "item/plan/delta": (_reads(shapes.ItemDelta), _plan_delta),
     "item/commandExecution/outputDelta": (_reads(shapes.ItemDelta), _output_delta),
     "item/commandExecution/terminalInteraction": (_reads(shapes.TerminalInteraction), _stdin),
+    "item/fileChange/outputDelta": (_reads(shapes.ItemDelta), _output_delta),
+    "item/fileChange/patchUpdated": (_reads(shapes.PatchUpdated), _patch),
     "item/mcpToolCall/progress": (_reads(shapes.McpToolCallProgress), _progress),
     "item/started": (_reads(shapes.ItemNotification), _started),
     "item/completed": (_reads(shapes.ItemNotification), _completed),
@@ -428,8 +343,11 @@ _NOTIFICATIONS: Final[dict[str, tuple[Callable[[Raw], Any], Meaning]]] = {
     "turn/diff/updated": (_reads(shapes.TurnDiffUpdated), _diff),
     "thread/tokenUsage/updated": (_reads(shapes.ThreadTokenUsageUpdated), _usage),
     "thread/status/changed": (_reads(shapes.ThreadStatusChanged), _status),
+    "thread/settings/updated": (_reads(shapes.ThreadSettingsUpdated), _settings),
+    "thread/unarchived": (_reads(shapes.ThreadScoped), _back),
+    "thread/reverted": (_reads(shapes.ThreadScoped), _back),
     "thread/name/updated": (_reads(shapes.ThreadNameUpdated), _name),
-    "thread/started": (_reads(shapes.ThreadNotification), _nothing),
+    "thread/started": (_reads(shapes.ThreadNotification), _new),
     "thread/closed": (_reads(shapes.ThreadScoped), _closed),
     "thread/archived": (_reads(shapes.ThreadScoped), _closed),
     "thread/deleted": (_reads(shapes.ThreadScoped), _closed),
@@ -444,49 +362,3 @@ _NOTIFICATIONS: Final[dict[str, tuple[Callable[[Raw], Any], Meaning]]] = {
     "account/updated": (_reads(shapes.AccountUpdated), _account),
     "account/login/completed": (_reads(shapes.AccountLoginCompleted), _login),
 }
-
-
-# -- errors
-
-_ERROR_KINDS: Final[dict[str, ErrorKind]] = {
-    "unauthorized": ErrorKind.AUTH_REQUIRED,
-    "contextWindowExceeded": ErrorKind.CONTEXT_FULL,
-    "sessionBudgetExceeded": ErrorKind.CONTEXT_FULL,
-    "usageLimitExceeded": ErrorKind.QUOTA,
-    "rateLimitExceeded": ErrorKind.RATE_LIMITED,
-    "serverOverloaded": ErrorKind.OVERLOADED,
-    "httpConnectionFailed": ErrorKind.NETWORK,
-    "responseStreamConnectionFailed": ErrorKind.NETWORK,
-    "responseStreamDisconnected": ErrorKind.NETWORK,
-    "responseTooManyFailedAttempts": ErrorKind.NETWORK,
-    "internalServerError": ErrorKind.INTERNAL,
-    "badRequest": ErrorKind.PEER,
-}
-_RETRYABLE: Final = frozenset({ErrorKind.OVERLOADED, ErrorKind.NETWORK, ErrorKind.RATE_LIMITED})
-
-
-def failure_of(error: shapes.TurnError) -> parts.Failure:
-    """A turn's error. Its info is a word, or an object with one key."""
-    info = error.codex_error_info
-    word = info if isinstance(info, str) else next(iter(info), "") if isinstance(info, dict) else ""
-    kind = _ERROR_KINDS.get(word, ErrorKind.PEER)
-    return parts.Failure(error.message, kind, word or None, kind in _RETRYABLE, info)
-
-
-def rpc_error_kind(code: int, message: str) -> ErrorKind:
-    """The kind of a JSON-RPC error: nearly all faults are -32600, told apart by their words."""
-    if code == -32001:
-        return ErrorKind.OVERLOADED
-    if code == -32603:
-        return ErrorKind.INTERNAL
-    if message == "Not initialized":
-        return ErrorKind.NOT_INITIALIZED
-    if message == "Already initialized":
-        return ErrorKind.ALREADY_INITIALIZED
-    if message.endswith("requires experimentalApi capability"):
-        return ErrorKind.EXPERIMENTAL_REQUIRED
-    if message.startswith("Invalid request: unknown variant"):
-        return ErrorKind.METHOD_NOT_FOUND
-    if message.startswith("no rollout found") or "not found" in message:
-        return ErrorKind.NOT_FOUND
-    return ErrorKind.INVALID_PARAMS if code == -32600 else ErrorKind.PEER

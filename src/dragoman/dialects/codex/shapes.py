@@ -1,15 +1,15 @@
 """The messages of the app-server that we read and write, as far as we use them.
 
 Owns the types, in the protocol's own names. Fields that we never look at are left out: the server
-adds new ones with every version, and the raw message is kept anyway. What we write is a dict made
-by `requests`.
+adds new ones with every version, and the raw message is kept anyway. What ends a turn is read with
+the fewest demands, because a turn whose end is not understood would never end.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 
 class Shape(Struct, rename="camel", gc=False):
@@ -43,15 +43,6 @@ class Model(Shape):
 class ModelListResponse(Shape):
     data: list[Model]
     next_cursor: str | None = None
-
-
-# -- errors
-
-
-class TurnError(Shape):
-    message: str
-    codex_error_info: Any = None
-    additional_details: str | None = None
 
 
 # -- threads and turns
@@ -88,11 +79,17 @@ class Item(Shape):
     review: str | None = None
 
 
-class Turn(Shape):
+class TurnOutline(Shape):
+    """A turn without its items, which are told one by one anyway."""
+
     id: str
-    status: str
-    items: list[Item] = field(default_factory=list)
-    error: TurnError | None = None
+    status: str = ""
+    error: Any = None
+
+
+class Turn(TurnOutline):
+    items: list[Raw] = field(default_factory=list)
+    """Decoded one by one: a new kind of item shall not make a whole history unreadable."""
 
 
 class Thread(Shape):
@@ -127,7 +124,7 @@ class ThreadReadResponse(Shape):
 
 
 class TurnStartResponse(Shape):
-    turn: Turn
+    turn: TurnOutline
 
 
 class TurnSteerResponse(Shape):
@@ -135,6 +132,13 @@ class TurnSteerResponse(Shape):
 
 
 # -- notifications
+
+
+class Scope(Shape):
+    """What is about a thread or a turn says so."""
+
+    thread_id: str | None = None
+    turn_id: str | None = None
 
 
 class ThreadScoped(Shape):
@@ -150,7 +154,7 @@ class TurnScoped(ThreadScoped):
 
 
 class TurnNotification(ThreadScoped):
-    turn: Turn
+    turn: TurnOutline
 
 
 class ItemNotification(TurnScoped):
@@ -166,8 +170,18 @@ class SummaryTextDelta(ItemDelta):
     summary_index: int
 
 
+class SummaryPartAdded(TurnScoped):
+    item_id: str
+    summary_index: int
+
+
 class ReasoningTextDelta(ItemDelta):
     content_index: int
+
+
+class PatchUpdated(TurnScoped):
+    item_id: str
+    changes: list[FileUpdateChange]
 
 
 class TerminalInteraction(TurnScoped):
@@ -230,8 +244,18 @@ class ThreadNotification(Shape):
     thread: Thread
 
 
+class ThreadSettings(Shape):
+    model: str
+    approval_policy: Any
+    sandbox_policy: Any
+
+
+class ThreadSettingsUpdated(ThreadScoped):
+    thread_settings: ThreadSettings
+
+
 class ErrorNotification(TurnScoped):
-    error: TurnError
+    error: Any
     will_retry: bool
 
 
@@ -269,9 +293,11 @@ class AccountLoginCompleted(Shape):
 class CommandApproval(TurnScoped):
     item_id: str
     command: str | None = None
+    command_actions: list[dict[str, Any]] | None = None
     cwd: str | None = None
     reason: str | None = None
     available_decisions: list[Any] | None = None
+    """Not in the schema, but sent."""
 
 
 class FileChangeApproval(TurnScoped):
@@ -293,6 +319,7 @@ class UserInputRequest(TurnScoped):
 
 class ElicitationRequest(ThreadScoped):
     server_name: str
+    turn_id: str | None = None
     mode: str | None = None
     message: str = ""
     requested_schema: Any = None

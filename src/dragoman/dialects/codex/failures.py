@@ -1,0 +1,95 @@
+"""What went wrong, in the common words.
+
+Owns the kinds of the errors that turns end with and that calls are answered with. It does not know
+how a turn ends otherwise; `meaning` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dragoman.events import parts
+from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
+
+_ERROR_KINDS: Final[dict[str, ErrorKind]] = {
+    "unauthorized": ErrorKind.AUTH_REQUIRED,
+    "contextWindowExceeded": ErrorKind.CONTEXT_FULL,
+    "sessionBudgetExceeded": ErrorKind.CONTEXT_FULL,
+    "usageLimitExceeded": ErrorKind.QUOTA,
+    "rateLimitExceeded": ErrorKind.RATE_LIMITED,
+    "serverOverloaded": ErrorKind.OVERLOADED,
+    "flexUnavailable": ErrorKind.OVERLOADED,
+    "policyCapacityUnavailable": ErrorKind.OVERLOADED,
+    "modelNotFound": ErrorKind.NOT_FOUND,
+    "httpConnectionFailed": ErrorKind.NETWORK,
+    "responseStreamConnectionFailed": ErrorKind.NETWORK,
+    "responseStreamDisconnected": ErrorKind.NETWORK,
+    "responseTooManyFailedAttempts": ErrorKind.NETWORK,
+    "internalServerError": ErrorKind.INTERNAL,
+}
+_STATUS_KINDS: Final[dict[int, ErrorKind]] = {
+    401: ErrorKind.AUTH_REQUIRED,
+    403: ErrorKind.AUTH_REQUIRED,
+    429: ErrorKind.RATE_LIMITED,
+}
+_OUTCOMES: Final[dict[str, Outcome]] = {
+    "cyberPolicy": Outcome.REFUSED,
+    "misalignmentPolicyViolation": Outcome.REFUSED,
+    "tooManyDenials": Outcome.DENIED,
+}
+_RETRYABLE: Final = frozenset({ErrorKind.OVERLOADED, ErrorKind.NETWORK, ErrorKind.RATE_LIMITED})
+
+
+def failure_of(error: Any) -> parts.Failure:
+    """A turn's error, whatever it looks like. Its info is a word, or an object with one key."""
+    fields = error if isinstance(error, dict) else {"message": str(error)}
+    message, info = str(fields.get("message", "")), fields.get("codexErrorInfo")
+    word, detail = _word(info)
+    kind = _ERROR_KINDS.get(word, ErrorKind.PEER)
+    status = detail.get("httpStatusCode") if isinstance(detail, dict) else None
+    if isinstance(status, int):
+        # That the connection failed says less than what the model's provider answered.
+        kind = _STATUS_KINDS.get(status, kind)
+    elif message.startswith("Missing environment variable"):
+        # The provider's key is to come from a variable that is not set.
+        kind = ErrorKind.AUTH_REQUIRED
+    return parts.Failure(message, kind, word or None, kind in _RETRYABLE, info)
+
+
+def outcome_of(failure: parts.Failure) -> Outcome:
+    """How a turn ended that failed with this."""
+    if isinstance(failure.code, str) and failure.code in _OUTCOMES:
+        return _OUTCOMES[failure.code]
+    return ERROR_OUTCOMES.get(failure.kind, Outcome.FAILED)
+
+
+def details_of(error: Any) -> str | None:
+    """What an error adds to its message."""
+    details = error.get("additionalDetails") if isinstance(error, dict) else None
+    return details if isinstance(details, str) else None
+
+
+def _word(info: Any) -> tuple[str, Any]:
+    if isinstance(info, dict) and info:
+        word = next(iter(info))
+        return str(word), info[word]
+    return (info, None) if isinstance(info, str) else ("", None)
+
+
+def rpc_error_kind(code: int, message: str) -> ErrorKind:
+    """The kind of a JSON-RPC error: nearly all faults are -32600, told apart by their words."""
+    if code == -32001:
+        return ErrorKind.OVERLOADED
+    if code == -32603:
+        return ErrorKind.INTERNAL
+    if message == "Not initialized":
+        return ErrorKind.NOT_INITIALIZED
+    if message == "Already initialized":
+        return ErrorKind.ALREADY_INITIALIZED
+    if message.endswith("requires experimentalApi capability"):
+        return ErrorKind.EXPERIMENTAL_REQUIRED
+    if message.startswith("Invalid request: unknown variant"):
+        return ErrorKind.METHOD_NOT_FOUND
+    if message.startswith(("no rollout found", "invalid thread id")) or "not found" in message:
+        return ErrorKind.NOT_FOUND
+    return ErrorKind.INVALID_PARAMS if code == -32600 else ErrorKind.PEER

@@ -1,0 +1,216 @@
+"""What the items of a turn mean: messages, plans, and tool calls with the files they change.
+
+Owns the mapping of one item to events, whether it comes live (`meaning`) or from the history of a
+thread. It keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman.dialects.codex import shapes
+from dragoman.events import model, parts, words
+from dragoman.events.model import Event
+from dragoman.events.place import Place
+from dragoman.events.words import FileOp, Role, Stage, ToolKind, ToolStatus
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+PART_BREAK: Final = "\n\n"
+"""Between two parts of a summary, as the server itself shows them."""
+
+_decode = msgspec.json.Decoder(shapes.Item).decode
+
+
+def of_history(raw: Raw, place: Place, native: str) -> list[Event]:
+    """What an item of a thread's history says. One that is not as expected is `Unknown`."""
+    try:
+        item = _decode(raw)
+    except UNREADABLE as error:
+        return [model.Unknown(*place.base(native, bytes(raw)), str(error))]
+    return of_item(item, place, bytes(raw), native, final=True)
+
+
+def of_item(
+    item: shapes.Item, place: Place, raw: bytes | None, native: str, *, final: bool
+) -> list[Event]:
+    """What an item says: a message, a plan, or a tool call with the files it changes."""
+    native = f"{native}:{item.type}"
+    match item.type:
+        case "userMessage":
+            return _message(Role.USER, user_blocks(item.content), item, place, raw, native, final)
+        case "agentMessage":
+            # When it starts its text is empty, and the deltas are still to come.
+            blocks = (parts.Text(item.text or ""),) if final else ()
+            return _message(Role.AGENT, blocks, item, place, raw, native, final)
+        case "reasoning":
+            texts = [PART_BREAK.join(item.summary or ()), *_strings(item.content)]
+            blocks = (parts.Text("".join(texts)),) if final and any(texts) else ()
+            return _message(Role.THOUGHT, blocks, item, place, raw, native, final)
+        case "plan":
+            if not final:
+                return []
+            return [model.PlanSet(*place.base(native, raw), (), item.text or "", item.id)]
+        case "contextCompaction":
+            status = "completed" if final else "in_progress"
+            return [model.Compacted(*place.base(native, raw), status, item.id)]
+        case "enteredReviewMode" | "exitedReviewMode" | "hookPrompt" | "functionCallOutput":
+            return [model.Unknown(*place.base(native, raw), "an item without a common word")]
+        case _:
+            return _tool(item, place, raw, native, final=final)
+
+
+def _message(
+    role: Role,
+    blocks: tuple[parts.Block, ...],
+    item: shapes.Item,
+    place: Place,
+    raw: bytes | None,
+    native: str,
+    final: bool,
+) -> list[Event]:
+    told = blocks if blocks or final else UNSET
+    return [model.MessageSet(*place.base(native, raw), role, item.id, told, final)]
+
+
+def user_blocks(content: Any) -> tuple[parts.Block, ...]:
+    """What a user said, from the server's echo of it."""
+    blocks: list[parts.Block] = []
+    for piece in content if isinstance(content, list) else ():
+        if not isinstance(piece, dict):
+            continue
+        kind = str(piece.get("type", ""))
+        if kind == "text":
+            blocks.append(parts.Text(str(piece.get("text", ""))))
+        elif kind in ("image", "audio") and isinstance(url := piece.get("url"), str):
+            blocks.append(_from_data_url(kind, url))
+        else:
+            blocks.append(parts.OtherBlock(kind, piece))
+    return tuple(blocks)
+
+
+def _from_data_url(kind: str, url: str) -> parts.Block:
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:"):
+        return parts.Link(url, kind)
+    mime_type = head.removeprefix("data:").partition(";")[0]
+    return parts.Image(data, mime_type) if kind == "image" else parts.Audio(data, mime_type)
+
+
+def _strings(content: Any) -> list[str]:
+    return [text for text in content if isinstance(text, str)] if isinstance(content, list) else []
+
+
+_KINDS: Final[dict[str, ToolKind]] = {
+    "fileChange": ToolKind.EDIT,
+    "webSearch": ToolKind.FETCH,
+    "imageView": ToolKind.READ,
+}
+_READS: Final[dict[Any, ToolKind]] = {
+    "read": ToolKind.READ,
+    "search": ToolKind.SEARCH,
+    "listFiles": ToolKind.SEARCH,
+}
+
+
+def command_kind(actions: Sequence[dict[str, Any]] | None) -> ToolKind:
+    """What a command does: it reads if every part of it does, as far as the server can tell."""
+    kinds = {_READS.get(action.get("type")) for action in actions or ()}
+    if not kinds or None in kinds:
+        return ToolKind.EXECUTE
+    return ToolKind.SEARCH if kinds == {ToolKind.SEARCH} else ToolKind.READ
+
+
+def _kind(item: shapes.Item) -> ToolKind:
+    if item.type == "commandExecution":
+        return command_kind(item.command_actions)
+    return _KINDS.get(item.type, ToolKind.OTHER)
+
+
+def _title(item: shapes.Item) -> str:
+    match item.type:
+        case "commandExecution":
+            return item.command or ""
+        case "fileChange":
+            paths = [change.path for change in item.changes or ()]
+            return "Edit " + ", ".join(paths) if paths else "Edit files"
+        case "mcpToolCall":
+            return f"{item.server}: {item.tool}"
+        case "webSearch":
+            return f"Search the web: {item.query}"
+        case "imageView":
+            return f"Look at {item.path}"
+        case _:
+            return item.tool or item.type
+
+
+def _tool(
+    item: shapes.Item, place: Place, raw: bytes | None, native: str, *, final: bool
+) -> list[Event]:
+    status = ToolStatus.COMPLETED if final else ToolStatus.RUNNING
+    if item.status is not None:
+        status = words.tool_status(item.status)
+    output = item.aggregated_output if item.aggregated_output is not None else item.result
+    changed = model.ToolChanged(
+        *place.base(native, raw),
+        item.id,
+        title=_title(item),
+        name=item.tool or item.type,
+        kind=_kind(item),
+        status=status,
+        input=_input(item),
+        output=UNSET if output is None else output,
+        exit_code=UNSET if item.exit_code is None else item.exit_code,
+        error=UNSET if item.error is None else _error_text(item.error),
+    )
+    events: list[Event] = [changed]
+    if item.changes:
+        events.append(
+            model.FilesChanged(
+                *place.base(native, raw),
+                changes_of(item.changes),
+                _STAGES.get(status, Stage.UNKNOWN),
+                item.id,
+            )
+        )
+    return events
+
+
+_STAGES: Final[dict[ToolStatus, Stage]] = {
+    ToolStatus.RUNNING: Stage.PROPOSED,
+    ToolStatus.PENDING: Stage.PROPOSED,
+    ToolStatus.COMPLETED: Stage.APPLIED,
+    ToolStatus.FAILED: Stage.FAILED,
+    ToolStatus.DECLINED: Stage.DECLINED,
+}
+
+
+def _input(item: shapes.Item) -> Any:
+    if item.command is not None:
+        return {"command": item.command}
+    return UNSET if item.arguments is None else item.arguments
+
+
+def _error_text(error: Any) -> str:
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+
+
+_OPS: Final = {"add": FileOp.ADD, "delete": FileOp.DELETE, "update": FileOp.MODIFY}
+
+
+def changes_of(changes: Sequence[shapes.FileUpdateChange]) -> tuple[parts.FileChange, ...]:
+    """The files that a change touches."""
+    return tuple(_change(change) for change in changes)
+
+
+def _change(change: shapes.FileUpdateChange) -> parts.FileChange:
+    kind = change.kind if isinstance(change.kind, dict) else {}
+    moved = kind.get("move_path")
+    op = _OPS.get(str(kind.get("type")), FileOp.UNKNOWN)
+    if isinstance(moved, str):
+        return parts.FileChange(moved, FileOp.MOVE, diff=change.diff, old_path=change.path)
+    return parts.FileChange(change.path, op, diff=change.diff)
