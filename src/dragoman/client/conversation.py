@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.permissions import Denial
-from dragoman.client.turns import BaseTurn, End, Prompted
+from dragoman.client.turns import BaseTurn, End, Prompted, State
 from dragoman.errors import (
     AuthRequired,
     BudgetExceeded,
@@ -31,6 +31,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    ProtocolMismatch,
     RemoteError,
     Unsupported,
 )
@@ -250,7 +251,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             elif self._denied_at == self._acted:
                 # Nothing came after the refusal: the turn ended because of it.
                 outcome = Outcome.DENIED
-        if self.state.value != "ended":
+        if self.state is not State.ENDED and self._why is None:
+            # With a reason of our own the turn ends for that reason, see `_failed`.
             self.put(ended, 0)
         self._finish(
             End(
@@ -273,11 +275,18 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
     def failed(self, error: DragomanError) -> None:
         """The turn ended with an error of the connection or of the other side."""
         outcome, failure = explain(error)
-        self.conclude(self._ended(outcome, error.error_class, failure), error)
+        ended = self._ended(outcome, error.error_class, failure)
+        if self.state is not State.ENDED and self._why is None:
+            self.made(ended)
+        self.conclude(ended, error)
+
+    def made(self, event: model.Event) -> None:
+        """An event that no message made is about to be put: for whoever watches all events."""
 
     def _failed(self, error: DragomanError) -> End[Result]:
         outcome, failure = explain(error)
         ended = self._ended(outcome, error.error_class, failure)
+        self.made(ended)
         self._lane.put(ended, 0)
         return End(
             Result(
@@ -294,6 +303,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
     def _cancelled(self) -> Result:
         ended = self._ended(Outcome.CANCELLED, "cancelled without an answer", None)
         if self._why is None:
+            self.made(ended)
             self._lane.put(ended, 0)
         return Result(
             Outcome.CANCELLED,
@@ -322,6 +332,8 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             outcome = Outcome.TIMED_OUT
         case InvalidAnswer():
             outcome, kind = Outcome.PROTOCOL_ERROR, ErrorKind.PARSE
+        case ProtocolMismatch():
+            outcome = Outcome.PROTOCOL_ERROR
         case ConnectionClosed():
             outcome, kind = Outcome.CANCELLED, ErrorKind.CANCELLED
         case ConnectionLost():

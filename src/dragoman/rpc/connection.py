@@ -140,6 +140,9 @@ class Connection:
         )
         self.on_answer: Callable[[Call, CallError | None], None] | None = None
         """Told about every answer once its call is settled; the call has the line."""
+        self.on_end: Callable[[ConnectionLost], None] | None = None
+        """Told once why the connection is over, after every call has settled and before the lanes
+        end: the place to end what no call stands for."""
         self._started = False
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
@@ -496,6 +499,11 @@ class Connection:
             error = failure.fresh()
             error.may_have_run = True
             request.slot.settle(None, error)
+        if self.on_end is not None:
+            try:
+                self.on_end(failure)
+            except FOREIGN:
+                log.exception("%s: whoever is told about the end failed", self.name)
         # Nobody is left to answer to. What was queued before the end is still worked off.
         for task in self._inbound.values():
             cancel_soon(task)

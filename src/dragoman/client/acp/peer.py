@@ -244,9 +244,15 @@ class AcpConversationTurn(ConversationTurn):
         base = self._here.place.base("session/prompt", None)
         return model.TurnEnded(*base, outcome, stop, failure)
 
+    def made(self, event: model.Event) -> None:
+        self._here._peer.emit(event)
+
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
         if isinstance(error, CallCancelled) and self.cancelling:
-            self.conclude(self._ended(Outcome.CANCELLED, "cancelled", None))
+            cancelled = self._ended(Outcome.CANCELLED, "cancelled", None)
+            if self._why is None:
+                self.made(cancelled)
+            self.conclude(cancelled)
             return
         if raw is not None:
             try:
