@@ -3,131 +3,36 @@
 Owns the folding rules, one for each event. It keeps no event and knows no order but the one it is
 fed in; whether an event was live or replayed makes no difference, so a stored session folds to
 what it looked like when it was live.
+
+What a user said comes in two ways: with the turn that our prompt began, and as messages, when an
+agent repeats the prompt or replays history. A repetition takes the place of what it repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
 from dragoman.events import model as happened
-from dragoman.events.parts import (
-    Block,
-    Command,
-    Failure,
-    FileChange,
-    Location,
-    Option,
-    PlanEntry,
-    Text,
-    ToolItem,
-    Usage,
-)
-from dragoman.events.words import Outcome, Role, Stage, ToolKind, ToolStatus
+from dragoman.events.parts import Block, Text
+from dragoman.events.view import Growing, Message, Plan, Tool, Turn, View
+from dragoman.events.words import Role, ToolStatus
 
 
-@dataclass(slots=True)
-class Message:
-    """One message: its text, and its other content in order."""
-
-    role: Role
-    message_id: str | None = None
-    text: str = ""
-    blocks: list[Block] = field(default_factory=list)
-    """Content that is not text."""
-
-
-@dataclass(slots=True)
-class Tool:
-    """One tool call."""
-
-    tool_id: str
-    title: str = ""
-    name: str | None = None
-    kind: ToolKind = ToolKind.OTHER
-    status: ToolStatus = ToolStatus.PENDING
-    input: Any = None
-    output: Any = None
-    text: str = ""
-    """What it printed."""
-    content: tuple[ToolItem, ...] = ()
-    locations: tuple[Location, ...] = ()
-    changes: tuple[FileChange, ...] = ()
-    stage: Stage = Stage.UNKNOWN
-    exit_code: int | None = None
-    error: str | None = None
-
-
-@dataclass(slots=True)
-class Plan:
-    """One plan: entries, or a text."""
-
-    entries: tuple[PlanEntry, ...] = ()
-    text: str = ""
-
-
-@dataclass(slots=True)
-class Turn:
-    """One finished turn."""
-
-    outcome: Outcome
-    stop: str = ""
-    failure: Failure | None = None
-
-
-@dataclass(slots=True)
-class View:
-    """A session as it looks now."""
-
-    title: str | None = None
-    cwd: str | None = None
-    model: str | None = None
-    mode: str | None = None
-    messages: list[Message] = field(default_factory=list)
-    tools: dict[str, Tool] = field(default_factory=dict)
-    plans: dict[str, Plan] = field(default_factory=dict)
-    options: tuple[Option, ...] = ()
-    modes: tuple[Option, ...] = ()
-    commands: tuple[Command, ...] = ()
-    usage: dict[str, Usage] = field(default_factory=dict)
-    """By scope: context, turn, session, call."""
-    changes: tuple[FileChange, ...] = ()
-    """Changes over the whole turn, where the dialect tells them so."""
-    turns: list[Turn] = field(default_factory=list)
-    running: bool = False
-    waiting: set[str] = field(default_factory=set)
-    """Questions to us that are open."""
-    notices: list[str] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    _open: bool = field(default=False, compare=False)
-    """Whether the last message may still grow without saying which one it is."""
-
-    @property
-    def text(self) -> str:
-        """What the agent said in its last turn, messages joined."""
-        parts: list[str] = []
-        for message in reversed(self.messages):
-            if message.role is Role.USER:
-                break
-            if message.role is Role.AGENT:
-                parts.append(message.text)
-        return "".join(reversed(parts))
-
-    def apply(self, event: happened.Event) -> None:
-        """Take one event into account."""
-        rule = _RULES.get(type(event))
-        if rule is not None:
-            rule(self, event)
+def apply(view: View, event: happened.Event) -> None:
+    """Take one event into account."""
+    rule = _RULES.get(type(event))
+    if rule is not None:
+        rule(view, event)
 
 
 def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
     """What a session looks like after these events."""
     view = view or View()
     for event in events:
-        view.apply(event)
+        apply(view, event)
     return view
 
 
@@ -136,18 +41,31 @@ def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
 
 def _message(view: View, role: Role, message_id: str | None) -> Message:
     """The message that a piece belongs to; a new one if it belongs to none."""
+    if role is Role.USER and view.prompt is not None:
+        return _repeated(view, view.prompt, message_id)
+    view.prompt = None
     if message_id is not None:
         for message in reversed(view.messages):
             if message.message_id == message_id and message.role is role:
                 return message
-    elif view._open and view.messages and view.messages[-1].role is role:
+    elif view.open and view.messages and view.messages[-1].role is role:
         last = view.messages[-1]
         if last.message_id is None:
             return last
     message = Message(role, message_id)
     view.messages.append(message)
-    view._open = True
+    view.open = True
     return message
+
+
+def _repeated(view: View, prompt: Message, message_id: str | None) -> Message:
+    """The prompt, emptied: what the agent makes of it comes in its place."""
+    view.prompt = None
+    view.open = True
+    prompt.message_id = message_id
+    prompt.said = Growing()
+    prompt.blocks = []
+    return prompt
 
 
 def _delta(view: View, event: happened.MessageDelta) -> None:
@@ -155,15 +73,17 @@ def _delta(view: View, event: happened.MessageDelta) -> None:
     if event.block is not None and not isinstance(event.block, Text):
         message.blocks.append(event.block)
     else:
-        message.text += event.text
+        message.said.add(event.text)
 
 
 def _set(view: View, event: happened.MessageSet) -> None:
     message = _message(view, event.role, event.message_id)
-    if isinstance(event.blocks, UnsetType):
-        return
-    blocks = event.blocks or ()
-    message.text = "".join(block.text for block in blocks if isinstance(block, Text))
+    if not isinstance(event.blocks, UnsetType):
+        _fill(message, event.blocks or ())
+
+
+def _fill(message: Message, blocks: Sequence[Block]) -> None:
+    message.said = Growing("".join(block.text for block in blocks if isinstance(block, Text)))
     message.blocks = [block for block in blocks if not isinstance(block, Text)]
 
 
@@ -172,7 +92,8 @@ def _set(view: View, event: happened.MessageSet) -> None:
 
 def _tool(view: View, tool_id: str) -> Tool:
     # Without message ids, a tool call between two pieces is the only sign of a new message.
-    view._open = False
+    view.open = False
+    view.prompt = None
     tool = view.tools.get(tool_id)
     if tool is None:
         tool = view.tools[tool_id] = Tool(tool_id)
@@ -184,7 +105,6 @@ _PATCHED: Final = (
     "title",
     "name",
     "kind",
-    "status",
     "input",
     "output",
     "content",
@@ -200,6 +120,13 @@ def _tool_changed(view: View, event: happened.ToolChanged) -> None:
         value = getattr(event, name)
         if value is not UNSET:
             setattr(tool, name, _CLEARED.get(name) if value is None else value)
+    status = event.status
+    # Some agents announce a call after its end: what is over does not become pending again.
+    if not isinstance(status, UnsetType) and not (tool.status.over and status is _PENDING):
+        tool.status = status
+
+
+_PENDING: Final = ToolStatus.PENDING
 
 
 def _tool_delta(view: View, event: happened.ToolDelta) -> None:
@@ -207,7 +134,7 @@ def _tool_delta(view: View, event: happened.ToolDelta) -> None:
     if event.item is not None:
         tool.content = (*tool.content, event.item)
     elif event.stream == "output":
-        tool.text += event.text
+        tool.printed.add(event.text)
 
 
 def _files(view: View, event: happened.FilesChanged) -> None:
@@ -223,11 +150,11 @@ def _files(view: View, event: happened.FilesChanged) -> None:
 
 
 def _plan_set(view: View, event: happened.PlanSet) -> None:
-    view.plans[event.plan_id] = Plan(event.entries, event.text or "")
+    view.plans[event.plan_id] = Plan(event.entries, Growing(event.text or ""))
 
 
 def _plan_delta(view: View, event: happened.PlanDelta) -> None:
-    view.plans.setdefault(event.plan_id, Plan()).text += event.text
+    view.plans.setdefault(event.plan_id, Plan()).written.add(event.text)
 
 
 def _plan_removed(view: View, event: happened.PlanRemoved) -> None:
@@ -261,12 +188,18 @@ def _commands(view: View, event: happened.CommandsChanged) -> None:
 
 def _turn_started(view: View, event: happened.TurnStarted) -> None:
     view.running = True
-    view._open = False
+    view.open = False
+    # A dialect may tell of the same start a second time, without the prompt.
+    if event.prompt:
+        view.prompt = Message(Role.USER)
+        _fill(view.prompt, event.prompt)
+        view.messages.append(view.prompt)
 
 
 def _turn_ended(view: View, event: happened.TurnEnded) -> None:
     view.running = False
-    view._open = False
+    view.open = False
+    view.prompt = None
     view.waiting.clear()
     view.turns.append(Turn(event.outcome, event.stop, event.failure))
     if event.usage is not None:
@@ -279,14 +212,11 @@ def _final_text(view: View, text: str) -> None:
     """A dialect that gives the whole answer at the end may have streamed it, in part or not."""
     if not text or view.text == text:
         return
-    if (
-        view.messages
-        and view.messages[-1].role is Role.AGENT
-        and text.startswith(view.messages[-1].text)
-    ):
-        view.messages[-1].text = text
+    last = view.messages[-1] if view.messages else None
+    if last is not None and last.role is Role.AGENT and text.startswith(last.text):
+        last.said = Growing(text)
     elif not view.text.endswith(text):
-        view.messages.append(Message(Role.AGENT, None, text))
+        view.messages.append(Message(Role.AGENT, said=Growing(text)))
 
 
 def _usage(view: View, event: happened.UsageReported) -> None:

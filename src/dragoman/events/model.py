@@ -186,7 +186,8 @@ class MessageSet(Base, frozen=True, gc=False, tag=True):
 
 
 class ToolChanged(Base, frozen=True, gc=False, tag=True):
-    """A tool call began or changed: the first event for an id makes it."""
+    """A tool call began or changed: the first event for an id makes it, pending and of no
+    particular kind unless it says otherwise."""
 
     tool_id: str
     title: str | None | UnsetType = UNSET
@@ -247,7 +248,8 @@ class PlanRemoved(Base, frozen=True, gc=False, tag=True):
 
 
 class PermissionAsked(Base, frozen=True, gc=False, tag=True):
-    """The other side asks whether it may do something."""
+    """The other side asks whether it may do something. No two requests of a connection have the
+    same `request_id`."""
 
     request_id: str
     options: tuple[PermissionOption, ...]
@@ -327,6 +329,12 @@ class ErrorReported(Base, frozen=True, gc=False, tag=True):
     failure: Failure
 
 
+class Answered(Base, frozen=True, gc=False, tag=True):
+    """A call of ours was answered, and no other event tells of it. `native` names the call."""
+
+    failure: Failure | None = None
+
+
 class Unknown(Base, frozen=True, gc=False, tag=True):
     """A message that has no word here. `raw` holds it."""
 
@@ -363,5 +371,6 @@ Event: TypeAlias = (
     | Noticed
     | Compacted
     | ErrorReported
+    | Answered
     | Unknown
 )

@@ -18,6 +18,7 @@ from dragoman.dialects.acp.v1 import (
     codec,
     config,
     content,
+    elicitation,
     handshake,
     permissions,
     session,
@@ -27,7 +28,7 @@ from dragoman.dialects.acp.v1 import (
 from dragoman.events import model, parts, words
 from dragoman.events.model import Event
 from dragoman.events.place import Place
-from dragoman.events.words import Role, Stage, ToolStatus
+from dragoman.events.words import Role, Stage
 
 DIALECT: Final = "acp"
 
@@ -121,19 +122,11 @@ def _tool(
     place: Place,
     raw: bytes | None,
     native: str,
-    *,
-    first: bool = False,
 ) -> list[Event]:
-    status: ToolStatus | UnsetType = UNSET
-    if update.status is not None:
-        status = words.tool_status(update.status)
-    elif first:
-        status = ToolStatus.PENDING
-    kind: words.ToolKind | UnsetType = UNSET
-    if update.kind is not None:
-        kind = words.tool_kind(update.kind)
-    elif first:
-        kind = words.ToolKind.OTHER
+    # A first report says no less by leaving these out: some agents send it after an update, and
+    # the protocol's defaults would then undo what the update said.
+    status = UNSET if update.status is None else words.tool_status(update.status)
+    kind = UNSET if update.kind is None else words.tool_kind(update.kind)
     items = update.content
     events: list[Event] = [
         model.ToolChanged(
@@ -150,7 +143,7 @@ def _tool(
             else tuple(_item(item) for item in items if not isinstance(item, tools.Diff)),
             locations=UNSET
             if update.locations is None
-            else tuple(parts.Location(place.path, place.line) for place in update.locations),
+            else tuple(parts.Location(spot.path, spot.line) for spot in update.locations),
         )
     ]
     diffs = [item for item in items or () if isinstance(item, tools.Diff)]
@@ -194,7 +187,7 @@ def _stage(status: str | None) -> Stage:
 
 
 def _tool_call(update: updates.ToolCall, place: Place, raw: bytes | None) -> Iterable[Event]:
-    return _tool(update, place, raw, "session/update:tool_call", first=True)
+    return _tool(update, place, raw, "session/update:tool_call")
 
 
 def _tool_progress(
@@ -453,13 +446,39 @@ def of_permission(
     return events
 
 
+def of_elicitation(
+    request: elicitation.CreateElicitationRequest,
+    request_id: str,
+    place: Place,
+    raw: bytes | None,
+) -> model.InputAsked:
+    """A question to the user: a form, or a page to visit."""
+    base = place.base("elicitation/create", raw)
+    match request:
+        case elicitation.ElicitationForm():
+            schema = msgspec.json.decode(codec.encode(request.requested_schema))
+            return model.InputAsked(*base, request_id, "form", request.message, schema)
+        case elicitation.ElicitationUrl():
+            return model.InputAsked(*base, request_id, "url", request.message, None, request.url)
+        case elicitation.UnknownElicitation(raw=unknown):
+            return model.InputAsked(*base, request_id, "other", str(unknown.get("message", "")))
+
+
+def of_service(method: str, place: Place, raw: bytes | None) -> model.ServiceCalled:
+    """A request for one of our services, such as ``fs/read_text_file``."""
+    service, _, operation = method.partition("/")
+    return model.ServiceCalled(*place.base(method, raw), service, operation)
+
+
 __all__ = [
     "DIALECT",
     "auth_method",
     "block",
     "capabilities",
     "of_answer",
+    "of_elicitation",
     "of_permission",
+    "of_service",
     "of_update",
     "settings",
     "to_block",

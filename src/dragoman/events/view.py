@@ -1,0 +1,151 @@
+"""What a session looks like: messages, tools, plans, settings.
+
+Owns the values that a reader of a session looks at. It does not know how they come about: `fold`
+has the rules that make them from events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.events.parts import (
+    Block,
+    Command,
+    Failure,
+    FileChange,
+    Location,
+    Option,
+    PlanEntry,
+    ToolItem,
+    Usage,
+)
+from dragoman.events.words import Outcome, Role, Stage, ToolKind, ToolStatus
+
+
+class Growing:
+    """A text that grows by pieces. They are joined when somebody looks: adding to a string would
+    copy it for every piece, and an answer has thousands of them."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, text: str = "") -> None:
+        self._pieces = [text]
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+
+    def __str__(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, Growing) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+
+@dataclass(slots=True)
+class Message:
+    """One message: its text, and its other content in order."""
+
+    role: Role
+    message_id: str | None = None
+    blocks: list[Block] = field(default_factory=list)
+    """Content that is not text."""
+    said: Growing = field(default_factory=Growing)
+
+    @property
+    def text(self) -> str:
+        return str(self.said)
+
+
+@dataclass(slots=True)
+class Tool:
+    """One tool call."""
+
+    tool_id: str
+    title: str = ""
+    name: str | None = None
+    kind: ToolKind = ToolKind.OTHER
+    status: ToolStatus = ToolStatus.PENDING
+    input: Any = None
+    output: Any = None
+    printed: Growing = field(default_factory=Growing)
+    content: tuple[ToolItem, ...] = ()
+    locations: tuple[Location, ...] = ()
+    changes: tuple[FileChange, ...] = ()
+    stage: Stage = Stage.UNKNOWN
+    exit_code: int | None = None
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What it printed."""
+        return str(self.printed)
+
+
+@dataclass(slots=True)
+class Plan:
+    """One plan: entries, or a text."""
+
+    entries: tuple[PlanEntry, ...] = ()
+    written: Growing = field(default_factory=Growing)
+
+    @property
+    def text(self) -> str:
+        return str(self.written)
+
+
+@dataclass(slots=True)
+class Turn:
+    """One finished turn."""
+
+    outcome: Outcome
+    stop: str = ""
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class View:
+    """A session as it looks now."""
+
+    title: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    messages: list[Message] = field(default_factory=list)
+    tools: dict[str, Tool] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    options: tuple[Option, ...] = ()
+    modes: tuple[Option, ...] = ()
+    commands: tuple[Command, ...] = ()
+    usage: dict[str, Usage] = field(default_factory=dict)
+    """By scope: context, turn, session, call."""
+    changes: tuple[FileChange, ...] = ()
+    """Changes over the whole turn, where the dialect tells them so."""
+    turns: list[Turn] = field(default_factory=list)
+    running: bool = False
+    waiting: set[str] = field(default_factory=set)
+    """Questions to us that are open."""
+    notices: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    open: bool = field(default=False, compare=False)
+    """Whether the last message may still grow without saying which one it is."""
+    prompt: Message | None = field(default=None, compare=False)
+    """The prompt of the running turn, until the agent repeats it or says something."""
+
+    @property
+    def text(self) -> str:
+        """What the agent said in its last turn, messages joined."""
+        parts: list[str] = []
+        for message in reversed(self.messages):
+            if message.role is Role.USER:
+                break
+            if message.role is Role.AGENT:
+                parts.append(message.text)
+        return "".join(reversed(parts))
