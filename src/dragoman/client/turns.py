@@ -171,15 +171,16 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         return self
 
     async def __anext__(self) -> Item:
-        lane = self._lane
+        try:
+            lane = self._lane
+        except AttributeError:
+            raise UsageError("the turn has not begun: use it as `async with`") from None
         if lane.items:
             # Without a coroutine for what is already there: this is every item of a fast agent.
             item = lane.take()
         else:
             if self._end is not None:
                 raise StopAsyncIteration
-            if self.state is State.NEW:
-                raise UsageError("the turn has not begun: use it as `async with`")
             item = await lane.get()
         if not isinstance(item, End):
             return item

@@ -2,13 +2,13 @@
 
 Owns the connection after the transport is open: the handshake, what the agent can do, its
 sessions, and the translation of wire errors. It does not start programs (`opening` does), follow
-turns (`turn`) or answer the agent's questions (`serving`).
+turns (`turn`), answer the agent's questions (`serving`) or know how people log in (`login`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import shlex
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 import dragoman
+from dragoman.client.acp import login
 from dragoman.client.acp.serving import Elicit, Extension, Serving
 from dragoman.client.acp.session import Session
 from dragoman.client.budgets import Budgets
@@ -27,7 +28,6 @@ from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate, Method
 from dragoman.errors import (
-    AuthRequired,
     DragomanError,
     InvalidAnswer,
     ProtocolMismatch,
@@ -36,6 +36,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
 from dragoman.wire.messages import Id
@@ -50,6 +51,7 @@ MakeSession: TypeAlias = Callable[["AcpClient", str, Path, Sequence[Path]], Sess
 
 P = TypeVar("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 MAX_PAGES: Final = 10_000
 """Pages of a session list before it counts as endless: an agent may repeat a cursor for ever."""
@@ -66,6 +68,8 @@ class ClientOptions:
     """Who answers questions with a form or a URL; without it the agent is told that nobody does."""
     elicit_url: bool = False
     """Whether `elicit` can also send its user to a URL."""
+    on_url_done: Callable[[str], None] | None = None
+    """Told the id of a question with a URL that was accepted and whose business is done now."""
     extension: Extension | None = None
     """Who answers the agent's own methods (``_…``) and hears its own notifications."""
     read_files: bool = True
@@ -155,9 +159,9 @@ class AcpClient:
 
     async def aclose(self) -> None:
         """End everything: sessions, their terminals, the connection, the process behind it."""
+        terminals = [session.let_go() for session in list(self._sessions.values())]
         try:
-            for session in list(self._sessions.values()):
-                await session.release()
+            await finish(asyncio.gather(*(each.aclose() for each in terminals if each is not None)))
         finally:
             await self.connection.aclose()
 
@@ -228,10 +232,7 @@ class AcpClient:
 
     def login_command(self, method: acp.AuthMethod) -> str | None:
         """The command by which a user can log in, where one is known. It is never run here."""
-        if not isinstance(method, acp.AuthMethodTerminal):
-            return _suggested_command(method)
-        variables = [f"{name}={shlex.quote(value)}" for name, value in method.env.items()]
-        return " ".join([*variables, shlex.join([*(self._launch or ("<agent>",)), *method.args])])
+        return login.command(method, self._launch)
 
     # -- sessions
 
@@ -253,25 +254,14 @@ class AcpClient:
     ) -> Session:
         """Open a session in a folder."""
         root, others = self._roots(cwd, additional_directories, mcp_servers)
-
-        def opened(response: acp.NewSessionResponse) -> Session:
-            session = make(self, response.session_id, root, others)
-            session.opened(response.modes, response.models, response.config_options)
-            self._serving.adopt(session)
-            return session
-
-        session = await self._open(
-            acp.SESSION_NEW,
-            acp.NewSessionRequest(
-                cwd=str(root),
-                additional_directories=[str(path) for path in others],
-                mcp_servers=mcp_servers,
-                meta=meta,
-            ),
-            opened,
+        request = acp.NewSessionRequest(
+            cwd=str(root),
+            additional_directories=[str(path) for path in others],
+            mcp_servers=mcp_servers,
+            meta=meta,
         )
-        await session.prepare(mode=mode, model=model)
-        return session
+        session = await self._open(acp.SESSION_NEW, request, make, root, others)
+        return await self._prepare(session, mode, model)
 
     async def load_session(
         self,
@@ -296,10 +286,9 @@ class AcpClient:
         session.on_update = on_update
         session.replaying = True
 
-        def opened(response: acp.LoadSessionResponse) -> Session:
+        def opened(response: acp.LoadSessionResponse) -> None:
             session.opened(response.modes, response.models, response.config_options)
             session.replay_answered()
-            return session
 
         request = acp.LoadSessionRequest(
             session_id=session_id,
@@ -327,9 +316,8 @@ class AcpClient:
         root, others = self._roots(cwd, additional_directories, mcp_servers)
         session = self._expect(make, session_id, root, others)
 
-        def opened(response: acp.ResumeSessionResponse) -> Session:
+        def opened(response: acp.ResumeSessionResponse) -> None:
             session.opened(response.modes, response.models, response.config_options)
-            return session
 
         request = acp.ResumeSessionRequest(
             session_id=session_id,
@@ -347,26 +335,13 @@ class AcpClient:
         if not self.options.unstable:
             raise UsageError("forking is not stable in the protocol: pass unstable=True")
         self.require("sessionCapabilities.fork", "fork sessions")
-        from dragoman.dialects.acp.v1.unstable.sessions import (
-            ForkSessionRequest,
-            ForkSessionResponse,
-        )
+        from dragoman.dialects.acp.v1.unstable.sessions import ForkSessionRequest
 
         root, others = self._roots(cwd, (), ())
-
-        def opened(response: ForkSessionResponse) -> Session:
-            fork = make(self, response.session_id, root, others)
-            fork.opened(response.modes, response.models, response.config_options)
-            self._serving.adopt(fork)
-            return fork
-
         fork_session = acp.method_table(unstable=True).request("session/fork")
         assert fork_session is not None
-        return await self._open(
-            fork_session,
-            ForkSessionRequest(session_id=session_id, cwd=str(root)),
-            opened,
-        )
+        request = ForkSessionRequest(session_id=session_id, cwd=str(root))
+        return await self._open(fork_session, request, make, root, others)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
         """The agent's sessions, page after page."""
@@ -379,9 +354,11 @@ class AcpClient:
             )
             for info in page.sessions:
                 yield info
-            cursor = page.next_cursor
-            if cursor is None:
+            if page.next_cursor is None:
                 return
+            if page.next_cursor == cursor:
+                break
+            cursor = page.next_cursor
         raise InvalidAnswer("the agent's list of sessions does not end")
 
     async def delete_session(self, session_id: str) -> None:
@@ -392,13 +369,20 @@ class AcpClient:
     # -- extensions
 
     async def call_extension(
-        self, method: str, params: Any, *, timeout: float | None = None
+        self, method: str, params: Any, *, timeout: float | None | UnsetType = UNSET
     ) -> Any:
-        """Call a method of the agent's own, whose name begins with an underscore."""
+        """Call a method of the agent's own, whose name begins with an underscore.
+
+        It has as long as any other question, unless `timeout` says otherwise; None is for ever.
+        """
+        budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
         raw = await self._translated(
-            self.connection.call(_extension(method), params, timeout=timeout)
+            self.connection.call(_extension(method), params, timeout=budget)
         )
-        return msgspec.json.decode(raw)
+        try:
+            return msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
     async def notify_extension(self, method: str, params: Any) -> None:
         """Send a notification of the agent's own kind."""
@@ -416,6 +400,44 @@ class AcpClient:
         )
         return self.decode(method, raw)
 
+    async def ask_then(
+        self,
+        method: Method[P, R],
+        params: P,
+        then: Callable[[R], T],
+        *,
+        timeout: float | None | UnsetType = UNSET,
+    ) -> T:
+        """Call a method and return what `then` makes of its result.
+
+        `then` is called while the answer is being read. A caller that waits goes on a little
+        later, when what the agent sent right behind the answer was already handled: it would take
+        over an older state for a newer one, and an update would not find its session.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def settle(raw: Raw | None, error: DragomanError | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(self.explain(error))
+                return
+            assert raw is not None
+            try:
+                future.set_result(then(self.decode(method, raw)))
+            except Exception as failure:  # noqa: BLE001 - raised to the caller, who waits
+                future.set_exception(failure)
+
+        budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
+        call = self.connection.begin(
+            method.name, Raw(acp.encode(params)), settle=settle, timeout=budget
+        )
+        try:
+            return await future
+        except asyncio.CancelledError:
+            call.give_up(UsageError("the caller was cancelled"))
+            raise
+
     def decode(self, method: Method[P, R], raw: Raw) -> R:
         try:
             return method.decode_result(raw)
@@ -424,27 +446,9 @@ class AcpClient:
 
     def explain(self, error: DragomanError) -> DragomanError:
         """The error to give to the caller: a wanted login becomes `AuthRequired`."""
-        if not isinstance(error, RemoteError) or error.code != codes.AUTH_REQUIRED:
-            return error
-        methods = self.agent.auth_methods
-        hints = []
-        for method in methods:
-            match method:
-                case acp.AuthMethodEnvVar():
-                    names = ", ".join(variable.name for variable in method.vars)
-                    hints.append(f"set {names} and start again")
-                case _:
-                    command = self.login_command(method)
-                    described = f": {method.description}" if method.description else ""
-                    hints.append(
-                        f"run `{command}`" if command else f"use {method.name!r}{described}"
-                    )
-        return AuthRequired(
-            error.message,
-            methods=methods,
-            hint="log in first: " + "; or ".join(hints) if hints else "log in to the agent first",
-            data=error.data,
-        )
+        if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
+            return login.required(error, self.agent.auth_methods, self._launch)
+        return error
 
     def forget(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
@@ -468,50 +472,59 @@ class AcpClient:
             raise explained from error
 
     async def _open(
-        self, method: Method[P, R], params: P, opened: Callable[[R], Session]
+        self,
+        method: Method[Any, Any],
+        request: Any,
+        make: MakeSession,
+        root: Path,
+        others: Sequence[Path],
     ) -> Session:
-        """Call a method that opens a session.
+        """Call a method whose answer tells the id of a session."""
+        made: list[Session] = []
 
-        The session is registered while the answer is being read, so that an update right behind
-        it finds it.
-        """
-        future: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+        def opened(response: Any) -> None:
+            if response.session_id in self._sessions:
+                raise InvalidAnswer(f"the agent opened {response.session_id!r} a second time")
+            session = make(self, response.session_id, root, others)
+            session.opened(response.modes, response.models, response.config_options)
+            made.append(session)
+            self._serving.adopt(session)
 
-        def settle(raw: Raw | None, error: DragomanError | None) -> None:
-            if error is None:
-                assert raw is not None
-                try:
-                    session = opened(self.decode(method, raw))
-                except DragomanError as invalid:
-                    error = invalid
-                else:
-                    if not future.done():
-                        future.set_result(session)
-                    return
-            if not future.done():
-                future.set_exception(self.explain(error))
-
-        call = self.connection.begin(
-            method.name, Raw(acp.encode(params)), settle=settle, timeout=self.budgets.session
-        )
         try:
-            return await future
-        except asyncio.CancelledError:
-            call.give_up(UsageError("the caller was cancelled"))
+            with self._serving.expecting():
+                await self.ask_then(method, request, opened, timeout=self.budgets.session)
+        except BaseException:
+            for session in made:
+                self.forget(session)
             raise
+        return made[0]
 
     async def _reopen(
         self,
         session: Session,
         method: Method[P, R],
-        params: P,
-        opened: Callable[[R], Session],
+        request: P,
+        opened: Callable[[R], None],
         mode: str | None,
         model: str | None,
     ) -> Session:
+        """Call a method that opens a session whose id is known before."""
+        self._serving.adopt(session)
         try:
-            await self._open(method, params, opened)
+            await self.ask_then(method, request, opened, timeout=self.budgets.session)
+        except BaseException:
+            self.forget(session)
+            raise
+        return await self._prepare(session, mode, model)
+
+    async def _prepare(self, session: Session, mode: str | None, model: str | None) -> Session:
+        try:
             await session.prepare(mode=mode, model=model)
+        except DragomanError:
+            # Nobody gets this session, so nobody else can close it.
+            with contextlib.suppress(DragomanError):
+                await session.close()
+            raise
         except BaseException:
             self.forget(session)
             raise
@@ -522,9 +535,7 @@ class AcpClient:
     ) -> Session:
         if session_id in self._sessions:
             raise UsageError(f"the session {session_id} is already open on this connection")
-        session = make(self, session_id, root, others)
-        self._serving.adopt(session)
-        return session
+        return make(self, session_id, root, others)
 
     def _roots(
         self,
@@ -553,13 +564,3 @@ def _extension(method: str) -> str:
 
 def _cancel_notice(id: Id) -> tuple[str, Any]:
     return "$/cancel_request", acp.CancelRequestNotification(request_id=id)
-
-
-def _suggested_command(method: acp.AuthMethod) -> str | None:
-    """A login command that an agent suggests in `_meta`, to be shown and never to be run."""
-    suggestion = (method.meta or {}).get("terminal-auth")
-    if not isinstance(suggestion, dict) or not isinstance(suggestion.get("command"), str):
-        return None
-    args = suggestion.get("args")
-    words = [arg for arg in args if isinstance(arg, str)] if isinstance(args, list) else []
-    return shlex.join([suggestion["command"], *words])

@@ -33,7 +33,7 @@ async def open_agent(
     """
     options = options or ClientOptions()
     stream = await _spawned(argv, cwd, env, inherit, options.budgets.spawn)
-    async with AcpClient(stream, options, launch=argv) as client:
+    async with await _client(stream, options, argv) as client:
         yield client
 
 
@@ -42,8 +42,19 @@ async def use_agent(
     stream: Stream, *, options: ClientOptions | None = None
 ) -> AsyncIterator[AcpClient]:
     """Be the client of an agent on a stream that is already open."""
-    async with AcpClient(stream, options) as client:
+    async with await _client(stream, options) as client:
         yield client
+
+
+async def _client(
+    stream: Stream, options: ClientOptions | None, launch: Sequence[str] = ()
+) -> AcpClient:
+    try:
+        return AcpClient(stream, options, launch=launch)
+    except BaseException:
+        # A client that could not be made closes nothing, and a process would be left behind.
+        await stream.aclose()
+        raise
 
 
 async def _spawned(

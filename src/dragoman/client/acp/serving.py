@@ -8,9 +8,10 @@ what a service raises becomes the protocol's error codes. It does not decide abo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -22,8 +23,10 @@ from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import (
     ArgumentInvalid,
     FileMissing,
+    ProgramNotFound,
     RemoteError,
     ServiceError,
+    SpawnError,
     TerminalUnknown,
 )
 from dragoman.rpc import Connection, boundary
@@ -34,6 +37,7 @@ from dragoman.wire.peer import Noise, Stray
 if TYPE_CHECKING:
     from dragoman.client.acp.client import ClientOptions
     from dragoman.client.acp.session import Session
+    from dragoman.client.acp.turn import Turn
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -41,18 +45,22 @@ R = TypeVar("R")
 log: Final = logging.getLogger("dragoman.client")
 
 Elicit: TypeAlias = Callable[
-    [acp.CreateElicitationRequest], Awaitable[acp.CreateElicitationResponse]
+    [acp.CreateElicitationRequest],
+    Awaitable[acp.CreateElicitationResponse] | acp.CreateElicitationResponse,
 ]
 """Answers a question of the agent to its user."""
 
 Serve: TypeAlias = Callable[[Any, bytes], Coroutine[Any, Any, Any]]
-"""Answers a request, given its params and the line it came in."""
+"""Answers a request, given its params and the line it came in. What it does before it returns is
+done in the order of the wire."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
+_UNKNOWN: Final = "session/update: no such session is open here"
 
-EARLY_SESSIONS: Final = 64
-EARLY_UPDATES: Final = 1024
-"""Updates kept for sessions whose id is not known yet: some agents talk before they answer."""
+EARLY_UPDATES: Final = 4096
+EARLY_SIZE: Final = 16 * 1024 * 1024
+"""What is kept for sessions whose id is not known yet: some agents talk before they answer. A list
+of commands may well be half a megabyte; more than this is nobody's greeting."""
 
 
 class Extension(Protocol):
@@ -71,7 +79,10 @@ class Serving:
     def __init__(self, sessions: dict[str, Session], options: ClientOptions) -> None:
         self._sessions = sessions
         self._options = options
-        self._early: dict[str, list[tuple[acp.SessionUpdate, bytes]]] = {}
+        self._opening = 0
+        self._early: list[tuple[acp.SessionNotification, bytes]] = []
+        self._early_size = 0
+        self._urls: set[str] = set()
         self._connection: Connection | None = None
         self._requests: dict[str, tuple[Method[Any, Any], Serve]] = {}
         self._serve(acp.SESSION_REQUEST_PERMISSION, self._permission)
@@ -112,15 +123,19 @@ class Serving:
                 self._keep(message, notification.line)
         elif notification.method == acp.CANCEL_REQUEST.name:
             self._cancel(notification)
+        elif notification.method == acp.ELICITATION_COMPLETE.name:
+            self._url_done(notification)
         elif self._options.extension is not None:
             self._options.extension.notification(notification.method, _plain(notification.params))
 
     def request(self, request: Request) -> Any:
         known = self._requests.get(request.method)
         if known is None:
-            if self._options.extension is not None:
-                return self._options.extension.request(request.method, _plain(request.params))
-            raise boundary.method_not_found(request.method)
+            extension = self._options.extension
+            # A method of the protocol that was not offered is nobody's extension.
+            if extension is None or acp.method_table().request(request.method) is not None:
+                raise boundary.method_not_found(request.method)
+            return extension.request(request.method, _plain(request.params))
         method, handler = known
         try:
             params = method.decode_params(request.params)
@@ -135,21 +150,37 @@ class Serving:
 
     # -- sessions
 
+    @contextlib.contextmanager
+    def expecting(self) -> Iterator[None]:
+        """While a session is being opened whose id only the answer will tell."""
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+            if not self._opening:
+                orphans, self._early, self._early_size = self._early, [], 0
+                for _, line in orphans:
+                    self.noise(Noise(line, _UNKNOWN))
+
     def adopt(self, session: Session) -> None:
         """A session's id is known now: it gets what came for it before."""
         self._sessions[session.id] = session
-        for update, line in self._early.pop(session.id, ()):
-            session.deliver(update, line)
+        early, self._early = self._early, []
+        for message, line in early:
+            if message.session_id == session.id:
+                self._early_size -= len(line)
+                session.deliver(message.update, line)
+            else:
+                self._early.append((message, line))
 
     def _keep(self, message: acp.SessionNotification, line: bytes) -> None:
-        kept = self._early.get(message.session_id)
-        if kept is None:
-            if len(self._early) >= EARLY_SESSIONS:
-                # The oldest is most likely a session that was closed and still talks.
-                del self._early[next(iter(self._early))]
-            kept = self._early[message.session_id] = []
-        if len(kept) < EARLY_UPDATES:
-            kept.append((message.update, line))
+        size = self._early_size + len(line)
+        if not self._opening or size > EARLY_SIZE or len(self._early) >= EARLY_UPDATES:
+            self.noise(Noise(line, _UNKNOWN))
+        else:
+            self._early.append((message, line))
+            self._early_size = size
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -169,12 +200,18 @@ class Serving:
 
     # -- permission
 
-    async def _permission(
+    def _permission(
         self, params: acp.RequestPermissionRequest, line: bytes
-    ) -> acp.RequestPermissionResponse:
+    ) -> Coroutine[Any, Any, acp.RequestPermissionResponse]:
         session = self._session(params.session_id)
-        call = params.tool_call
+        # Now and not in the coroutine, which begins behind everything that arrived together.
         session.asked(params, line)
+        return self._decided(session, session.turn, params)
+
+    async def _decided(
+        self, session: Session, turn: Turn | None, params: acp.RequestPermissionRequest
+    ) -> acp.RequestPermissionResponse:
+        call = params.tool_call
         question = Question(
             session_id=params.session_id,
             tool_call_id=call.tool_call_id,
@@ -183,24 +220,21 @@ class Serving:
             options=params.options,
             tool_call=call,
         )
-        answer = await self._asked(session, self._decide(question), Answer.CANCEL)
+        permit = self._options.permit
+        answer = await self._asked(session, turn, lambda: permit(question), Answer.CANCEL)
         option_id = choose(params.options, answer)
         session.answered(question, answer, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
-    async def _decide(self, question: Question) -> Answer:
-        answer = self._options.permit(question)
-        return await answer if inspect.isawaitable(answer) else answer
-
-    async def _asked(self, session: Session, work: Coroutine[Any, Any, Any], cancelled: Any) -> Any:
+    async def _asked(
+        self, session: Session, turn: Turn | None, ask: Callable[[], Any], cancelled: Any
+    ) -> Any:
         """Wait for somebody to answer; cancelling the turn answers at once with `cancelled`."""
-        if session.turn is not None and session.turn.cancelling:
-            work.close()
+        if turn is not None and turn.cancelling:
             return cancelled
         assert self._connection is not None
-        turn = session.turn
-        task = self._connection.tasks.start(work, "ask")
-        session.question_opened(task)
+        task = self._connection.tasks.start(_answer(ask), "ask")
+        session.question_opened(task, turn)
         try:
             await asyncio.wait([task])
         finally:
@@ -211,22 +245,46 @@ class Serving:
 
     # -- elicitation
 
-    async def _elicit(
+    def _elicit(
         self, params: acp.CreateElicitationRequest, line: bytes
-    ) -> acp.CreateElicitationResponse:
-        assert self._options.elicit is not None
+    ) -> Coroutine[Any, Any, acp.CreateElicitationResponse]:
         if isinstance(params, acp.UnknownElicitation) or (
             isinstance(params, acp.ElicitationUrl) and not self._options.elicit_url
         ):
             raise RemoteError(codes.INVALID_PARAMS, "this mode of elicitation was not offered")
-        session_id = getattr(params, "session_id", None)
-        session = None if session_id is None else self._sessions.get(session_id)
+        session = None if params.session_id is None else self._session(params.session_id)
+        return self._elicited(session, session.turn if session else None, params)
+
+    async def _elicited(
+        self,
+        session: Session | None,
+        turn: Turn | None,
+        params: acp.ElicitationForm | acp.ElicitationUrl,
+    ) -> acp.CreateElicitationResponse:
+        elicit = self._options.elicit
+        assert elicit is not None
+        answer: acp.CreateElicitationResponse
         if session is None:
-            return await self._options.elicit(params)
-        answer: acp.CreateElicitationResponse = await self._asked(
-            session, _awaited(self._options.elicit(params)), acp.ElicitationCancelled()
-        )
+            answer = await _answer(lambda: elicit(params))
+        else:
+            answer = await self._asked(
+                session, turn, lambda: elicit(params), acp.ElicitationCancelled()
+            )
+        if isinstance(params, acp.ElicitationUrl) and isinstance(answer, acp.ElicitationAccepted):
+            self._urls.add(params.elicitation_id)
         return answer
+
+    def _url_done(self, notification: Notification) -> None:
+        try:
+            message = acp.ELICITATION_COMPLETE.decode_params(notification.params)
+        except msgspec.ValidationError as error:
+            self.noise(Noise(notification.line, f"elicitation/complete: {error}"))
+            return
+        # Ids that were never given, or are done already, are to be ignored.
+        if message.elicitation_id in self._urls:
+            self._urls.discard(message.elicitation_id)
+            if self._options.on_url_done is not None:
+                self._options.on_url_done(message.elicitation_id)
 
     # -- files
 
@@ -292,24 +350,28 @@ class Serving:
         """The answer of a service, with its refusals as the protocol's errors."""
         try:
             return Raw(acp.encode(await work))
-        except ServiceError as error:
+        except (ServiceError, SpawnError) as error:
             raise RemoteError(
                 _code(error), str(error), {"errorClass": error.error_class}
             ) from error
 
 
-def _code(error: ServiceError) -> int:
+def _code(error: ServiceError | SpawnError) -> int:
     match error:
-        case FileMissing() | TerminalUnknown():
+        case FileMissing() | TerminalUnknown() | ProgramNotFound():
             return codes.NOT_FOUND
         case ArgumentInvalid():
             return codes.INVALID_PARAMS
+        case SpawnError():
+            return codes.INTERNAL_ERROR
         case _:
             return codes.INTERNAL_ERROR if error.blame == "world" else codes.INVALID_PARAMS
 
 
-async def _awaited(work: Awaitable[Any]) -> Any:
-    return await work
+async def _answer(ask: Callable[[], Any]) -> Any:
+    """What a callback of the user says, be it plain or `async`."""
+    answer = ask()
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _plain(raw: Raw) -> Any:

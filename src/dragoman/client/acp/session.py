@@ -5,11 +5,15 @@ that belong to no turn. It does not decode (`client` does) and does not follow a
 
 Where an update goes: to the running turn; to `replayed` while history is being replayed; else to
 `outside`, which keeps the newest ones. `on_update` sees all of them, at once.
+
+History ends with a short quiet after the answer to the load, and not with the answer: one real
+agent sends the first message of its history before the answer and the others after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from dragoman.client.services.terminals import Terminals
     from dragoman.client.services.workspace import Workspace
 
+log: Final = logging.getLogger("dragoman.client")
+
 KEPT_OUTSIDE: Final = 256
 """Updates outside of turns that are kept; older ones are dropped and counted."""
 
@@ -38,10 +44,11 @@ class Session:
 
     __slots__ = (
         "_files",
+        "_heard_at",
+        "_load_answered_at",
         "_questions",
-        "_quiet",
+        "_replaying",
         "_terminals",
-        "_update_count",
         "additional_directories",
         "client",
         "commands",
@@ -55,7 +62,6 @@ class Session:
         "outside",
         "outside_dropped",
         "replayed",
-        "replaying",
         "turn",
         "unusable",
         "usage",
@@ -81,9 +87,9 @@ class Session:
         self.outside_dropped = 0
         self.replayed: list[acp.SessionUpdate] = []
         """The history that the agent replayed when the session was loaded."""
-        self.replaying = False
-        self._quiet = False
-        self._update_count = 0
+        self._replaying = False
+        self._load_answered_at: float | None = None
+        self._heard_at = 0.0
         self._questions: set[asyncio.Task[Any]] = set()
         self._files: Files | None = None
         self._terminals: Terminals | None = None
@@ -134,11 +140,15 @@ class Session:
         known = [mode.id for mode in self.modes.available_modes] if self.modes else []
         if mode_id not in known:
             raise Unsupported(f"the agent has no mode {mode_id!r}; it has {_listed(known)}")
-        await self.client.ask(
-            acp.SESSION_SET_MODE, acp.SetSessionModeRequest(session_id=self.id, mode_id=mode_id)
+        await self.client.ask_then(
+            acp.SESSION_SET_MODE,
+            acp.SetSessionModeRequest(session_id=self.id, mode_id=mode_id),
+            lambda _: self._switched(mode_id),
         )
-        assert self.modes is not None
-        self.modes = replace(self.modes, current_mode_id=mode_id)
+
+    def _switched(self, mode_id: str) -> None:
+        if self.modes is not None:
+            self.modes = replace(self.modes, current_mode_id=mode_id)
 
     async def set_model(self, model_id: str) -> None:
         """Switch the model: by a config option of category ``model``, else by `session/set_model`,
@@ -150,12 +160,16 @@ class Session:
         known = [model.model_id for model in self.models.available_models] if self.models else []
         if model_id not in known:
             raise Unsupported(f"the agent has no model {model_id!r}; it has {_listed(known)}")
-        await self.client.ask(
+
+        def switched(_: acp.SetSessionModelResponse) -> None:
+            if self.models is not None:
+                self.models = replace(self.models, current_model_id=model_id)
+
+        await self.client.ask_then(
             acp.SESSION_SET_MODEL,
             acp.SetSessionModelRequest(session_id=self.id, model_id=model_id),
+            switched,
         )
-        assert self.models is not None
-        self.models = replace(self.models, current_model_id=model_id)
 
     async def set_config_option(self, config_id: str, value: str | bool) -> None:
         """Change a config option. The agent's answer is the complete list, read back here."""
@@ -167,15 +181,22 @@ class Session:
             known = [o.id for o in options]
             raise Unsupported(f"the agent has no option {config_id!r}; it has {_listed(known)}")
         values = _values(option)
-        if value not in values:
+        # To Python 1 is True; to an agent it is not.
+        if value not in values or (type(value) is not type(values[0])):
             raise Unsupported(
                 f"the option {config_id!r} has no value {value!r}; it has {_listed(values)}"
             )
-        response = await self.client.ask(
+
+        def changed(response: acp.SetSessionConfigOptionResponse) -> None:
+            self.config_options = response.config_options
+            if option.category == "mode" and isinstance(value, str):
+                self._switched(value)
+
+        await self.client.ask_then(
             acp.SESSION_SET_CONFIG_OPTION,
             acp.SetSessionConfigOptionRequest(session_id=self.id, config_id=config_id, value=value),
+            changed,
         )
-        self.config_options = response.config_options
 
     def _option(self, category: str) -> acp.SessionConfigSelect | None:
         for option in self.config_options or ():
@@ -199,10 +220,16 @@ class Session:
 
     async def release(self) -> None:
         """Forget the session here without telling the agent."""
+        terminals = self.let_go()
+        if terminals is not None:
+            await terminals.aclose()
+
+    def let_go(self) -> Terminals | None:
+        """Forget the session at once; what is returned still has to be closed."""
         self.client.forget(self)
+        self.unusable = True
         self.cancel_questions()
-        if self._terminals is not None:
-            await self._terminals.aclose()
+        return self._terminals
 
     # -- for the client
 
@@ -223,7 +250,11 @@ class Session:
         """An update of this session arrived, in this line."""
         self.apply(update)
         if self.on_update is not None:
-            self.on_update(update)
+            try:
+                self.on_update(update)
+            except Exception:
+                # One observer must not stop the others.
+                log.exception("the observer of a session's updates failed")
         if self.turn is not None:
             self.turn.put(update, len(line))
         else:
@@ -237,28 +268,45 @@ class Session:
 
     def keep(self, update: acp.SessionUpdate) -> None:
         """Keep an update that belongs to no turn."""
-        self._update_count += 1
         if self.replaying:
+            self._heard_at = asyncio.get_running_loop().time()
             self.replayed.append(update)
         else:
             if len(self.outside) == KEPT_OUTSIDE:
                 self.outside_dropped += 1
             self.outside.append(update)
 
+    @property
+    def replaying(self) -> bool:
+        """Whether what arrives now, outside of turns, is history."""
+        if self._replaying and self._replay_left() <= 0:
+            self._replaying = False
+        return self._replaying
+
+    @replaying.setter
+    def replaying(self, replaying: bool) -> None:
+        self._replaying = replaying
+
+    def _replay_left(self) -> float:
+        """Seconds until the replay counts as over, if nothing more comes."""
+        if self._load_answered_at is None:
+            return self.client.budgets.replay_total
+        budgets = self.client.budgets
+        over_at = min(
+            self._heard_at + budgets.replay_quiet, self._load_answered_at + budgets.replay_total
+        )
+        return over_at - asyncio.get_running_loop().time()
+
     def replay_answered(self) -> None:
-        """The answer to a load arrived. History that was not replayed before it comes after it."""
-        self.replaying = not any(isinstance(item, _HISTORY) for item in self.replayed)
+        """The answer to a load arrived: history ends with the first quiet from here on."""
+        self._load_answered_at = self._heard_at = asyncio.get_running_loop().time()
 
     async def wait_replayed(self) -> None:
-        """Wait for the end of a replay that comes after its answer: a short quiet time."""
-        budgets = self.client.budgets
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + budgets.replay_total
-        while self.replaying and self.client.connection.failure is None:
-            seen = self._update_count
-            await asyncio.sleep(budgets.replay_quiet)
-            if self._update_count == seen or loop.time() >= deadline:
-                self.replaying = False
+        """Wait for the end of a replay. Without one, which is the rule, nothing waits."""
+        while self.replaying and self.client.connection.failure is None:  # noqa: ASYNC110 - below
+            # What is waited for is that nothing comes.
+            await asyncio.sleep(self._replay_left())
+        self._replaying = False
 
     # -- services
 
@@ -292,10 +340,10 @@ class Session:
         if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
             self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))
 
-    def question_opened(self, task: asyncio.Task[Any]) -> None:
+    def question_opened(self, task: asyncio.Task[Any], turn: Turn | None) -> None:
         self._questions.add(task)
-        if self.turn is not None:
-            self.turn.question_opened()
+        if turn is not None:
+            turn.question_opened()
 
     def question_closed(self, task: asyncio.Task[Any], turn: Turn | None) -> None:
         self._questions.discard(task)
@@ -336,8 +384,6 @@ _APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
     acp.SessionInfoUpdate: _set_info,
     acp.UsageUpdate: _set_usage,
 }
-
-_HISTORY: Final = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.ToolCall)
 
 
 def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:

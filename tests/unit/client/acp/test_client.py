@@ -1,0 +1,830 @@
+"""The handshake, authentication, sessions and lists: what a client sends and refuses to send."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.client.acp import AcpClient, ClientOptions, Session
+from dragoman.client.acp import client as client_module
+from dragoman.client.budgets import Budgets
+from dragoman.client.permissions import approve_all
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    ConnectionClosed,
+    ConnectionEnded,
+    InvalidAnswer,
+    ProtocolMismatch,
+    RemoteError,
+    Unsupported,
+    UsageError,
+)
+from dragoman.transports.memory import memory_pair
+from tests.aio import aio
+from tests.unit.client.acp.agent_side import (
+    CWD,
+    EVERYTHING,
+    AgentSide,
+    Noises,
+    Refusal,
+    chunk,
+    driven,
+    opened,
+)
+from tests.unit.rpc.other_side import soon, until
+
+TINY = 0.02
+"""A budget that is meant to run out."""
+
+MODES = {
+    "currentModeId": "code",
+    "availableModes": [{"id": "code", "name": "Code"}, {"id": "plan", "name": "Plan"}],
+}
+MODELS = {
+    "currentModelId": "small",
+    "availableModels": [
+        {"modelId": "small", "name": "Small"},
+        {"modelId": "large", "name": "Large"},
+    ],
+}
+
+
+def select(id: str, category: str, current: str, *values: str) -> dict[str, Any]:
+    return {
+        "type": "select",
+        "id": id,
+        "name": id,
+        "category": category,
+        "currentValue": current,
+        "options": [{"value": value, "name": value} for value in values],
+    }
+
+
+# -- the handshake
+
+
+@aio
+async def test_the_handshake_offers_version_one_and_only_what_the_options_say() -> None:
+    async with driven() as (client, agent):
+        (params,) = agent.told("initialize")
+        assert params["protocolVersion"] == 1
+        assert params["clientInfo"] == {"name": "dragoman", "version": dragoman.__version__}
+        assert params["clientCapabilities"] == {
+            "fs": {"readTextFile": True, "writeTextFile": True},
+            "auth": {},
+            "session": {"notices": {}, "compaction": {}, "configOptions": {"boolean": {}}},
+        }
+        assert client.agent.protocol_version == 1
+
+
+@aio
+async def test_every_service_is_offered_when_it_is_switched_on() -> None:
+    async def elicit(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        return acp.ElicitationDeclined()
+
+    options = ClientOptions(
+        name="editor",
+        title="An Editor",
+        version="7",
+        read_files=False,
+        write_files=False,
+        terminals=True,
+        terminal_login=True,
+        elicit=elicit,
+        elicit_url=True,
+    )
+    async with driven(options) as (_, agent):
+        (params,) = agent.told("initialize")
+        assert params["clientInfo"] == {"name": "editor", "title": "An Editor", "version": "7"}
+        assert params["clientCapabilities"] == {
+            "fs": {},
+            "terminal": True,
+            "session": {"notices": {}, "compaction": {}, "configOptions": {"boolean": {}}},
+            "auth": {"terminal": True},
+            "elicitation": {"form": {}, "url": {}},
+        }
+
+
+@aio
+async def test_a_url_is_offered_only_where_it_can_be_opened() -> None:
+    options = ClientOptions(elicit=lambda request: acp.ElicitationDeclined())
+    async with driven(options) as (_, agent):
+        (params,) = agent.told("initialize")
+        assert params["clientCapabilities"]["elicitation"] == {"form": {}}
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+@aio
+async def test_another_version_than_ours_is_a_mismatch_and_the_stream_is_closed(
+    version: int,
+) -> None:
+    reply = {"protocolVersion": version, "agentCapabilities": {}}
+    ours, theirs = memory_pair()
+    agent = AgentSide(theirs)
+    agent.replies["initialize"] = reply
+    theirs.start(agent)
+    with pytest.raises(ProtocolMismatch, match=str(version)):
+        async with AcpClient(ours):
+            pytest.fail("the client must not be usable")
+    await until(lambda: agent.ended is not None)
+    await theirs.aclose()
+
+
+@aio
+async def test_an_agent_that_refuses_our_version_is_a_mismatch() -> None:
+    refusal = Refusal(-32022, "unsupported", {"requested": 1, "supported": [2]})
+    with pytest.raises(ProtocolMismatch, match="version 1"):
+        async with driven(replies={"initialize": refusal}):
+            pytest.fail("the client must not be usable")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"userAgent": "x/0.166.0", "codexHome": "/h", "platformFamily": "unix"},
+        {"protocolVersion": "2025-06-18"},
+        {"protocolVersion": True},
+        [],
+        "hello",
+    ],
+)
+@aio
+async def test_an_answer_that_is_no_handshake_is_an_invalid_answer(reply: Any) -> None:
+    with pytest.raises(InvalidAnswer, match="initialize"):
+        async with driven(replies={"initialize": reply}):
+            pytest.fail("the client must not be usable")
+
+
+@aio
+async def test_malformed_capabilities_count_as_absent() -> None:
+    capabilities = {"loadSession": "yes", "sessionCapabilities": 7, "auth": {"logout": True}}
+    async with driven(capabilities=capabilities) as (client, _):
+        assert not client.can("loadSession")
+        assert not client.can("sessionCapabilities.list")
+
+
+@aio
+async def test_a_handshake_without_an_answer_uses_up_its_budget() -> None:
+    ours, theirs = memory_pair()
+    agent = AgentSide(theirs)
+    agent.replies.clear()
+    theirs.start(agent)
+    options = ClientOptions(budgets=Budgets(initialize=TINY))
+    with pytest.raises(CallTimeout, match="initialize"):
+        async with AcpClient(ours, options):
+            pytest.fail("the client must not be usable")
+    await until(lambda: agent.ended is not None)
+    await theirs.aclose()
+
+
+@aio
+async def test_an_agent_that_ends_instead_of_answering_ends_the_handshake() -> None:
+    ours, theirs = memory_pair()
+    await theirs.aclose()
+    with pytest.raises(ConnectionEnded):
+        async with AcpClient(ours):
+            pytest.fail("the client must not be usable")
+
+
+@aio
+async def test_a_capability_is_asked_for_by_its_name_on_the_wire() -> None:
+    async with driven(capabilities=EVERYTHING) as (client, _):
+        for name in (
+            "loadSession",
+            "promptCapabilities.image",
+            "mcpCapabilities.http",
+            "sessionCapabilities.fork",
+            "auth.logout",
+        ):
+            assert client.can(name), name
+        assert not client.can("sessionCapabilities.teleport")
+        assert not client.can("loadSession.deeper")
+
+
+# -- authentication
+
+
+AGENT_LOGIN = {"id": "oauth", "name": "Log in", "description": "In the browser"}
+TERMINAL_LOGIN = {"id": "tty", "name": "Terminal", "type": "terminal", "args": ["login"]}
+
+
+def offering(*methods: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "initialize": {
+            "protocolVersion": 1,
+            "agentCapabilities": EVERYTHING,
+            "authMethods": list(methods),
+        }
+    }
+
+
+@aio
+async def test_a_login_names_its_method_and_sends_no_secret() -> None:
+    replies = offering(AGENT_LOGIN, TERMINAL_LOGIN) | {"authenticate": {}}
+    async with driven(replies=replies) as (client, agent):
+        await client.authenticate("oauth")
+        assert agent.told("authenticate") == [{"methodId": "oauth"}]
+
+
+@aio
+async def test_a_terminal_login_is_never_passed_to_authenticate() -> None:
+    async with driven(replies=offering(AGENT_LOGIN, TERMINAL_LOGIN)) as (client, agent):
+        with pytest.raises(UsageError, match="login"):
+            await client.authenticate("tty")
+        with pytest.raises(UsageError, match="oauth, tty"):
+            await client.authenticate("password")
+        assert agent.told("authenticate") == []
+
+
+@aio
+async def test_logging_out_needs_an_agent_that_can() -> None:
+    async with driven() as (client, agent):
+        with pytest.raises(Unsupported, match=r"auth\.logout"):
+            await client.logout()
+        assert agent.told("logout") == []
+    async with driven(capabilities=EVERYTHING, replies={"logout": {}}) as (client, agent):
+        await client.logout()
+        assert agent.told("logout") == [{}]
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/load", "session/list"])
+@aio
+async def test_a_wanted_login_says_how_to_log_in(method: str) -> None:
+    refusal = Refusal(-32000, "Authentication required", {"authMethods": []})
+    replies = offering(AGENT_LOGIN, TERMINAL_LOGIN) | {method: refusal}
+    async with driven(replies=replies) as (client, _):
+        with pytest.raises(AuthRequired) as caught:
+            match method:
+                case "session/new":
+                    await client.new_session(CWD)
+                case "session/load":
+                    await client.load_session("s1", CWD)
+                case _:
+                    async for _info in client.list_sessions():
+                        pass
+        assert [each.id for each in caught.value.methods] == ["oauth", "tty"]
+        assert "In the browser" in caught.value.hint
+        assert "login" in caught.value.hint
+        assert caught.value.data == {"authMethods": []}
+        assert client.sessions == ()
+
+
+# -- opening sessions
+
+
+@aio
+async def test_a_new_session_has_its_id_and_its_settings() -> None:
+    options = [select("m", "mode", "code", "code", "plan")]
+    reply = {"sessionId": "s9", "modes": MODES, "models": MODELS, "configOptions": options}
+    async with driven(replies={"session/new": reply}) as (client, agent):
+        session = await client.new_session(CWD, meta={"k": 1})
+        assert agent.told("session/new") == [
+            {"cwd": "/workspace", "mcpServers": [], "_meta": {"k": 1}}
+        ]
+        assert session.id == "s9"
+        assert session.modes is not None and session.modes.current_mode_id == "code"
+        assert session.models is not None and session.models.current_model_id == "small"
+        assert session.config_options is not None and len(session.config_options) == 1
+        assert client.sessions == (session,)
+
+
+@aio
+async def test_a_relative_folder_becomes_absolute_before_it_is_sent() -> None:
+    async with driven() as (client, agent):
+        await client.new_session("some/where")
+        assert agent.told("session/new")[0]["cwd"] == str(Path.cwd() / "some/where")
+
+
+@aio
+async def test_additional_folders_need_an_agent_that_takes_them() -> None:
+    async with driven() as (client, agent):
+        with pytest.raises(Unsupported, match="additionalDirectories"):
+            await client.new_session(CWD, additional_directories=["/more"])
+        assert agent.told("session/new") == []
+    async with driven(capabilities=EVERYTHING) as (client, agent):
+        session = await client.new_session(CWD, additional_directories=["/more"])
+        assert agent.told("session/new")[0]["additionalDirectories"] == ["/more"]
+        assert session.additional_directories == (Path("/more"),)
+
+
+@aio
+async def test_mcp_servers_go_only_where_the_agent_can_reach_them() -> None:
+    stdio = acp.McpServerStdio(name="files", command="/bin/files", args=[], env=[])
+    http = acp.McpServerHttp(name="web", url="http://localhost/", headers=[])
+    sse = acp.McpServerSse(name="old", url="http://localhost/", headers=[])
+    async with driven() as (client, agent):
+        await client.new_session(CWD, mcp_servers=[stdio])
+        sent = agent.told("session/new")[0]["mcpServers"]
+        assert sent == [{"name": "files", "command": "/bin/files", "args": [], "env": []}]
+        with pytest.raises(Unsupported, match=r"mcpCapabilities\.http"):
+            await client.new_session(CWD, mcp_servers=[stdio, http])
+        with pytest.raises(Unsupported, match=r"mcpCapabilities\.sse"):
+            await client.new_session(CWD, mcp_servers=[sse])
+        assert len(agent.told("session/new")) == 1
+
+
+@aio
+async def test_mcp_servers_over_http_are_sent_to_an_agent_that_can() -> None:
+    http = acp.McpServerHttp(
+        name="web", url="http://localhost/", headers=[acp.HttpHeader(name="a", value="b")]
+    )
+    async with driven(capabilities=EVERYTHING) as (client, agent):
+        await client.new_session(CWD, mcp_servers=[http])
+        assert agent.told("session/new")[0]["mcpServers"] == [
+            {
+                "type": "http",
+                "name": "web",
+                "url": "http://localhost/",
+                "headers": [{"name": "a", "value": "b"}],
+            }
+        ]
+
+
+@aio
+async def test_a_session_that_does_not_open_in_time_uses_up_its_budget() -> None:
+    options = ClientOptions(budgets=Budgets(session=TINY))
+    async with driven(options) as (client, agent):
+        del agent.replies["session/new"]
+        with pytest.raises(CallTimeout, match="session/new"):
+            await client.new_session(CWD)
+        assert client.sessions == ()
+        asked = await agent.expect("session/new")
+        notice = await agent.expect("$/cancel_request")
+        assert notice["params"] == {"requestId": asked["id"]}
+
+
+@aio
+async def test_a_caller_that_is_cancelled_calls_the_session_off() -> None:
+    async with driven() as (client, agent):
+        del agent.replies["session/new"]
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(client.new_session(CWD))
+            asked = await agent.expect("session/new")
+            task.cancel()
+        await agent.expect("$/cancel_request")
+        agent.answer(asked, {"sessionId": "late"})
+        agent.replies["session/new"] = {"sessionId": "s2"}
+        assert (await client.new_session(CWD)).id == "s2"
+        assert [session.id for session in client.sessions] == ["s2"]
+
+
+@aio
+async def test_a_caller_that_is_cancelled_while_the_answer_arrives_leaves_no_session() -> None:
+    async with driven() as (client, agent):
+        del agent.replies["session/new"]
+        async with asyncio.TaskGroup() as tasks:
+            task: asyncio.Task[Session] | None = None
+
+            def make(client: AcpClient, *known: Any) -> Session:
+                # In the very moment in which the answer is being read.
+                assert task is not None
+                task.cancel()
+                return Session(client, *known)
+
+            task = tasks.create_task(client.new_session(CWD, make=make))
+            agent.answer(await agent.expect("session/new"), {"sessionId": "s1"})
+        assert task.cancelled()
+        assert client.sessions == ()
+
+
+@aio
+async def test_a_maker_of_sessions_that_fails_fails_the_caller() -> None:
+    def make(client: AcpClient, *known: Any) -> Session:
+        raise ZeroDivisionError
+
+    async with driven() as (client, _):
+        with pytest.raises(ZeroDivisionError):
+            await soon(client.new_session(CWD, make=make))
+        assert client.sessions == ()
+
+
+@pytest.mark.parametrize("reply", [{}, {"sessionId": 7}, None, "s1"])
+@aio
+async def test_an_answer_without_a_session_id_is_invalid(reply: Any) -> None:
+    async with driven(replies={"session/new": reply}) as (client, _):
+        with pytest.raises(InvalidAnswer, match="session/new"):
+            await client.new_session(CWD)
+
+
+@aio
+async def test_an_id_that_is_open_already_is_no_new_session() -> None:
+    async with driven() as (client, _):
+        first = await client.new_session(CWD)
+        with pytest.raises(InvalidAnswer, match="second time"):
+            await client.new_session(CWD)
+        assert client.sessions == (first,)
+
+
+# -- a starting mode and model
+
+
+@aio
+async def test_a_starting_mode_and_model_are_options_where_the_agent_has_such_options() -> None:
+    options = [
+        select("how", "mode", "code", "code", "plan"),
+        select("which", "model", "small", "small", "large"),
+    ]
+    after = [
+        select("how", "mode", "plan", "code", "plan"),
+        select("which", "model", "large", "small", "large"),
+    ]
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": MODES, "configOptions": options},
+        "session/set_config_option": {"configOptions": after},
+    }
+    async with driven(replies=replies) as (client, agent):
+        session = await client.new_session(CWD, mode="plan", model="large")
+        assert agent.told("session/set_config_option") == [
+            {"sessionId": "s1", "configId": "which", "value": "large"},
+            {"sessionId": "s1", "configId": "how", "value": "plan"},
+        ]
+        assert session.modes is not None and session.modes.current_mode_id == "plan"
+
+
+@aio
+async def test_a_starting_mode_and_model_are_set_the_older_way_without_such_options() -> None:
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": MODES, "models": MODELS},
+        "session/set_mode": {},
+        "session/set_model": None,
+    }
+    async with driven(replies=replies) as (client, agent):
+        session = await client.new_session(CWD, mode="plan", model="large")
+        assert agent.told("session/set_mode") == [{"sessionId": "s1", "modeId": "plan"}]
+        assert agent.told("session/set_model") == [{"sessionId": "s1", "modelId": "large"}]
+        assert session.modes is not None and session.modes.current_mode_id == "plan"
+        assert session.models is not None and session.models.current_model_id == "large"
+
+
+@pytest.mark.parametrize("capabilities", [{}, EVERYTHING])
+@pytest.mark.parametrize("wanted", [{"mode": "yolo"}, {"model": "huge"}])
+@aio
+async def test_an_unknown_mode_or_model_is_unsupported_and_leaves_no_session(
+    wanted: dict[str, str], capabilities: dict[str, Any]
+) -> None:
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": MODES, "models": MODELS},
+        "session/close": {},
+    }
+    async with driven(capabilities=capabilities, replies=replies) as (client, agent):
+        with pytest.raises(Unsupported, match="yolo|huge"):
+            await client.new_session(CWD, **wanted)  # type: ignore[arg-type]
+        assert client.sessions == ()
+        assert len(agent.told("session/close")) == (1 if capabilities else 0)
+        assert agent.told("session/set_mode") == agent.told("session/set_model") == []
+
+
+@aio
+async def test_a_mode_that_the_agent_refuses_leaves_no_session_even_if_closing_fails() -> None:
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": MODES},
+        "session/set_mode": Refusal(-32602, "no"),
+        "session/close": Refusal(-32603, "neither"),
+    }
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, _):
+        with pytest.raises(RemoteError) as caught:
+            await client.new_session(CWD, mode="plan")
+        assert caught.value.code == -32602
+        assert client.sessions == ()
+
+
+# -- loading, resuming, forking
+
+
+@aio
+async def test_sessions_are_loaded_resumed_and_forked_only_where_the_agent_can() -> None:
+    async with driven(ClientOptions(unstable=True)) as (client, agent):
+        before = len(agent.heard)
+        with pytest.raises(Unsupported, match="loadSession"):
+            await client.load_session("s", CWD)
+        with pytest.raises(Unsupported, match=r"sessionCapabilities\.resume"):
+            await client.resume_session("s", CWD)
+        with pytest.raises(Unsupported, match=r"sessionCapabilities\.fork"):
+            await client.fork_session("s", CWD)
+        with pytest.raises(Unsupported, match=r"sessionCapabilities\.delete"):
+            await client.delete_session("s")
+        with pytest.raises(Unsupported, match=r"sessionCapabilities\.list"):
+            async for _ in client.list_sessions():
+                pass
+        assert len(agent.heard) == before
+        assert client.sessions == ()
+
+
+@aio
+async def test_forking_is_unstable_and_has_to_be_allowed() -> None:
+    async with driven(capabilities=EVERYTHING) as (client, agent):
+        with pytest.raises(UsageError, match="unstable=True"):
+            await client.fork_session("s", CWD)
+    replies = {"session/fork": {"sessionId": "s2", "modes": MODES}}
+    options = ClientOptions(unstable=True)
+    async with driven(options, capabilities=EVERYTHING, replies=replies) as (client, agent):
+        fork = await client.fork_session("s", CWD)
+        assert agent.told("session/fork") == [{"sessionId": "s", "cwd": "/workspace"}]
+        assert fork.id == "s2"
+        assert fork.modes is not None and fork.modes.current_mode_id == "code"
+        agent.update(chunk("hello"), session_id="s2")
+        await until(lambda: len(fork.outside) == 1)
+
+
+@aio
+async def test_a_resumed_session_has_its_settings_and_no_history() -> None:
+    replies = {"session/resume": {"modes": MODES}}
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        session = await client.resume_session("old", CWD, additional_directories=["/more"])
+        (params,) = agent.told("session/resume")
+        assert params["sessionId"] == "old"
+        assert params["additionalDirectories"] == ["/more"]
+        assert session.modes is not None and session.modes.current_mode_id == "code"
+        assert session.replayed == []
+        assert not session.replaying
+
+
+@pytest.mark.parametrize("reply", [None, {}])
+@aio
+async def test_a_load_may_be_answered_with_nothing(reply: Any) -> None:
+    replies = {"session/load": reply}
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        session = await client.load_session("old", CWD, meta={"k": 1})
+        assert agent.told("session/load") == [
+            {"sessionId": "old", "cwd": "/workspace", "mcpServers": [], "_meta": {"k": 1}}
+        ]
+        assert session.modes is None
+
+
+@aio
+async def test_a_session_is_open_only_once_on_a_connection() -> None:
+    async with driven(capabilities=EVERYTHING, replies={"session/resume": {}}) as (client, _):
+        await client.resume_session("old", CWD)
+        for again in (client.load_session, client.resume_session):
+            with pytest.raises(UsageError, match="already open"):
+                await again("old", CWD)
+        assert len(client.sessions) == 1
+
+
+@aio
+async def test_a_session_that_cannot_be_loaded_is_forgotten() -> None:
+    refusal = Refusal(-32002, "Resource not found")
+    replies = {"session/load": refusal, "session/resume": refusal}
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, _):
+        with pytest.raises(RemoteError) as caught:
+            await client.load_session("gone", CWD)
+        assert caught.value.code == -32002
+        with pytest.raises(RemoteError):
+            await client.resume_session("gone", CWD)
+        assert client.sessions == ()
+
+
+# -- listing and deleting
+
+
+@pytest.mark.parametrize("last", [{}, {"nextCursor": None}])
+@aio
+async def test_a_list_is_read_page_by_page_to_its_end(last: dict[str, Any]) -> None:
+    pages = {
+        None: {"sessions": [{"sessionId": "a", "cwd": "/a"}], "nextCursor": "2"},
+        "2": {"sessions": [], "nextCursor": "3"},
+        "3": {"sessions": [{"sessionId": "b", "cwd": "/b", "title": "B"}], **last},
+    }
+    replies = {"session/list": lambda params: pages[params.get("cursor")]}
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        found = [info async for info in client.list_sessions("/somewhere")]
+        assert [(info.session_id, info.title) for info in found] == [("a", None), ("b", "B")]
+        assert agent.told("session/list") == [
+            {"cwd": "/somewhere"},
+            {"cwd": "/somewhere", "cursor": "2"},
+            {"cwd": "/somewhere", "cursor": "3"},
+        ]
+
+
+@aio
+async def test_a_list_is_fetched_no_further_than_it_is_read() -> None:
+    replies = {
+        "session/list": {"sessions": [{"sessionId": "a", "cwd": "/a"}], "nextCursor": "more"}
+    }
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        listing = client.list_sessions()
+        assert (await anext(listing)).session_id == "a"
+        assert len(agent.told("session/list")) == 1
+        await listing.aclose()  # type: ignore[attr-defined]
+
+
+@aio
+async def test_a_list_that_goes_round_in_a_circle_is_an_invalid_answer() -> None:
+    replies = {"session/list": {"sessions": [], "nextCursor": "again"}}
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        with pytest.raises(InvalidAnswer, match="does not end"):
+            async for _ in client.list_sessions():
+                pass
+        assert len(agent.told("session/list")) == 2
+
+
+@aio
+async def test_a_list_without_end_is_an_invalid_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_PAGES", 20)
+    replies = {
+        "session/list": lambda params: {
+            "sessions": [],
+            "nextCursor": params.get("cursor", "") + "x",
+        }
+    }
+    async with driven(capabilities=EVERYTHING, replies=replies) as (client, agent):
+        with pytest.raises(InvalidAnswer, match="does not end"):
+            async for _ in client.list_sessions():
+                pass
+        assert len(agent.told("session/list")) == 20
+
+
+@aio
+async def test_deleting_names_the_session() -> None:
+    async with driven(capabilities=EVERYTHING, replies={"session/delete": {}}) as (client, agent):
+        await client.delete_session("old")
+        assert agent.told("session/delete") == [{"sessionId": "old"}]
+
+
+@aio
+async def test_a_question_without_an_answer_uses_up_its_budget() -> None:
+    options = ClientOptions(budgets=Budgets(request=TINY))
+    async with driven(options, capabilities=EVERYTHING) as (client, agent):
+        with pytest.raises(CallTimeout, match="session/delete"):
+            await client.delete_session("old")
+        with pytest.raises(CallTimeout, match="_vendor/slow"):
+            await client.call_extension("_vendor/slow", {})
+        await until(lambda: len(agent.told("$/cancel_request")) == 2)
+
+
+# -- extensions
+
+
+@aio
+async def test_extensions_are_called_and_notified_as_they_are() -> None:
+    replies = {"_vendor/ask": {"answer": [1, None]}, "_vendor/fail": Refusal(-5, "no", "why")}
+    async with driven(replies=replies) as (client, agent):
+        assert await client.call_extension("_vendor/ask", {"q": 1}) == {"answer": [1, None]}
+        assert agent.told("_vendor/ask") == [{"q": 1}]
+        with pytest.raises(RemoteError) as caught:
+            await client.call_extension("_vendor/fail", None, timeout=None)
+        assert (caught.value.code, caught.value.data) == (-5, "why")
+        await client.notify_extension("_vendor/tell", [1])
+        assert (await agent.expect("_vendor/tell"))["params"] == [1]
+
+
+@aio
+async def test_only_names_with_an_underscore_are_extensions() -> None:
+    async with driven() as (client, agent):
+        before = len(agent.heard)
+        with pytest.raises(UsageError):
+            await client.call_extension("session/prompt", {})
+        with pytest.raises(UsageError):
+            await client.notify_extension("session/cancel", {})
+        assert len(agent.heard) == before
+
+
+# -- what a prompt may contain
+
+
+@pytest.mark.parametrize(
+    ("block", "capability"),
+    [
+        (acp.ImageContent(data="AA==", mime_type="image/png"), "image"),
+        (acp.AudioContent(data="AA==", mime_type="audio/wav"), "audio"),
+        (
+            acp.EmbeddedResource(resource=acp.TextResourceContents(uri="file:///x", text="x")),
+            "embeddedContext",
+        ),
+    ],
+)
+@aio
+async def test_content_is_refused_unless_the_agent_takes_it(
+    block: acp.ContentBlock, capability: str
+) -> None:
+    link = acp.ResourceLink(uri="file:///x", name="x")
+    for others in ({}, {name: True for name in ("image", "audio") if name != capability}):
+        async with opened(capabilities={"promptCapabilities": others}) as (session, agent):
+            with pytest.raises(Unsupported, match=capability):
+                session.prompt([acp.TextContent(text="look"), block])
+            session.prompt([acp.TextContent(text="look"), link])
+            assert agent.told("session/prompt") == []
+    async with opened(capabilities={"promptCapabilities": {capability: True}}) as (session, agent):
+        async with session.prompt(block) as turn:
+            await agent.end()
+            await turn.wait()
+        (params,) = agent.told("session/prompt")
+        assert len(params["prompt"]) == 1
+
+
+# -- what belongs to no session
+
+
+@aio
+async def test_an_update_before_the_session_is_known_is_not_lost() -> None:
+    async with driven() as (client, agent):
+        del agent.replies["session/new"]
+        async with asyncio.TaskGroup() as tasks:
+            opening = tasks.create_task(client.new_session(CWD))
+            asked = await agent.expect("session/new")
+            agent.update({"sessionUpdate": "available_commands_update", "availableCommands": []})
+            agent.update(chunk("early"))
+            # In one piece with the answer, and right behind it.
+            agent.say(
+                agent.updating(chunk("together")),
+                {"jsonrpc": "2.0", "id": asked["id"], "result": {"sessionId": "s1"}},
+                agent.updating(chunk("behind")),
+            )
+            session = await opening
+        texts = [
+            update.content.text
+            for update in session.outside
+            if isinstance(update, acp.AgentMessageChunk)
+            and isinstance(update.content, acp.TextContent)
+        ]
+        assert texts == ["early", "together", "behind"]
+        assert len(session.outside) == 4
+
+
+@aio
+async def test_updates_of_sessions_that_are_opened_at_once_find_their_own() -> None:
+    noises = Noises()
+    async with driven(ClientOptions(on_noise=noises)) as (client, agent):
+        del agent.replies["session/new"]
+        async with asyncio.TaskGroup() as tasks:
+            one = tasks.create_task(client.new_session(CWD))
+            two = tasks.create_task(client.new_session(CWD))
+            first, second = await agent.expect("session/new"), await agent.expect("session/new")
+            for name in ("b", "nobody", "a"):
+                agent.update(chunk(f"for {name}"), session_id=name)
+            agent.answer(second, {"sessionId": "b"})
+            agent.answer(first, {"sessionId": "a"})
+        for session, text in ((one.result(), "for a"), (two.result(), "for b")):
+            (update,) = session.outside
+            assert isinstance(update, acp.AgentMessageChunk)
+            assert update.content == acp.TextContent(text=text)
+        # What was for nobody is told when nobody is expected any more.
+        assert len(noises) == 1
+        assert b"for nobody" in noises[0].line
+
+
+@aio
+async def test_an_update_of_a_session_that_nobody_opens_is_noise() -> None:
+    noises = Noises()
+    async with driven(ClientOptions(on_noise=noises)) as (client, agent):
+        agent.update(chunk("who?"), session_id="unknown")
+        assert b"who?" in (await noises.first()).line
+        agent.replies["session/new"] = {"sessionId": "unknown"}
+        assert not (await client.new_session(CWD)).outside
+
+
+@aio
+async def test_what_is_kept_for_sessions_to_come_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noises = Noises()
+    async with driven(ClientOptions(on_noise=noises)) as (client, agent):
+        del agent.replies["session/new"]
+        async with asyncio.TaskGroup() as tasks:
+            opening = tasks.create_task(client.new_session(CWD))
+            asked = await agent.expect("session/new")
+            for size in (9, 9, 1):
+                agent.update(chunk("x" * size * 1024 * 1024))
+                await asyncio.sleep(0)
+            agent.answer(asked, {"sessionId": "s1"})
+            session = await opening
+        assert len(session.outside) == 2
+        assert len(noises) == 1
+
+
+# -- the end
+
+
+@aio
+async def test_closing_the_client_ends_turns_questions_and_sessions() -> None:
+    asked = asyncio.Event()
+
+    async def permit(question: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with driven(ClientOptions(permit=permit)) as (client, agent):
+        session = await client.new_session(CWD)
+        turn = session.prompt("hi")
+        await turn.begin()
+        agent.ask(1, "session/request_permission", agent.permission())
+        await soon(asked.wait())
+        await client.aclose()
+        assert client.sessions == ()
+        with pytest.raises(ConnectionClosed):
+            await turn.wait()
+        with pytest.raises(ConnectionClosed):
+            await client.new_session(CWD)
+
+
+@aio
+async def test_options_default_to_refusing() -> None:
+    assert ClientOptions().permit is not approve_all
+    with pytest.raises(TypeError):
+        ClientOptions(permitt=approve_all)  # type: ignore[call-arg]

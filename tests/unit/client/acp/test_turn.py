@@ -1,0 +1,388 @@
+"""One prompt over ACP: how it is sent, how it ends, and how it is called off.
+
+What every turn does, whatever the dialect, is in tests/unit/client/test_turns.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman.client.acp import ClientOptions, TurnResult
+from dragoman.client.budgets import Budgets
+from dragoman.client.permissions import Answer
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import (
+    AuthRequired,
+    BudgetExceeded,
+    CallCancelled,
+    ConnectionEnded,
+    DragomanError,
+    InvalidAnswer,
+    RemoteError,
+    SessionUnusable,
+    TurnInProgress,
+)
+from tests.aio import aio
+from tests.unit.client.acp.agent_side import CWD, Noises, Refusal, chunk, driven, opened
+from tests.unit.rpc.other_side import soon, until
+
+TINY = 0.02
+"""A budget that is meant to run out."""
+
+QUICK = ClientOptions(budgets=Budgets(cancel_grace=TINY))
+
+
+def texts(updates: list[acp.SessionUpdate]) -> list[str]:
+    return [
+        update.content.text
+        for update in updates
+        if isinstance(update, acp.AgentMessageChunk) and isinstance(update.content, acp.TextContent)
+    ]
+
+
+@aio
+async def test_a_prompt_streams_its_updates_and_ends_with_a_result() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello", meta={"k": 1}) as turn:
+            prompt = await agent.expect("session/prompt")
+            assert prompt["params"] == {
+                "sessionId": "s1",
+                "prompt": [{"type": "text", "text": "hello"}],
+                "_meta": {"k": 1},
+            }
+            agent.update(chunk("a"), chunk("b"))
+            usage = {"inputTokens": 3, "outputTokens": 4}
+            agent.answer(prompt, {"stopReason": "max_tokens", "usage": usage})
+            assert texts([update async for update in turn]) == ["a", "b"]
+            assert turn.result.stop_reason == "max_tokens"
+            assert turn.result.usage == usage
+            assert not turn.result.settled_locally
+            assert turn.result.denials == ()
+        assert session.turn is None
+
+
+@aio
+async def test_the_end_does_not_overtake_updates_that_nobody_has_read_yet() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.update(*(chunk(str(number)) for number in range(1000)))
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            await until(lambda: session.turn is None)
+            assert texts([update async for update in turn]) == [str(n) for n in range(1000)]
+
+
+@aio
+async def test_a_slow_consumer_sees_everything_in_order() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            seen: list[str] = []
+            for number in range(50):
+                agent.update(chunk(f"{number}"))
+                if number % 7 == 0:
+                    seen += texts([await anext(turn)])
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            async for update in turn:
+                seen += texts([update])
+                await asyncio.sleep(0)
+            assert seen == [str(number) for number in range(50)]
+
+
+@aio
+async def test_an_unknown_stop_reason_is_given_as_it_is() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            await agent.end("tired")
+            assert (await turn.wait()).stop_reason == "tired"
+            assert turn.result.usage is None
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"stopReason": 7}, [], "end_turn"])
+@aio
+async def test_an_answer_without_a_stop_reason_is_invalid_and_ends_the_turn(answer: Any) -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            agent.answer(await agent.expect("session/prompt"), answer)
+            with pytest.raises(InvalidAnswer):
+                await turn.wait()
+        async with session.prompt("again") as turn:
+            await agent.end()
+            await turn.wait()
+
+
+@aio
+async def test_an_error_of_the_agent_is_raised_after_its_updates() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.update(chunk("a"))
+            agent.reply(prompt, Refusal(400, '{"error":"model"}', {"x": 1}))
+            assert texts([await anext(turn)]) == ["a"]
+            with pytest.raises(RemoteError) as caught:
+                await anext(turn)
+            assert (caught.value.code, caught.value.data) == (400, {"x": 1})
+
+
+@aio
+async def test_a_login_that_a_prompt_wants_is_said_to_be_wanted() -> None:
+    replies = {"session/prompt": Refusal(-32000, "Authentication required")}
+    async with opened(replies=replies) as (session, _):
+        async with session.prompt("hello") as turn:
+            with pytest.raises(AuthRequired, match="log in"):
+                await turn.wait()
+
+
+@aio
+async def test_asking_returns_the_text_of_the_answer() -> None:
+    async with opened() as (session, agent):
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(session.ask("hello"))
+            prompt = await agent.expect("session/prompt")
+            thought = {**chunk("hm"), "sessionUpdate": "agent_thought_chunk"}
+            image = {"type": "image", "data": "AA==", "mimeType": "image/png"}
+            agent.update(chunk("to"), thought, {**chunk(""), "content": image}, chunk("gether"))
+            agent.answer(prompt, {"stopReason": "end_turn"})
+        assert asking.result() == "together"
+
+
+# -- several at once
+
+
+@aio
+async def test_a_second_prompt_is_refused_here_while_one_runs() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("first") as turn:
+            await agent.expect("session/prompt")
+            with pytest.raises(TurnInProgress):
+                async with session.prompt("second"):
+                    pytest.fail("the turn must not begin")
+            assert len(agent.told("session/prompt")) == 1
+            agent.answer(agent.heard[-1], {"stopReason": "end_turn"})
+            await turn.wait()
+
+
+@aio
+async def test_sessions_of_one_connection_run_at_once_and_do_not_mix() -> None:
+    numbers = iter(range(3))
+    replies = {"session/new": lambda params: {"sessionId": f"s{next(numbers)}"}}
+    async with driven(replies=replies) as (client, agent):
+        sessions = [await client.new_session(CWD) for _ in range(3)]
+
+        async def ask(index: int) -> str:
+            return await sessions[index].ask(f"prompt {index}")
+
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(ask(index)) for index in range(3)]
+            prompts = [await agent.expect("session/prompt") for _ in range(3)]
+            for part in range(4):
+                for index in (2, 0, 1):
+                    agent.update(chunk(f"{index}{part} "), session_id=f"s{index}")
+            for prompt in reversed(prompts):
+                agent.answer(prompt, {"stopReason": "end_turn"})
+        assert [task.result() for task in asking] == [
+            f"{index}0 {index}1 {index}2 {index}3 " for index in range(3)
+        ]
+
+
+# -- cancelling
+
+
+@aio
+async def test_a_cancel_is_sent_and_late_updates_are_taken_before_its_end() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            turn.cancel()
+            cancel = await agent.expect("session/cancel")
+            assert cancel == {
+                "jsonrpc": "2.0",
+                "method": "session/cancel",
+                "params": {"sessionId": "s1"},
+            }
+            agent.update(chunk("late"))
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            assert texts([update async for update in turn]) == ["late"]
+            assert turn.result.stop_reason == "cancelled"
+            assert not turn.result.settled_locally
+        assert not session.unusable
+
+
+@pytest.mark.parametrize("stop_reason", ["end_turn", "refusal", "max_tokens"])
+@aio
+async def test_any_stop_reason_may_follow_a_cancel(stop_reason: str) -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            turn.cancel()
+            await agent.end(stop_reason)
+            assert (await turn.wait()).stop_reason == stop_reason
+
+
+@aio
+async def test_the_error_for_cancelled_requests_counts_as_cancelled_after_a_cancel() -> None:
+    refusal = Refusal(-32800, "Request cancelled")
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            turn.cancel()
+            agent.reply(prompt, refusal)
+            result = await turn.wait()
+            assert result.stop_reason == "cancelled"
+            assert not result.settled_locally
+        async with session.prompt("hello") as turn:
+            # Nobody asked for this one.
+            await agent.expect("session/cancel")
+            agent.reply(await agent.expect("session/prompt"), refusal)
+            with pytest.raises(CallCancelled):
+                await turn.wait()
+
+
+@aio
+async def test_another_error_after_a_cancel_is_still_an_error() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            turn.cancel()
+            prompt = await agent.expect("session/prompt")
+            agent.reply(prompt, Refusal(-32603, "AbortError"))
+            with pytest.raises(RemoteError):
+                await turn.wait()
+
+
+@aio
+async def test_a_cancel_without_an_answer_is_settled_here_and_the_session_given_up() -> None:
+    noises = Noises()
+    options = ClientOptions(budgets=Budgets(cancel_grace=TINY), on_noise=noises)
+    async with opened(options) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            turn.cancel()
+            result = await soon(turn.wait())
+        assert result == TurnResult("cancelled", None)
+        assert result.settled_locally and result.usage is None
+        assert session.unusable
+        await agent.expect("session/cancel")
+        assert (await agent.expect("$/cancel_request"))["params"] == {"requestId": prompt["id"]}
+        with pytest.raises(SessionUnusable):
+            async with session.prompt("again"):
+                pytest.fail("the turn must not begin")
+        # The answer comes after all, and hits nobody.
+        agent.answer(prompt, {"stopReason": "cancelled"})
+        assert b"stopReason" in (await noises.first()).line
+        assert session.turn is None
+
+
+@aio
+async def test_asking_says_that_a_turn_was_given_up() -> None:
+    async with opened(QUICK) as (session, agent):
+        async with asyncio.TaskGroup() as tasks:
+
+            async def ask() -> None:
+                with pytest.raises(DragomanError, match="never answered"):
+                    await session.ask("hello")
+
+            tasks.create_task(ask())
+            await agent.expect("session/prompt")
+            assert session.turn is not None
+            session.turn.cancel()
+
+
+@aio
+async def test_leaving_the_block_early_cancels_at_the_agent() -> None:
+    async with opened() as (session, agent):
+
+        async def leave() -> None:
+            async with session.prompt("hello") as turn:
+                await anext(turn)
+
+        async with asyncio.TaskGroup() as tasks:
+            leaving = tasks.create_task(leave())
+            prompt = await agent.expect("session/prompt")
+            agent.update(chunk("enough"))
+            await agent.expect("session/cancel")
+            assert not leaving.done()
+            agent.answer(prompt, {"stopReason": "cancelled"})
+        async with session.prompt("next") as turn:
+            await agent.end()
+            await turn.wait()
+
+
+@aio
+async def test_a_late_cancel_cannot_hit_the_next_turn() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("first") as first:
+            await agent.end()
+            await first.wait()
+        async with session.prompt("second") as second:
+            first.cancel()
+            await agent.end()
+            assert (await second.wait()).stop_reason == "end_turn"
+        assert agent.told("session/cancel") == []
+
+
+# -- budgets and the end of the agent
+
+
+@pytest.mark.parametrize("name", ["first_event", "silence", "total"])
+@aio
+async def test_a_budget_that_runs_out_cancels_at_the_agent_and_is_raised(name: str) -> None:
+    budgets = Budgets(
+        first_event=TINY if name == "first_event" else None,
+        silence=TINY if name == "silence" else None,
+        total=TINY if name == "total" else None,
+    )
+    async with opened(ClientOptions(budgets=budgets)) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            if name == "silence":
+                agent.update(chunk("a"))
+            await agent.expect("session/cancel")
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            with pytest.raises(BudgetExceeded) as caught:
+                await turn.wait()
+        assert caught.value.budget == name
+        assert not session.unusable
+
+
+@aio
+async def test_the_silence_of_an_agent_that_waits_for_us_is_ours() -> None:
+    decide = asyncio.Event()
+
+    async def permit(question: Any) -> Answer:
+        await decide.wait()
+        return Answer.ALLOW_ONCE
+
+    budgets = Budgets(first_event=TINY, silence=TINY)
+    async with opened(ClientOptions(permit=permit, budgets=budgets)) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.ask(1, "session/request_permission", agent.permission())
+            passed = asyncio.Event()
+            asyncio.get_running_loop().call_later(3 * TINY, passed.set)
+            await soon(passed.wait())
+            assert not turn.cancelling
+            decide.set()
+            await agent.heard_answer(1)
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            await turn.wait()
+
+
+@aio
+async def test_an_agent_that_goes_away_ends_the_turn_after_what_it_said() -> None:
+    async with opened() as (session, agent):
+        async with session.prompt("hello") as turn:
+            await agent.expect("session/prompt")
+            agent.update(chunk("a"), chunk("b"))
+            await agent.stream.aclose()
+            seen: list[acp.SessionUpdate] = []
+            with pytest.raises(ConnectionEnded) as caught:
+                async for update in turn:
+                    seen.append(update)
+            assert texts(seen) == ["a", "b"]
+            assert caught.value.may_have_run
+        with pytest.raises(ConnectionEnded):
+            async with session.prompt("again"):
+                pytest.fail("the turn must not begin")
+        assert session.turn is None
