@@ -28,6 +28,17 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped, and here a skip is a failure"
+    return report
+
+
 @pytest.fixture(autouse=True)
 def no_process_is_left_behind() -> Iterator[None]:
     guard.protect()

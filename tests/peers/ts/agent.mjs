@@ -276,7 +276,7 @@ acp
   .onRequest("_test/double", anything, ({ params }) => ({ doubled: params.number * 2 }))
   .onRequest("_test/slow", anything, async ({ signal }) => {
     told.push(["slow", "begun"]);
-    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
     told.push(["slow", "cancelled"]);
     throw RequestError.requestCancelled();
   })

@@ -315,13 +315,11 @@ const acts = {
   },
 
   async cancelRequest(agent) {
-    const { sessionId } = await open(agent);
     const abort = new AbortController();
     const slow = agent.request("_test/slow", {}, { cancellationSignal: abort.signal });
     abort.abort();
+    // Without the cancellation it would never be answered.
     assert.equal(await failure(slow), -32800);
-    const { text } = await ask(agent, sessionId, "extensions");
-    assert.deepEqual(JSON.parse(text).told.at(-1), ["slow", "cancelled"]);
   },
 };
 
