@@ -112,15 +112,7 @@ class ClientEnd:
 
     def greeted(self, result: Raw) -> None:
         answer = msgspec.json.decode(result, type=Initialized)
-        told = [answer.protocol_version]
-        # The document compares a field that its own example does not have; both count.
-        if "protocolVersion" in answer.server_capabilities:
-            told.append(answer.server_capabilities["protocolVersion"])
-        for version in told:
-            if version != self._ours:
-                raise ProtocolMismatch(
-                    f"the agent speaks version {version!r}, and this client {self._ours!r}"
-                )
+        require_version(answer, self._ours)
         self.version = answer.protocol_version
 
     def opening(
@@ -221,6 +213,19 @@ class ClientEnd:
 
 
 _decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+
+def require_version(answer: Initialized, ours: str) -> None:
+    """Raise unless the agent speaks our version."""
+    told = [answer.protocol_version]
+    # The document compares a field that its own example does not have; both count.
+    if "protocolVersion" in answer.server_capabilities:
+        told.append(answer.server_capabilities["protocolVersion"])
+    for version in told:
+        if version != ours:
+            raise ProtocolMismatch(
+                f"the agent speaks version {version!r}, and this client {ours!r}"
+            )
 
 
 def text_of(blocks: Sequence[parts.Block]) -> str:

@@ -1,0 +1,60 @@
+"""Which of several names of a method the other side knows.
+
+Owns the order of trying and what is remembered of it, failures too. It sends nothing: `client` and
+`peer` do, and ask here for the next name. The next one is tried only on proof that nothing ran; a
+prompt is never sent twice otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.dialects.base import Message
+from dragoman.dialects.discovery import Cache, MemoryCache, Program, not_executed
+from dragoman.errors import DragomanError, RemoteError, Unsupported
+
+NOBODY = Program("", 0, 0)
+"""Stands for a program that is not known, in a cache that lives no longer than its connection."""
+
+NONE = ""
+"""What the cache holds for a concept that has no name which works."""
+
+
+class Chains:
+    """The names that work on one connection; with a cache and a program, on the next ones too."""
+
+    def __init__(
+        self, dialect: str, cache: Cache | None = None, program: Program | None = None
+    ) -> None:
+        self._dialect = dialect
+        # Without a program there is nothing that a lasting cache could be right about.
+        known = cache is not None and program is not None
+        self._cache: Cache = cache if known and cache is not None else MemoryCache()
+        self._program = program if known and program is not None else NOBODY
+
+    def known(self, concept: str) -> str | None:
+        """The name that worked; "" if none does; None if nobody tried."""
+        return self._cache.get(self._program, f"{self._dialect}.{concept}")
+
+    def order(self, concept: str, messages: Sequence[Message]) -> list[Message]:
+        """What to try, best first. Raises `Unsupported` where nothing is known to work."""
+        known = self.known(concept)
+        if known == NONE:
+            raise Unsupported(f"the agent knows none of {_names(messages)}")
+        return sorted(messages, key=lambda message: message[0] != known)
+
+    def worked(self, concept: str, method: str) -> None:
+        self._cache.put(self._program, f"{self._dialect}.{concept}", method)
+
+    def failed(self, concept: str) -> None:
+        """No name is known at the other side."""
+        self._cache.put(self._program, f"{self._dialect}.{concept}", NONE)
+
+
+def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
+    """Whether the same thing may be sent under another name."""
+    return isinstance(error, RemoteError) and not_executed(error.code, error.message, method)
+
+
+def _names(messages: Sequence[Message]) -> str:
+    return ", ".join(method for method, _ in messages)

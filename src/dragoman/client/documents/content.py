@@ -1,0 +1,78 @@
+"""Prompts and MCP servers as a dialect of the documents can take them.
+
+Owns what becomes of content that a dialect has no block for: addresses and texts are folded into
+the text of the prompt, anything else is refused before it is sent. It knows no dialect, only what
+each says about itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.base import ClientEnd
+from dragoman.errors import Unsupported
+from dragoman.events.parts import (
+    Audio,
+    Block,
+    Capabilities,
+    Image,
+    Link,
+    OtherBlock,
+    Resource,
+    Text,
+)
+
+
+def prompt_blocks(
+    blocks: Sequence[Block], end: ClientEnd, capabilities: Capabilities
+) -> list[Block]:
+    """The blocks of a prompt as the dialect takes them. Raises `Unsupported`."""
+    return [_fitting(block, end, capabilities) for block in blocks]
+
+
+def _fitting(block: Block, end: ClientEnd, can: Capabilities) -> Block:
+    able: bool | None = True
+    match block:
+        case Image():
+            able, what = can.image, "images"
+        case Audio():
+            able, what = can.audio, "sound"
+        case Resource():
+            able, what = can.embedded, "embedded bytes"
+        case OtherBlock(kind=kind):
+            what = f"blocks of the kind {kind!r}"
+        case _:
+            what = "this"
+    if isinstance(block, end.blocks) and able is not False:
+        return block
+    if isinstance(block, Link):
+        return Text(f"[{block.name}]({block.uri})")
+    if isinstance(block, Resource) and block.text is not None:
+        return Text(f"<context uri={block.uri!r}>\n{block.text}\n</context>")
+    raise Unsupported(f"an agent of the dialect {end.name} takes no {what} in a prompt")
+
+
+def servers(wanted: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """MCP servers as plain JSON: ``local`` with a command, ``remote`` with a URL."""
+    return [_server(server) for server in wanted]
+
+
+def _server(server: Any) -> Mapping[str, Any]:
+    match server:
+        case acp.McpServerStdio():
+            return {
+                "type": "local",
+                "command": server.command,
+                "args": list(server.args),
+                "environment": {pair.name: pair.value for pair in server.env},
+            }
+        case acp.McpServerHttp() | acp.McpServerSse():
+            headers = {pair.name: pair.value for pair in server.headers}
+            return {"type": "remote", "url": server.url, "headers": headers}
+        case {"type": "local" | "remote"}:
+            assert isinstance(server, Mapping)
+            return server
+        case _:
+            raise Unsupported(f"this is no MCP server that the dialect knows: {server!r}")
