@@ -425,8 +425,12 @@ class AcpClient:
             assert raw is not None
             try:
                 future.set_result(then(self.decode(method, raw)))
-            except Exception as failure:  # noqa: BLE001 - raised to the caller, who waits
+            except DragomanError as invalid:
+                future.set_exception(invalid)
+            except Exception as failure:
+                # Whoever wrote `then` made a mistake, and whoever waits must not wait for ever.
                 future.set_exception(failure)
+                raise
 
         budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
         call = self.connection.begin(
