@@ -1,0 +1,257 @@
+"""What a check is, and the place where the checks of an agent work.
+
+It owns the declaration of checks, their grading, and the `Lab`: the agent processes that checks
+talk to. Harmless checks share one process and one session, because real agents take seconds to
+start; whatever may upset an agent asks for a process of its own. What is checked is in `handshake`,
+`messages`, `sessions` and `turns`; `agents` runs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from dragoman.testing.conformance.conversation import (
+    Conversation,
+    Message,
+    Violation,
+    refuse,
+)
+from dragoman.testing.conformance.manifest import DEMANDED, Side, strictest
+from dragoman.testing.conformance.report import Finding, Verdict
+from dragoman.transports.base import Stream
+from dragoman.wire import codes
+
+PROTOCOL_VERSION: Final = 1
+
+DEFAULT_PROMPT: Final = "Say OK"
+DEFAULT_LONG_PROMPT: Final = (
+    "Count from 1 to 500 in words, one number per line. Use no tools and do not shorten it."
+)
+"""Something to cancel: it has to keep a model busy for some seconds."""
+
+OpenStream: TypeAlias = Callable[[], Awaitable[Stream]]
+"""Starts the agent anew and returns the stream to it."""
+
+
+class Skip(Exception):
+    """A check does not apply here, or cannot be tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that is looked at, and the requirements it is about."""
+
+    name: str
+    side: Side
+    ids: tuple[str, ...]
+    says: str
+    advisory: bool = False
+    """A breach is only a warning, although a requirement it touches is a demand: the protocol
+    does not say what exactly has to happen in this case."""
+
+    @property
+    def level(self) -> str:
+        """The strictest level among its requirements, or SHOULD where it is only advice."""
+        level = strictest(self.ids)
+        return "SHOULD" if self.advisory and level in DEMANDED else level
+
+    def finding(
+        self, verdict: Verdict, *, reason: str = "", evidence: str = "", seconds: float = 0.0
+    ) -> Finding:
+        """What came out. A failure of something that is not demanded becomes a warning."""
+        if verdict is Verdict.FAILED and self.level not in DEMANDED:
+            verdict = Verdict.WARNED
+        return Finding(
+            check=self.name,
+            ids=self.ids,
+            level=self.level,
+            verdict=verdict,
+            says=self.says,
+            reason=reason,
+            evidence=evidence,
+            seconds=round(seconds, 4),
+        )
+
+
+Run: TypeAlias = Callable[["Lab"], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCheck:
+    """A check together with the code that carries it out against an agent."""
+
+    check: Check
+    run: Run
+    turns: bool
+    """Whether it makes the agent call its model."""
+
+
+def agent_check(
+    *ids: str, turns: bool = False, advisory: bool = False
+) -> Callable[[Run], AgentCheck]:
+    """Declare a check: the name of the function is its name, its docstring what it expects.
+
+    It returns if all is well, and raises `Violation` or `Skip` otherwise.
+    """
+
+    def declare(run: Run) -> AgentCheck:
+        says = " ".join((run.__doc__ or "").split())
+        name: str = getattr(run, "__name__", "")
+        return AgentCheck(Check(name, "agent", ids, says, advisory), run, turns)
+
+    return declare
+
+
+def refuse_everything(request: Message) -> Message:
+    """Answers for a client that offers nothing: permissions are cancelled, the rest is unknown."""
+    if request["method"] == "session/request_permission":
+        return {"result": {"outcome": {"outcome": "cancelled"}}}
+    return refuse()
+
+
+class Lab:
+    """The agent under test: its processes, its handshake, its sessions."""
+
+    def __init__(
+        self,
+        open_stream: OpenStream,
+        *,
+        cwd: str,
+        timeout: float,
+        prompt: str = DEFAULT_PROMPT,
+        long_prompt: str = DEFAULT_LONG_PROMPT,
+        turn_timeout: float | None = None,
+    ) -> None:
+        self._open_stream = open_stream
+        self.cwd = cwd
+        self.timeout = timeout
+        self.prompt = prompt
+        self.long_prompt = long_prompt
+        self.turn_timeout = timeout if turn_timeout is None else turn_timeout
+        self.conversations: list[Conversation] = []
+        """Every conversation of the run, the finished ones included."""
+        self.hello: Message = {}
+        """The agent's answer to the first handshake."""
+        self.opened: Message = {}
+        """The agent's answer to the first `session/new`."""
+        self.turned: tuple[str, str] | None = None
+        """The session and the prompt of a turn that went to its end, for those who load it."""
+        self._own: list[Conversation] = []
+        self._shared: Conversation | None = None
+        self._session: str | None = None
+        self._broken: str | None = None
+
+    # -- processes
+
+    async def fresh(self) -> Conversation:
+        """A process of the agent's own for this check, before the handshake."""
+        conversation = await self._start()
+        self._own.append(conversation)
+        return conversation
+
+    async def fresh_ready(self, capabilities: Message | None = None) -> Conversation:
+        """A process of its own for this check, after the handshake."""
+        conversation = await self.fresh()
+        await self.greet(conversation, capabilities)
+        return conversation
+
+    async def ready(self) -> Conversation:
+        """The shared process, after the handshake; started again if it has died."""
+        if self._broken is not None:
+            raise Skip(self._broken)
+        if self._shared is None or self._shared.failure is not None:
+            self._session = None
+            conversation = await self._start()
+            try:
+                hello = await self.greet(conversation)
+            except Violation as error:
+                self._broken = f"the handshake failed: {error.reason}"
+                await conversation.aclose()
+                raise
+            self.hello = self.hello or hello
+            self._shared = conversation
+        return self._shared
+
+    async def greet(
+        self, conversation: Conversation, capabilities: Message | None = None
+    ) -> Message:
+        """Shake hands as a client that offers nothing, unless told otherwise."""
+        conversation.offers_services = bool(capabilities)
+        answer = await conversation.ask("initialize", hello(capabilities=capabilities))
+        return answer.fields()
+
+    async def release(self) -> None:
+        """End the processes that the last check had for itself."""
+        own, self._own = self._own, []
+        await asyncio.gather(*(conversation.aclose() for conversation in own))
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        await self.release()
+        if self._shared is not None:
+            await self._shared.aclose()
+
+    async def _start(self) -> Conversation:
+        conversation = Conversation(
+            await self._open_stream(), timeout=self.timeout, respond=refuse_everything
+        )
+        self.conversations.append(conversation)
+        return conversation
+
+    # -- what the agent can do
+
+    async def capabilities(self) -> Message:
+        """What the agent advertised."""
+        await self.ready()
+        found = self.hello.get("agentCapabilities")
+        return found if isinstance(found, dict) else {}
+
+    async def can(self, path: str) -> bool:
+        """Whether a capability was advertised, by its dotted name: true, or an object."""
+        value: Any = await self.capabilities()
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value is True or isinstance(value, dict)
+
+    async def require(self, path: str) -> None:
+        if not await self.can(path):
+            raise Skip(f"it does not advertise {path}")
+
+    # -- sessions
+
+    async def new_session(self, conversation: Conversation) -> Message:
+        """Open a session and return the whole answer."""
+        answer = await conversation.ask("session/new", {"cwd": self.cwd, "mcpServers": []})
+        if answer.code == codes.AUTH_REQUIRED:
+            raise Skip("it needs a login before it opens a session")
+        fields = answer.fields()
+        if not isinstance(fields.get("sessionId"), str):
+            raise Violation("a new session has no id", answer.message)
+        return fields
+
+    async def session(self) -> tuple[Conversation, str]:
+        """The shared process with a session in it."""
+        conversation = await self.ready()
+        if self._session is None:
+            opened = await self.new_session(conversation)
+            self.opened = self.opened or opened
+            self._session = str(opened["sessionId"])
+        return conversation, self._session
+
+
+def hello(*, version: object = PROTOCOL_VERSION, capabilities: Message | None = None) -> Message:
+    """The params of a handshake."""
+    return {
+        "protocolVersion": version,
+        "clientCapabilities": {} if capabilities is None else capabilities,
+        "clientInfo": {"name": "dragoman-conformance", "version": "1"},
+    }
+
+
+def expect(condition: object, reason: str, evidence: object = "") -> None:
+    """Raise `Violation` unless a condition holds."""
+    if not condition:
+        raise Violation(reason, evidence)

@@ -1,0 +1,102 @@
+"""Runs the probe against a client.
+
+It owns the command line that a client is to start, the folder of its reports, and putting the
+reports of several runs together. What the probe plays is in `probe`; the program is `probe_agent`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+import dragoman
+from dragoman.errors import UsageError
+from dragoman.testing.conformance.client_checks import merged
+from dragoman.testing.conformance.probe import ANSWER_TIMEOUT, Scenario
+from dragoman.testing.conformance.report import Report, from_json
+
+REPORT_TIMEOUT: Final = 10.0
+"""Seconds that a probe has to finish its report after its client has gone: it waits for nothing
+but its own last line."""
+
+POLL_INTERVAL: Final = 0.02
+"""Seconds between two looks for the report. The probe is the client's child and not ours, so that
+nothing tells us of its end."""
+
+RunClient: TypeAlias = Callable[[Sequence[str]], Awaitable[object]]
+"""Runs a client with the command line of its agent, to the client's end."""
+
+
+class ClientProbe:
+    """An agent that checks its client; use it as ``with``.
+
+    Let the client start `command`, open a session, send a prompt, then send a prompt with the word
+    "cancel" and cancel it, and go away. Then ask for the `report`.
+    """
+
+    def __init__(self, *, scenario: Scenario = "main", timeout: float = ANSWER_TIMEOUT) -> None:
+        self._scenario = scenario
+        self._timeout = timeout
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="dragoman-")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @property
+    def command(self) -> list[str]:
+        """The command line of the probe, for the client to start."""
+        # Not `-m`: a client may give its agent an environment in which dragoman is not found.
+        start = (
+            f"import sys; sys.path.insert(0, {str(Path(dragoman.__file__).parents[1])!r}); "
+            "from dragoman.testing.conformance.probe_agent import main; main()"
+        )
+        options = ["--scenario", self._scenario, "--timeout", str(self._timeout)]
+        return [sys.executable, "-c", start, "--report", str(self._path), *options]
+
+    @property
+    def _path(self) -> Path:
+        if self._folder is None:
+            raise UsageError("a ClientProbe is used as `with`")
+        return Path(self._folder.name) / "report.json"
+
+    async def report(self) -> Report:
+        """What was found, once the client has gone; what is there so far if it does not go."""
+        done = self._path.with_suffix(".done")
+        try:
+            async with asyncio.timeout(REPORT_TIMEOUT):
+                while not done.exists():  # noqa: ASYNC110 - another process makes the file
+                    await asyncio.sleep(POLL_INTERVAL)
+        except TimeoutError:
+            if not self._path.exists():
+                raise UsageError("the client never started the probe") from None
+        return from_json(self._path.read_bytes())
+
+
+async def check_client(run: RunClient, *, timeout: float = ANSWER_TIMEOUT) -> Report:
+    """Check a client. `run` is called once for every scenario with the command line of the agent.
+
+    What `run` raises counts for nothing: a client that gives up in a scene, as it should in one of
+    them, has shown by then what it does.
+    """
+    reports: list[Report] = []
+    scenarios: tuple[Scenario, ...] = ("main", "version")
+    for scenario in scenarios:
+        with ClientProbe(scenario=scenario, timeout=timeout) as probe:
+            await asyncio.gather(run(probe.command), return_exceptions=True)
+            reports.append(await probe.report())
+    return merged(reports)

@@ -1,0 +1,389 @@
+"""An agent that plays scenes and watches what its client makes of them.
+
+It owns the order of the scenes and what each proves about the client. It advertises nothing, so
+that whatever a client calls beyond the baseline is a mistake. What is looked at is listed in
+`client_checks`; files, terminals and questions are in `probe_services`; `probe_agent` is the
+program around it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any, Final, Literal
+
+from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.testing.conformance import scenes
+from dragoman.testing.conformance.checks import Skip, expect
+from dragoman.testing.conformance.client_checks import NOT_LEFT, Record
+from dragoman.testing.conformance.conversation import (
+    Answer,
+    Conversation,
+    Gone,
+    Message,
+    Silence,
+    Violation,
+    refuse,
+)
+from dragoman.testing.conformance.probe_services import Services
+from dragoman.testing.conformance.report import Report
+from dragoman.transports.base import Stream
+from dragoman.wire import codes
+
+Scenario = Literal["main", "version"]
+"""``main`` plays everything; ``version`` agrees on a version that nobody speaks."""
+
+ANSWER_TIMEOUT: Final = 10.0
+"""Seconds for an answer of the client, behind which there may be a person."""
+
+FUTURE_VERSION: Final = 999
+
+_BASELINE: Final = ("initialize", "session/new", "session/prompt")
+
+
+class Probe:
+    """One client under test, on one stream."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        scenario: Scenario = "main",
+        timeout: float = ANSWER_TIMEOUT,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._scenario = scenario
+        self.record = Record(on_change)
+        self._tasks = TaskOwner("probe")
+        self._peer: dict[str, Any] = {}
+        self._capabilities: Message = {}
+        self._sessions: dict[str, str] = {}
+        self._running: set[str] = set()
+        self._played = False
+        self._talk = Conversation(stream, timeout=timeout, respond=self._respond)
+
+    def report(self) -> Report:
+        """What was found so far."""
+        name = self._peer.get("name")
+        subject = name if isinstance(name, str) else "a client"
+        return Report("client", subject, self.record.findings(), self._peer)
+
+    async def run(self) -> Report:
+        """Serve the client until it goes away, and return what was found."""
+        talk = self._talk
+        try:
+            await talk.until(lambda: talk.failure, "its end", timeout=scenes.LIFE_LIMIT)
+            self.record.passed("end_of_input_ends_the_agent")
+        except Silence:
+            pass
+        finally:
+            await finish(self._close())
+        self._watch()
+        return self.report()
+
+    async def _close(self) -> None:
+        await self._tasks.aclose()
+        await self._talk.aclose()
+
+    # -- requests of the client
+
+    def _respond(self, request: Message) -> Message | None:
+        method = request["method"]
+        params = request.get("params")
+        params = params if isinstance(params, dict) else {}
+        if method not in _BASELINE:
+            self._judge("only_advertised_methods_are_called", False, f"it called {method}", request)
+            return refuse()
+        first = len(self._talk.messages) == 1
+        self._judge("handshake_comes_first", first or bool(self._peer), "it did not", request)
+        if method == "initialize":
+            return self._initialize(params)
+        if method == "session/new":
+            return self._new(params, request)
+        self._tasks.start(self._prompt(params, request), "play")
+        return None
+
+    def _initialize(self, params: Message) -> Message:
+        info = params.get("clientInfo")
+        self._peer = info if isinstance(info, dict) else {"name": ""}
+        capabilities = params.get("clientCapabilities")
+        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+        version = params.get("protocolVersion")
+        whole = type(version) is int and 0 < version < 65536
+        self._judge("version_is_a_whole_number", whole, f"it is {version!r}", params)
+        problem = scenes.client_capabilities(capabilities)
+        self._judge("capabilities_are_told", not problem, problem, params)
+        named = isinstance(info, dict) and all(
+            isinstance(info.get(name), str) for name in ("name", "version")
+        )
+        self._judge("client_names_itself", named, "clientInfo has no name or version", params)
+        self._judge_root("initialize", params)
+        self.record.passed("only_advertised_methods_are_called")
+        self._watch()
+        if self._scenario == "version":
+            self.record.passed("unknown_version_ends_it")
+            return {"result": {**scenes.HELLO, "protocolVersion": FUTURE_VERSION}}
+        return {"result": scenes.HELLO}
+
+    def _new(self, params: Message, request: Message) -> Message:
+        if self._scenario == "version":
+            self._judge("unknown_version_ends_it", False, "it opened a session", request)
+            return refuse(codes.INVALID_REQUEST, "there is no such version")
+        cwd = params.get("cwd")
+        rooted = isinstance(cwd, str) and (
+            PurePosixPath(cwd).is_absolute() or PureWindowsPath(cwd).is_absolute()
+        )
+        self._judge("session_folder_is_absolute", rooted, f"it is {cwd!r}", request)
+        servers = params.get("mcpServers")
+        listed = isinstance(servers, list)
+        self._judge("servers_are_always_listed", listed, "there is no mcpServers", request)
+        on_network = [s for s in servers or () if isinstance(s, dict) and "type" in s]
+        self._judge_content(not on_network, "it names servers on the network", request)
+        self._judge_content(not params.get("additionalDirectories"), "more folders", request)
+        self._judge_root("session/new", params)
+        session = f"probe-{secrets.token_hex(8)}"
+        self._sessions[session] = str(cwd)
+        for update in scenes.EARLY:
+            self._update(session, update)
+        return {"result": {"sessionId": session}}
+
+    # -- turns
+
+    async def _prompt(self, params: Message, request: Message) -> None:
+        session = str(params.get("sessionId"))
+        prompt = params.get("prompt")
+        blocks = [b for b in prompt if isinstance(b, dict)] if isinstance(prompt, list) else []
+        self._judge(
+            "handshake_comes_first", session in self._sessions, "a prompt without session", request
+        )
+        foreign = [b for b in blocks if b.get("type") not in ("text", "resource_link")]
+        self._judge_content(not foreign, "a prompt has content that was not offered", request)
+        self._judge_root("session/prompt", params)
+        alone = session not in self._running
+        self._judge("one_prompt_at_a_time", alone, "a second prompt was sent", request)
+        self.record.passed("bare_agent_is_enough")
+        self.record.passed("early_updates_are_survived")
+        self._running.add(session)
+        text = " ".join(str(b.get("text", "")) for b in blocks).lower()
+        reason = "end_turn"
+        if "cancel" in text:
+            reason = await self._cancelling(session)
+        elif not self._played:
+            self._played = True
+            await self._scenes(session)
+        else:
+            self._update(session, scenes.chunk("Nothing more to see here."))
+        self._running.discard(session)
+        self._watch()
+        answer = {"jsonrpc": "2.0", "id": request["id"], "result": {"stopReason": reason}}
+        self._talk.say(answer)
+        await self._afterwards(session)
+
+    async def _scenes(self, session: str) -> None:
+        self._update(session, scenes.chunk("Looking around."))
+        for name, updates in scenes.UPDATES.items():
+            await self._survives(name, session, updates)
+        await self._try("unknown_extension_is_refused", self._unknown("_dragoman/no/such/method"))
+        await self._try("unknown_method_is_refused", self._unknown("dragoman/no_such_method"))
+        await self._try("ids_are_echoed_as_they_came", self._ids)
+        await self._try("unknown_notification_is_ignored", self._notifications)
+        await self._try("noise_is_survived", self._lines(scenes.NOISE, "noise"))
+        await self._try("stray_answer_is_survived", self._lines(scenes.STRAY, "stray answers"))
+        await self._try("permission_gets_an_offered_option", self._permission(session))
+        await self._try("unknown_kinds_are_not_chosen", self._odd_permission(session))
+        await self._try("called_off_permission_is_answered", self._called_off(session))
+        await self._try("missing_params_are_refused", self._bare_permission)
+        cwd = self._sessions.get(session, "")
+        services = Services(self._talk, session, cwd, self._capabilities)
+        for name, service in (
+            ("services_not_offered_are_refused", services.refused),
+            ("files_are_written_and_read", services.files),
+            ("wrong_paths_are_refused", services.wrong_paths),
+            ("terminals_run_and_are_released", services.terminal),
+            ("terminal_output_loses_its_beginning", services.truncated),
+            ("killed_terminal_can_be_read", services.killed),
+            ("form_is_accepted_declined_or_cancelled", services.form),
+            ("unknown_way_of_asking_is_refused", services.unknown_way),
+        ):
+            await self._try(name, service)
+        await self._try("unknown_question_done_is_ignored", self._question_done)
+
+    async def _cancelling(self, session: str) -> str:
+        """Ask something, wait to be cancelled, and see what becomes of the question."""
+        talk = self._talk
+        self._update(session, scenes.chunk("Cancel this turn now."))
+        question = talk.begin("session/request_permission", scenes.question(session))
+        try:
+            cancel = await talk.until(
+                lambda: next(iter(talk.heard("session/cancel")), None), "session/cancel"
+            )
+        except Violation:
+            return "end_turn"
+        names = isinstance(cancel.get("params"), dict) and "id" not in cancel
+        right = names and cancel["params"].get("sessionId") == session
+        self._judge("cancel_is_a_notification", right, "it is not as it should be", cancel)
+
+        async def opened() -> None:
+            answer = await talk.answer(question, "an open question")
+            if answer.position < talk.messages.index(cancel):
+                raise Skip("the client answered before it cancelled")
+            _cancelled(answer)
+
+        async def crossing() -> None:
+            _cancelled(await talk.ask("session/request_permission", scenes.question(session)))
+
+        await self._try("open_questions_are_cancelled", opened)
+        await self._try("questions_after_a_cancel_are_cancelled", crossing)
+        await self._survives("updates_after_a_cancel_are_taken", session, scenes.AFTER_CANCEL)
+        return "cancelled"
+
+    async def _afterwards(self, session: str) -> None:
+        for update in scenes.LATE:
+            self._update(session, update)
+        try:
+            await self._talk.fence("late updates")
+        except Gone:
+            # Going away after the answer is a client's good right.
+            self.record.skipped("late_updates_are_survived", NOT_LEFT)
+        except Violation as violation:
+            self.record.failed("late_updates_are_survived", violation)
+        else:
+            self.record.passed("late_updates_are_survived")
+
+    # -- scenes
+
+    async def _survives(self, name: str, session: str, updates: tuple[Message, ...]) -> None:
+        async def play() -> None:
+            for update in updates:
+                self._update(session, update)
+            await self._talk.fence("such updates")
+
+        await self._try(name, play)
+
+    def _unknown(self, method: str) -> Callable[[], Awaitable[None]]:
+        async def play() -> None:
+            answer = await self._talk.ask(method, {"a": 1})
+            good = answer.code == codes.METHOD_NOT_FOUND
+            expect(good, "not refused with -32601", answer.message)
+
+        return play
+
+    def _lines(self, lines: bytes, what: str) -> Callable[[], Awaitable[None]]:
+        async def play() -> None:
+            self._talk.say_bytes(lines)
+            await self._talk.fence(what)
+
+        return play
+
+    async def _ids(self) -> None:
+        # Small numbers are the ids of the client's own requests as well.
+        for id in ("a-1", 0, 2**40, "0", "ünï-☃"):
+            await self._talk.ask("_dragoman/echo", {}, id=id)
+
+    async def _notifications(self) -> None:
+        talk = self._talk
+        before = len(talk.messages)
+        for method in ("_dragoman/no/such", "dragoman/no_such", "$/dragoman/anything"):
+            talk.tell(method, {"a": 1})
+        talk.tell("$/cancel_request", {"requestId": "no-such-request"})
+        fence = await talk.fence("unknown notifications")
+        for message in talk.messages[before : fence.position]:
+            expect("method" in message, "a notification was answered", message)
+
+    def _permission(self, session: str) -> Callable[[], Awaitable[None]]:
+        async def play() -> None:
+            params = scenes.question(session)
+            answer = await self._talk.ask("session/request_permission", params)
+            _decided(answer, [option["optionId"] for option in params["options"]])
+
+        return play
+
+    def _odd_permission(self, session: str) -> Callable[[], Awaitable[None]]:
+        async def play() -> None:
+            params = {**scenes.question(session), "options": scenes.ODD_OPTIONS}
+            answer = await self._talk.ask("session/request_permission", params)
+            if answer.error is None:
+                chosen = _decided(answer, [o["optionId"] for o in scenes.ODD_OPTIONS])
+                expect(chosen is None, "an option of an unknown kind was chosen", answer.message)
+
+        return play
+
+    def _called_off(self, session: str) -> Callable[[], Awaitable[None]]:
+        async def play() -> None:
+            params = scenes.question(session)
+            id = self._talk.begin("session/request_permission", params)
+            self._talk.tell("$/cancel_request", {"requestId": id})
+            answer = await self._talk.answer(id, "a question that was called off")
+            if answer.code != codes.REQUEST_CANCELLED:
+                _decided(answer, [option["optionId"] for option in params["options"]])
+
+        return play
+
+    async def _bare_permission(self) -> None:
+        answer = await self._talk.ask("session/request_permission", {})
+        good = answer.code == codes.INVALID_PARAMS
+        expect(good, "not refused with -32602", answer.message)
+
+    async def _question_done(self) -> None:
+        self._talk.tell("elicitation/complete", {"elicitationId": "dragoman-unknown"})
+        await self._talk.fence("elicitation/complete")
+
+    # -- inside
+
+    def _update(self, session: str, update: Message) -> None:
+        self._talk.tell("session/update", {"sessionId": session, "update": update})
+
+    async def _try(self, name: str, play: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await play()
+        except Skip as skip:
+            self.record.skipped(name, str(skip))
+        except Violation as violation:
+            self.record.failed(name, violation)
+        else:
+            self.record.passed(name)
+
+    def _judge(self, name: str, good: object, reason: str, evidence: object) -> None:
+        if good:
+            self.record.passed(name)
+        else:
+            self.record.failed(name, Violation(reason, evidence))
+
+    def _judge_content(self, good: object, reason: str, evidence: object) -> None:
+        self._judge("only_advertised_content_is_sent", good, reason, evidence)
+
+    def _judge_root(self, method: str, params: Message) -> None:
+        unknown = sorted(params.keys() - scenes.ROOTS[method])
+        reason = f"{method} has custom fields at its root: {unknown}"
+        self._judge("custom_fields_stay_in_meta", not unknown, reason, params)
+
+    def _watch(self) -> None:
+        """Look at what holds for every line that came so far."""
+        groups: tuple[tuple[str, tuple[str, ...]], ...] = (
+            ("input_is_only_messages", ("encoding", "noise", "batch")),
+            ("messages_are_well_formed", ("version", "shape", "id")),
+        )
+        for name, kinds in groups:
+            found = [breach for breach in self._talk.breaches if breach.kind in kinds]
+            if found:
+                self.record.failed(name, Violation(found[0].reason, found[0].line))
+            elif self._peer:
+                self.record.passed(name)
+
+
+def _decided(answer: Answer, offered: list[str]) -> str | None:
+    """The option that was chosen; None for cancelled."""
+    outcome = answer.fields().get("outcome")
+    expect(isinstance(outcome, dict), "the answer has no outcome", answer.message)
+    assert isinstance(outcome, dict)
+    if outcome.get("outcome") == "cancelled":
+        return None
+    expect(outcome.get("outcome") == "selected", "the outcome is neither", answer.message)
+    chosen = outcome.get("optionId")
+    expect(chosen in offered, "an option was chosen that was not offered", answer.message)
+    return str(chosen)
+
+
+def _cancelled(answer: Answer) -> None:
+    expect(_decided(answer, []) is None, "it is not answered as cancelled", answer.message)

@@ -1,0 +1,144 @@
+"""What a run of checks found, as values, as a table and as JSON.
+
+It owns the verdicts, how strictly a level counts, and how a report is written down. It does not
+know how anything is checked, nor which requirements there are: `manifest` does.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+EVIDENCE_SIZE = 300
+"""Characters of an offending message that a report shows: enough to find it, not a flood."""
+
+
+class Verdict(enum.Enum):
+    """How one check ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """Something that the protocol demands does not hold."""
+    WARNED = "warned"
+    """Something that the protocol recommends, or that peers rely on, does not hold."""
+    SKIPPED = "skipped"
+    """It does not apply here, or could not be tried; `Finding.reason` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    check: str
+    ids: tuple[str, ...]
+    """The requirements it is about, as the manifest names them."""
+    level: str
+    """The strictest level among them."""
+    verdict: Verdict
+    says: str
+    """What the check expects, in a sentence."""
+    reason: str = ""
+    """What was wrong, or why it was skipped."""
+    evidence: str = ""
+    """The offending message, shortened."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that one run found out about one program."""
+
+    side: str
+    """``agent`` or ``client``: what was checked."""
+    subject: str
+    """The command line, or what else names it."""
+    findings: tuple[Finding, ...] = ()
+    peer: dict[str, Any] = field(default_factory=dict)
+    """What the program said of itself in the handshake."""
+
+    def counts(self) -> dict[str, int]:
+        """How many checks ended in which way; every verdict is named."""
+        counted = Counter(finding.verdict for finding in self.findings)
+        return {verdict.value: counted[verdict] for verdict in Verdict}
+
+    @property
+    def conforms(self) -> bool:
+        """Whether nothing that the protocol demands was found missing, and something was tried."""
+        counts = self.counts()
+        return counts["failed"] == 0 and counts["passed"] > 0
+
+    def of(self, verdict: Verdict) -> list[Finding]:
+        """The findings with one verdict."""
+        return [finding for finding in self.findings if finding.verdict is verdict]
+
+    def finding(self, check: str) -> Finding:
+        """The finding of one check. Raises KeyError if it was not run."""
+        for finding in self.findings:
+            if finding.check == check:
+                return finding
+        raise KeyError(check)
+
+    def summary(self) -> str:
+        """One line."""
+        counts = ", ".join(f"{number} {verdict}" for verdict, number in self.counts().items())
+        return f"{counts}: {'conforms' if self.conforms else 'does not conform'}"
+
+    def to_json(self) -> str:
+        """The report as an object, for programs; `from_json` reads it."""
+        value = {
+            "side": self.side,
+            "subject": self.subject,
+            "peer": self.peer,
+            "conforms": self.conforms,
+            "counts": self.counts(),
+            "findings": self.findings,
+        }
+        return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+    def to_text(self) -> str:
+        """The report as a table for people, with the summary in its last line."""
+        lines = [f"{self.side}: {self.subject}"]
+        name = self.peer.get("name")
+        if name:
+            lines.append(f"calls itself {name} {self.peer.get('version', '')}".rstrip())
+        lines.append("")
+        lines.extend(_table(self.findings))
+        lines += ["", self.summary()]
+        return "\n".join(lines) + "\n"
+
+
+def from_json(text: str | bytes) -> Report:
+    """The report that `Report.to_json` wrote."""
+    return msgspec.json.decode(text, type=Report)
+
+
+def shortened(value: bytes | str | object) -> str:
+    """A message fit for a report: on one line, and cut where it is long."""
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+    elif isinstance(value, str):
+        text = value
+    else:
+        text = msgspec.json.encode(value).decode()
+    text = "".join(character if character.isprintable() else "�" for character in text)
+    if len(text) <= EVIDENCE_SIZE:
+        return text
+    return f"{text[:EVIDENCE_SIZE]}… ({len(text)} characters)"
+
+
+def _table(findings: Sequence[Finding]) -> list[str]:
+    width = max((len(finding.check) for finding in findings), default=0)
+    lines: list[str] = []
+    for finding in findings:
+        ids = " ".join(finding.ids)
+        lines.append(f"{finding.verdict.value:8}{finding.check:{width}}  {ids}")
+        if finding.reason:
+            lines.append(f"{'':8}{finding.reason}")
+        if finding.evidence:
+            lines.append(f"{'':8}> {finding.evidence}")
+    return lines
