@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from dragoman.client.permissions import Answer, Question, choose
 from dragoman.dialects.codex import shapes
+from dragoman.dialects.codex.items import command_kind
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind, ToolKind
 
@@ -36,11 +37,11 @@ class Approval:
     refused: Any
     """The result to send when nothing was chosen."""
 
-    def question(self) -> Question:
+    def question(self, title: str | None = None) -> Question:
         return Question(
             session_id=self.thread_id,
             tool_call_id=self.item_id,
-            title=self.title,
+            title=title or self.title,
             kind=self.kind.value,
             options=self.options,
             tool_call=self,
@@ -72,7 +73,9 @@ def _decisions(
     options: list[PermissionOption] = []
     replies: dict[str, Any] = {}
     for decision in listed:
-        word = decision if isinstance(decision, str) else next(iter(decision), "")
+        word = next(iter(decision), "") if isinstance(decision, dict) else str(decision)
+        if word in replies:
+            continue
         name, kind = _DECISIONS.get(word, (word, PermissionKind.OTHER))
         options.append(PermissionOption(word, name, kind))
         replies[word] = {"decision": decision}
@@ -89,7 +92,7 @@ def command(raw: Raw) -> Approval:
         request.item_id,
         request.command or request.reason or "Run a command",
         request.reason,
-        ToolKind.EXECUTE,
+        command_kind(request.command_actions),
         options,
         replies,
         {"decision": "cancel"},

@@ -1,18 +1,17 @@
 """The connection to a `codex app-server`.
 
-Owns the handshake, calls with the retries that are safe, and the way of every message to its
-thread. It does not know turns (`peer` does) and does not decide about approvals
-(`dragoman.client.permissions` does).
+Owns the handshake, calls with the retries that are safe, and the way of every event to its thread.
+It does not know turns (`turn` does), and what the server asks is answered in `questions`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -21,13 +20,20 @@ from msgspec import Raw
 
 import dragoman
 from dragoman.client.budgets import Budgets
-from dragoman.client.codex import approvals
-from dragoman.client.permissions import Answer, Permit, Question, deny_all
+from dragoman.client.codex.questions import Questions
+from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.codex import meaning, shapes
-from dragoman.errors import InvalidAnswer, ProtocolMismatch, RemoteError
+from dragoman.dialects.codex.items import UNREADABLE
+from dragoman.errors import (
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    ProtocolMismatch,
+    RemoteError,
+)
 from dragoman.events import model
 from dragoman.events.place import Place
-from dragoman.rpc import Connection, End, Settings, boundary
+from dragoman.rpc import Connection, End, Settings
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
@@ -35,7 +41,7 @@ from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
-    from dragoman.client.codex.peer import CodexConversation
+    from dragoman.client.codex.thread import CodexConversation
 
 T = TypeVar("T")
 
@@ -46,22 +52,32 @@ OVERLOADED_DELAY: Final = 0.25
 """The first wait after "overloaded", doubled each time and jittered. Such a call was refused before
 anything ran, so sending it again is safe."""
 
+EARLY_LIMIT: Final = 1000
+"""Events kept for threads whose opening has not been answered yet: a handful is usual."""
+
 NEVER_USED: Final = (
+    "account/gatewayOAuth/changed",
     "account/rateLimits/updated",
     "app/list/updated",
     "autoApprovalReview/strictReviewRequired",
+    "command/exec/outputDelta",
     "externalAgentConfig/import/completed",
     "externalAgentConfig/import/progress",
     "fs/changed",
     "fuzzyFileSearch/sessionCompleted",
     "fuzzyFileSearch/sessionUpdated",
     "mcpServer/event/stream/notification",
+    "mcpServer/oauthLogin/completed",
     "mcpServer/startupStatus/updated",
     "model/safetyBuffering/updated",
+    "process/exited",
+    "process/outputDelta",
     "project/changed",
     "remoteControl/status/changed",
     "skills/changed",
     "thread/attachment/updated",
+    "thread/environment/connected",
+    "thread/environment/disconnected",
     "thread/goal/cleared",
     "thread/goal/updated",
     "thread/prediction/updated",
@@ -80,6 +96,7 @@ NEVER_USED: Final = (
     "thread/realtime/transcript/delta",
     "thread/realtime/transcript/done",
     "turn/moderationMetadata",
+    "windowsSandbox/setupCompleted",
 )
 """Notifications that no conversation needs; the server is asked not to send them."""
 
@@ -87,6 +104,9 @@ AnswerQuestions: TypeAlias = Callable[
     [shapes.UserInputRequest], Awaitable[dict[str, Sequence[str]]]
 ]
 """Answers the server's questions to its user: by question id, the chosen or written answers."""
+
+AnswerForm: TypeAlias = Callable[[shapes.ElicitationRequest], Awaitable[dict[str, Any] | None]]
+"""Fills in a form of an MCP server behind the server; None declines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +116,14 @@ class CodexOptions:
     permit: Permit = deny_all
     answer_questions: AnswerQuestions | None = None
     """Without it questions are answered with nothing."""
+    answer_form: AnswerForm | None = None
+    """Without it forms are declined."""
     approval_policy: str = "on-request"
     sandbox: str = "read-only"
     """What runs without being asked about. The default only reads: with a wider sandbox the server
     also marks the folder as trusted in its user's configuration."""
+    experimental: bool = False
+    """Whether to use what is not stable in the protocol. It buys being told of settings unasked."""
     name: str = "dragoman"
     title: str | None = None
     budgets: Budgets = Budgets()
@@ -116,16 +140,20 @@ class CodexClient:
         self.server = shapes.InitializeResponse(user_agent="")
         self.conversations: dict[str, CodexConversation] = {}
         self.on_event: Callable[[model.Event], None] | None = None
-        self._early: dict[str, list[model.Event]] = {}
+        self._login: shapes.GetAccountResponse | None = None
+        self._opening = 0
+        self._early: list[model.Event] = []
         self.connection = Connection(
             stream,
             End.CLIENT,
             self,
             settings=Settings(jsonrpc=False, max_line_size=self.options.max_line_size),
         )
+        self.connection.on_end = self._lost
         self.numbers = itertools.count(1)
         self.source = model.Source(meaning.DIALECT, self.connection.name)
         self._place = Place(self.source, self.numbers, None)
+        self._questions = Questions(self)
 
     # -- life
 
@@ -138,14 +166,18 @@ class CodexClient:
                 "title": self.options.title or self.options.name,
                 "version": dragoman.__version__,
             },
-            "capabilities": {"optOutNotificationMethods": list(NEVER_USED)},
+            "capabilities": {
+                "experimentalApi": self.options.experimental,
+                "optOutNotificationMethods": list(NEVER_USED),
+            },
         }
         raw = await self.connection.call("initialize", params, timeout=self.budgets.initialize)
         try:
             self.server = msgspec.json.decode(raw, type=shapes.InitializeResponse)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ProtocolMismatch(f"this is no Codex app-server: {error}") from error
         await self.connection.notify("initialized")
+        self._ask_login()
 
     async def aclose(self) -> None:
         await self.connection.aclose()
@@ -164,45 +196,83 @@ class CodexClient:
             except RemoteError as error:
                 if error.code != codes.OVERLOADED or attempt >= OVERLOADED_TRIES:
                     raise
-            delay = OVERLOADED_DELAY * 2 ** (attempt - 1)
-            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+            await asyncio.sleep(retry_delay(attempt))
         return self.decode(method, raw, result)
 
     def decode(self, method: str, raw: Raw, result: type[T]) -> T:
         try:
             return msgspec.json.decode(raw, type=result)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
     async def models(self) -> list[shapes.Model]:
-        """The models that can be chosen."""
-        response = await self.ask("model/list", {}, shapes.ModelListResponse)
-        return [entry for entry in response.data if not entry.hidden]
+        """The models that can be chosen where the provider is OpenAI."""
+        found: list[shapes.Model] = []
+        params: dict[str, Any] = {}
+        while True:
+            page = await self.ask("model/list", params, shapes.ModelListResponse)
+            found += [entry for entry in page.data if not entry.hidden]
+            if page.next_cursor is None or page.next_cursor == params.get("cursor"):
+                return found
+            params["cursor"] = page.next_cursor
 
     async def account(self) -> shapes.GetAccountResponse:
         """Whether somebody is logged in. Never logs in."""
-        return await self.ask("account/read", {}, shapes.GetAccountResponse)
+        self._login = await self.ask("account/read", {}, shapes.GetAccountResponse)
+        return self._login
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether the server says that a login is needed and there is none."""
+        login = self._login
+        return login is not None and login.requires_openai_auth and login.account is None
+
+    def _ask_login(self) -> None:
+        """Nobody waits for this: it is only needed once a turn has failed."""
+
+        def settle(raw: Raw | None, error: DragomanError | None) -> None:
+            if raw is not None:
+                self._login = self.decode("account/read", raw, shapes.GetAccountResponse)
+
+        if self.connection.failure is None:
+            self.connection.begin("account/read", {}, settle=settle, timeout=self.budgets.request)
 
     # -- events
 
     def emit(self, event: model.Event, size: int) -> None:
         """Hand an event to its conversation and to whoever watches."""
-        if self.on_event is not None:
-            self.on_event(event)
-        if event.session is None:
-            return
-        conversation = self.conversations.get(event.session)
+        conversation = None if event.session is None else self.conversations.get(event.session)
+        if conversation is not None:
+            event = conversation.seen(event)
+        self.watch(event)
         if conversation is not None:
             conversation.deliver(event, size)
-        else:
-            # Some notifications come before the answer that tells the thread's id.
-            self._early.setdefault(event.session, []).append(event)
+        elif event.session is not None and self._opening and len(self._early) < EARLY_LIMIT:
+            # Some notifications come before the answer that tells the thread's id. Others are of
+            # threads that are not ours, such as those of agents that Codex itself starts.
+            self._early.append(event)
+
+    def watch(self, event: model.Event) -> None:
+        """Tell whoever watches all events."""
+        if self.on_event is not None:
+            self.on_event(event)
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """While a thread is being opened, events of unknown threads may be of that one."""
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+            if not self._opening:
+                self._early.clear()
 
     def adopt(self, conversation: CodexConversation) -> None:
         self.conversations[conversation.id] = conversation
-        for event in self._early.pop(conversation.id, ()):
-            conversation.deliver(event, 0)
-        self._early.clear()
+        for event in self._early:
+            if event.session == conversation.id:
+                conversation.deliver(conversation.seen(event), 0)
 
     def place(self, thread_id: str | None, turn_id: str | None = None) -> Place:
         place = Place(self.source, self.numbers, thread_id)
@@ -220,6 +290,8 @@ class CodexClient:
             notification.method, notification.params, self._place, notification.line
         ):
             self.emit(event, size)
+            if isinstance(event, model.LoginChanged):
+                self._ask_login()
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
@@ -227,112 +299,17 @@ class CodexClient:
             self.options.on_noise(noise)
 
     def request(self, request: Request) -> Any:
-        # Every request is answered, also those we know nothing of, or the turn would wait for ever.
-        try:
-            approval = approvals.APPROVALS.get(request.method)
-            if approval is not None:
-                return self._approve(approval(request.params), request)
-            if request.method == "item/tool/requestUserInput":
-                asked = msgspec.json.decode(request.params, type=shapes.UserInputRequest)
-                return self._answer_questions(asked, request)
-            if request.method == "mcpServer/elicitation/request":
-                wanted = msgspec.json.decode(request.params, type=shapes.ElicitationRequest)
-                return self._decline(wanted, request)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise boundary.invalid_params(error) from error
-        raise boundary.method_not_found(request.method)
+        return self._questions.ask(request)
 
-    # -- questions
-
-    async def _approve(self, approval: approvals.Approval, request: Request) -> Any:
-        request_id = str(request.id)
-        place = self.place(approval.thread_id, approval.turn_id)
-        self.emit(
-            model.PermissionAsked(
-                *place.base(request.method, request.line),
-                request_id,
-                approval.options,
-                approval.title,
-                approval.description,
-                approval.kind,
-                approval.item_id,
-            ),
-            len(request.line),
-        )
-        conversation = self.conversations.get(approval.thread_id)
-        question = approval.question()
-        answer = Answer.CANCEL
-        if conversation is not None:
-            answer = await conversation.asking(self._decide(question), request.id, Answer.CANCEL)
-        option_id, reply = approval.reply(answer)
-        if conversation is not None:
-            conversation.answered(question, answer)
-        self.emit(
-            model.PermissionAnswered(
-                *place.base(request.method, None),
-                request_id,
-                answer.allows,
-                option_id,
-                "cancel" if answer is Answer.CANCEL else "caller",
-            ),
-            0,
-        )
-        return reply
-
-    async def _decide(self, question: Question) -> Answer:
-        answer = self.options.permit(question)
-        return await answer if inspect.isawaitable(answer) else answer
-
-    async def _answer_questions(self, asked: shapes.UserInputRequest, request: Request) -> Any:
-        place = self.place(asked.thread_id, asked.turn_id)
-        message = "; ".join(str(question.get("question", "")) for question in asked.questions)
-        self.emit(
-            model.InputAsked(
-                *place.base(request.method, request.line),
-                str(request.id),
-                "questions",
-                message,
-                asked.questions,
-                None,
-                asked.item_id,
-            ),
-            len(request.line),
-        )
-        answers: dict[str, Sequence[str]] = {}
-        conversation = self.conversations.get(asked.thread_id)
-        answering = self.options.answer_questions
-        if answering is not None and conversation is not None:
-            answers = await conversation.asking(_awaited(answering(asked)), request.id, {})
-        self.emit(
-            model.InputAnswered(
-                *place.base(request.method, None),
-                str(request.id),
-                "accept" if answers else "decline",
-            ),
-            0,
-        )
-        return {"answers": {name: {"answers": list(given)} for name, given in answers.items()}}
-
-    async def _decline(self, wanted: shapes.ElicitationRequest, request: Request) -> Any:
-        """A form of an MCP server behind the server: shown as an event, and declined."""
-        place = self.place(wanted.thread_id)
-        self.emit(
-            model.InputAsked(
-                *place.base(request.method, request.line),
-                str(request.id),
-                wanted.mode or "other",
-                wanted.message,
-                wanted.requested_schema,
-                wanted.url,
-            ),
-            len(request.line),
-        )
-        self.emit(
-            model.InputAnswered(*place.base(request.method, None), str(request.id), "decline"),
-            0,
-        )
-        return {"action": "decline"}
+    def _lost(self, failure: ConnectionLost) -> None:
+        """The connection is over. No call stands for a turn that has begun, so tell each one."""
+        for conversation in list(self.conversations.values()):
+            if conversation.turn is not None:
+                error = failure.fresh()
+                error.may_have_run = True
+                conversation.turn.failed(error)
 
 
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
+def retry_delay(attempt: int) -> float:
+    """How long to wait after "overloaded", jittered so that many clients do not come at once."""
+    return OVERLOADED_DELAY * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.5)

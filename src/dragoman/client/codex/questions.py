@@ -1,0 +1,159 @@
+"""What the app-server asks of us, and how each question gets its one answer.
+
+Owns the way of a request from the wire to whoever decides and back, with the events beside it. It
+does not decide: `CodexOptions` names who does. How approvals are put is in `approvals`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from dragoman.client.codex import approvals
+from dragoman.client.permissions import Answer, Question
+from dragoman.dialects.codex import shapes
+from dragoman.dialects.codex.items import UNREADABLE
+from dragoman.events import model
+from dragoman.events.place import Place
+from dragoman.rpc import boundary
+from dragoman.wire.messages import Request
+
+if TYPE_CHECKING:
+    from dragoman.client.codex.client import CodexClient
+
+T = TypeVar("T")
+
+
+class Questions:
+    """Answers the requests of one server."""
+
+    def __init__(self, client: CodexClient) -> None:
+        self._client = client
+
+    def ask(self, request: Request) -> Any:
+        """Answer a request. Also those that we know nothing of, or the turn waits for ever."""
+        try:
+            approval = approvals.APPROVALS.get(request.method)
+            if approval is not None:
+                return self._approve(approval(request.params), request)
+            if request.method == "item/tool/requestUserInput":
+                asked = msgspec.json.decode(request.params, type=shapes.UserInputRequest)
+                return self._answer_questions(asked, request)
+            if request.method == "mcpServer/elicitation/request":
+                wanted = msgspec.json.decode(request.params, type=shapes.ElicitationRequest)
+                return self._fill_in(wanted, request)
+        except UNREADABLE as error:
+            raise boundary.invalid_params(error) from error
+        raise boundary.method_not_found(request.method)
+
+    async def _ask(
+        self, thread_id: str, work: Coroutine[Any, Any, T], request: Request, otherwise: T
+    ) -> T:
+        """Wait for an answer. Nobody answers for a thread that is not ours."""
+        conversation = self._client.conversations.get(thread_id)
+        if conversation is None:
+            work.close()
+            return otherwise
+        return await conversation.asking(work, request.id, otherwise)
+
+    # -- approvals
+
+    async def _approve(self, approval: approvals.Approval, request: Request) -> Any:
+        client = self._client
+        conversation = client.conversations.get(approval.thread_id)
+        title = None if conversation is None else conversation.title_of(approval.item_id)
+        question = approval.question(title)
+        request_id = str(request.id)
+        place = client.place(approval.thread_id, approval.turn_id)
+        client.emit(
+            model.PermissionAsked(
+                *place.base(request.method, request.line),
+                request_id,
+                approval.options,
+                question.title,
+                approval.description,
+                approval.kind,
+                approval.item_id,
+            ),
+            len(request.line),
+        )
+        answer = await self._ask(approval.thread_id, self._decide(question), request, Answer.CANCEL)
+        option_id, reply = approval.reply(answer)
+        if conversation is not None:
+            conversation.answered(question, answer)
+        client.emit(
+            model.PermissionAnswered(
+                *place.base(request.method, None),
+                request_id,
+                answer.allows and option_id is not None,
+                option_id,
+                "cancel" if answer is Answer.CANCEL else "caller",
+            ),
+            0,
+        )
+        return reply
+
+    async def _decide(self, question: Question) -> Answer:
+        answer = self._client.options.permit(question)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    # -- questions to the user
+
+    async def _answer_questions(self, asked: shapes.UserInputRequest, request: Request) -> Any:
+        place = self._client.place(asked.thread_id, asked.turn_id)
+        message = "; ".join(str(question.get("question", "")) for question in asked.questions)
+        self._client.emit(
+            model.InputAsked(
+                *place.base(request.method, request.line),
+                str(request.id),
+                "questions",
+                message,
+                asked.questions,
+                None,
+                asked.item_id,
+            ),
+            len(request.line),
+        )
+        nothing: dict[str, Sequence[str]] = {}
+        answers = nothing
+        answering = self._client.options.answer_questions
+        if answering is not None:
+            work = _awaited(answering, asked)
+            answers = await self._ask(asked.thread_id, work, request, nothing)
+        self._settled(place, request, accepted=bool(answers))
+        return {"answers": {name: {"answers": list(given)} for name, given in answers.items()}}
+
+    async def _fill_in(self, wanted: shapes.ElicitationRequest, request: Request) -> Any:
+        place = self._client.place(wanted.thread_id, wanted.turn_id)
+        self._client.emit(
+            model.InputAsked(
+                *place.base(request.method, request.line),
+                str(request.id),
+                wanted.mode or "other",
+                wanted.message,
+                wanted.requested_schema,
+                wanted.url,
+            ),
+            len(request.line),
+        )
+        content: dict[str, Any] | None = None
+        filling = self._client.options.answer_form
+        if filling is not None:
+            work = _awaited(filling, wanted)
+            content = await self._ask(wanted.thread_id, work, request, None)
+        self._settled(place, request, accepted=content is not None)
+        if content is None:
+            return {"action": "decline", "content": None}
+        return {"action": "accept", "content": content}
+
+    def _settled(self, place: Place, request: Request, *, accepted: bool) -> None:
+        base = place.base(request.method, None)
+        action = "accept" if accepted else "decline"
+        self._client.emit(model.InputAnswered(*base, str(request.id), action), 0)
+
+
+async def _awaited(answering: Any, asked: Any) -> Any:
+    return await answering(asked)

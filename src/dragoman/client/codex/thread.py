@@ -1,0 +1,291 @@
+"""A thread as a conversation.
+
+Owns what is known of one thread: its settings, its history, the questions that are open, and which
+turn is running. How a turn runs is in `turn`; how a thread is opened is in `peer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from dragoman.client.codex.client import CodexClient
+from dragoman.client.codex.prompt import input_of
+from dragoman.client.codex.turn import CodexTurn
+from dragoman.client.conversation import Conversation, blocks_of
+from dragoman.client.permissions import Answer, Denial, Question
+from dragoman.dialects.codex import meaning, shapes
+from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported, UsageError
+from dragoman.events import model
+from dragoman.events.parts import Block, Option, Usage
+from dragoman.wire.messages import Id
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.client")
+
+CLOSE_TIMEOUT: Final = 5.0
+"""Leaving a thread is a courtesy: a server that does not answer is not waited for."""
+
+OPENAI: Final = "openai"
+"""The provider whose models the server lists. Those of another one are that one's business."""
+
+
+class CodexConversation(Conversation):
+    """A thread."""
+
+    def __init__(
+        self, client: CodexClient, answer: shapes.ThreadResponse, settings: dict[str, str]
+    ) -> None:
+        self.client = client
+        self.id = answer.thread.id
+        self.cwd = answer.cwd
+        self.model = answer.model
+        self.provider = answer.model_provider
+        self.mode = settings["sandbox"]
+        self.policy = settings["approvalPolicy"]
+        self.replayed: list[model.Event] = []
+        self.turn: CodexTurn | None = None
+        self.unusable = False
+        self.used: Usage | None = None
+        """What the thread has used so far, all turns together."""
+        self._wanted: dict[str, Any] = {}
+        self._in_force = (self.mode, self.policy)
+        self._unproved = False
+        self._questions: dict[asyncio.Task[Any], Id] = {}
+        self._titles: dict[str, str] = {}
+
+    # -- opening
+
+    def announce(self, how: str, answer: shapes.ThreadResponse) -> None:
+        """Say that the thread is there, its settings, and its history as a replay."""
+        place = self.client.place(self.id)
+        thread = answer.thread
+        native = f"thread/{how}"
+        opened = model.SessionOpened(
+            *place.base(native, None),
+            how,
+            self.cwd,
+            thread.name,
+            self.model,
+            thread.forked_from_id,
+        )
+        self.client.emit(opened, 0)
+        self._tell_settings(native)
+        if how != "load":
+            return
+        place.replay = True
+        for turn in thread.turns:
+            for event in meaning.of_turn(turn, place, native):
+                self.replayed.append(event)
+                self.client.watch(event)
+
+    def _tell_settings(self, native: str) -> None:
+        told = model.SettingsChanged(
+            *self.client.place(self.id).base(native, None),
+            options=(meaning.policy_option(self.policy),),
+            mode=self.mode,
+            modes=tuple(Option(mode, mode, mode) for mode in meaning.MODES),
+            model=self.model,
+        )
+        self.client.emit(told, 0)
+
+    # -- prompting
+
+    def prompt(self, prompt: str | Block | Sequence[Block]) -> CodexTurn:
+        blocks = blocks_of(prompt)
+        return CodexTurn(self, blocks, input_of(blocks))
+
+    async def steer(self, prompt: str | Block | Sequence[Block]) -> None:
+        """Add to the turn that is running."""
+        wire = input_of(blocks_of(prompt))
+        turn = self.turn
+        if turn is None or turn.id is None or turn.cancelling:
+            raise UsageError("there is no running turn to steer")
+        params = {"threadId": self.id, "expectedTurnId": turn.id, "input": wire}
+        await self.client.ask("turn/steer", params, shapes.TurnSteerResponse)
+
+    # -- settings
+
+    async def set_mode(self, mode_id: str) -> None:
+        """Choose the sandbox for the turns to come."""
+        require_mode(mode_id)
+        self._wanted["sandboxPolicy"] = {"type": meaning.MODES[mode_id]}
+        self.mode = mode_id
+        self._tell_settings("turn/start")
+
+    async def set_model(self, model_id: str) -> None:
+        """Choose the model for the turns to come."""
+        if self.provider == OPENAI:
+            await require_model(self.client, model_id)
+        self._wanted["model"] = model_id
+        self.model = model_id
+        self._tell_settings("turn/start")
+
+    async def set_option(self, option_id: str, value: str | bool) -> None:
+        """Choose the approval policy for the turns to come; there is no other option."""
+        if option_id != meaning.POLICY_OPTION:
+            raise Unsupported(f"Codex has no option {option_id!r}")
+        self.policy = require_policy(value)
+        self._wanted["approvalPolicy"] = self.policy
+        self._tell_settings("turn/start")
+
+    async def rename(self, title: str) -> None:
+        """Give the thread a name."""
+        await self.client.ask("thread/name/set", {"threadId": self.id, "name": title}, dict)
+
+    def overrides(self) -> dict[str, Any]:
+        """What the next turn is to change; the server keeps it for the turns after."""
+        return dict(self._wanted)
+
+    def took(self, sent: dict[str, Any]) -> None:
+        """A turn has begun with these changes."""
+        words = {word: mode for mode, word in meaning.MODES.items()}
+        mode, policy = self._in_force
+        if "sandboxPolicy" in sent:
+            mode = words[sent["sandboxPolicy"]["type"]]
+        self._in_force = (mode, sent.get("approvalPolicy", policy))
+        for name, value in sent.items():
+            if self._wanted.get(name) == value:
+                del self._wanted[name]
+        if "sandboxPolicy" in sent or "approvalPolicy" in sent:
+            self._unproved = True
+
+    async def wait_replayed(self) -> None:
+        """Before a turn, read back what keeps it safe if the turn before it changed that.
+
+        Resuming a thread that is open changes nothing and tells its settings, but only while no
+        turn runs. History is in the answer that opens a thread, so it is not waited for.
+        """
+        if not self._unproved or self.turn is not None or self.unusable:
+            return
+        params = {"threadId": self.id, "excludeTurns": True}
+        answer = await self.client.ask("thread/resume", params, shapes.ThreadResponse)
+        try:
+            require_safe(answer, *self._in_force)
+        except ProtocolMismatch:
+            self.unusable = True
+            raise
+        self._unproved = False
+
+    def _check(self, told: model.SettingsChanged) -> None:
+        """The server tells settings unasked, if experimental parts are used; fail closed."""
+        options = told.options if isinstance(told.options, tuple) else ()
+        policy = next((option.value for option in options), None)
+        if (told.mode, policy) in (self._in_force, (self.mode, self.policy)):
+            return
+        self.unusable = True
+        if self.turn is not None:
+            what = f"the sandbox {told.mode!r} and the approval policy {policy!r}"
+            self.turn.give_up(ProtocolMismatch(f"Codex has {what}, which nobody asked for"))
+
+    # -- the end
+
+    async def close(self) -> None:
+        client = self.client
+        if self.turn is not None:
+            turn = self.turn
+            turn.cancel()
+            await turn.wait_over()
+        client.conversations.pop(self.id, None)
+        if client.connection.failure is not None:
+            return
+        try:
+            params = {"threadId": self.id}
+            await client.ask("thread/unsubscribe", params, dict, timeout=CLOSE_TIMEOUT)
+        except DragomanError as error:
+            log.debug("the thread %s was left without an answer: %s", self.id, error)
+
+    # -- for the client
+
+    def seen(self, event: model.Event) -> model.Event:
+        """Take note of an event and complete it."""
+        match event:
+            case model.SettingsChanged(native="thread/settings/updated"):
+                self._check(event)
+            case model.UsageReported(scope="session", usage=usage):
+                self.used = usage
+            case model.ToolChanged(tool_id=tool_id, title=str(title)):
+                self._titles[tool_id] = title
+            case model.TurnStarted() | model.TurnEnded():
+                self._titles.clear()
+            case _:
+                pass
+        return event if self.turn is None else self.turn.seen(event)
+
+    def deliver(self, event: model.Event, size: int) -> None:
+        if isinstance(event, model.InputAnswered) and event.native == "serverRequest/resolved":
+            self._withdraw(event.request_id)
+        if self.turn is not None:
+            self.turn.happened(event, size)
+
+    def title_of(self, item_id: str) -> str | None:
+        """What a running tool call was announced as; approvals of files do not say which."""
+        return self._titles.get(item_id)
+
+    # -- questions
+
+    async def asking(self, work: Coroutine[Any, Any, T], id: Id, otherwise: T) -> T:
+        """Wait for somebody to answer; if the question is withdrawn, the answer is `otherwise`."""
+        turn = self.turn
+        if turn is not None and turn.cancelling:
+            work.close()
+            return otherwise
+        task = self.client.connection.tasks.start(work, "ask")
+        self._questions[task] = id
+        if turn is not None:
+            turn.question_opened()
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._questions.pop(task, None)
+            if turn is not None:
+                turn.question_closed()
+            if not task.done():
+                task.cancel()
+        return otherwise if task.cancelled() else task.result()
+
+    def answered(self, question: Question, answer: Answer) -> None:
+        if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
+            self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
+
+    def cancel_questions(self) -> None:
+        for task in list(self._questions):
+            task.cancel()
+
+    def _withdraw(self, request_id: str) -> None:
+        for task, id in list(self._questions.items()):
+            if str(id) == request_id:
+                task.cancel()
+
+
+def require_mode(mode: str) -> str:
+    if mode not in meaning.MODES:
+        raise Unsupported(f"Codex has no mode {mode!r}; it has {', '.join(meaning.MODES)}")
+    return mode
+
+
+def require_policy(policy: str | bool) -> str:
+    if not isinstance(policy, str) or policy not in meaning.POLICIES:
+        known = ", ".join(meaning.POLICIES)
+        raise Unsupported(f"Codex has no approval policy {policy!r}; it has {known}")
+    return policy
+
+
+async def require_model(client: CodexClient, wanted: str) -> None:
+    models = await client.models()
+    if not any(wanted in (entry.model, entry.id) for entry in models):
+        known = ", ".join(entry.model for entry in models)
+        raise Unsupported(f"Codex has no model {wanted!r}; it has {known}")
+
+
+def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
+    """Fail closed if the server did not take a setting that keeps a thread safe."""
+    found = meaning.mode_of(answer.sandbox)
+    if found != mode or answer.approval_policy != policy:
+        raise ProtocolMismatch(
+            f"Codex was asked for the sandbox {mode!r} and the approval policy {policy!r}, but "
+            f"took {answer.sandbox!r} and {answer.approval_policy!r}: the thread is not used"
+        )

@@ -1,0 +1,230 @@
+"""One turn of a thread.
+
+Owns starting, interrupting and the end of it: a prompt's answer only says that the turn has begun,
+and `turn/completed` ends it. What an event means for the thread is in `thread`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.client.codex.client import OVERLOADED_TRIES, retry_delay
+from dragoman.client.conversation import ConversationTurn
+from dragoman.client.turns import State
+from dragoman.dialects.codex import shapes
+from dragoman.errors import AuthRequired, DragomanError, RemoteError
+from dragoman.events import model
+from dragoman.events.parts import Block, Failure, Usage
+from dragoman.events.words import Outcome, TurnPhase
+from dragoman.rpc import Call
+from dragoman.wire import codes
+
+if TYPE_CHECKING:
+    from dragoman.client.codex.thread import CodexConversation
+
+INTERRUPT_TIMEOUT: Final = 10.0
+"""A turn that has just ended never answers an interrupt, so nobody waits for one without end."""
+
+LOGIN_HINT: Final = "log in with `codex login`"
+
+
+class CodexTurn(ConversationTurn):
+    """A turn of a thread."""
+
+    __slots__ = (
+        "_attempt",
+        "_before",
+        "_blocks",
+        "_client",
+        "_input",
+        "_interrupt",
+        "_retry",
+        "_sent",
+        "_thread",
+        "id",
+    )
+
+    def __init__(
+        self,
+        thread: CodexConversation,
+        blocks: Sequence[Block],
+        wire: Sequence[dict[str, Any]],
+    ) -> None:
+        self._thread = thread
+        self._client = thread.client
+        self._blocks = tuple(blocks)
+        self._input = wire
+        self._interrupt = False
+        self._attempt = 0
+        self._retry: asyncio.TimerHandle | None = None
+        self._before = thread.used
+        self._sent: dict[str, Any] = {}
+        self.id: str | None = None
+        super().__init__(thread, self._client.connection.flow, self._client.budgets)
+
+    # -- beginning
+
+    def _send(self) -> Call:
+        self._attempt += 1
+        self._sent = self._thread.overrides()
+        params = {"threadId": self._thread.id, "input": self._input, **self._sent}
+        return self._client.connection.begin("turn/start", params, settle=self._begun)
+
+    def _begun(self, raw: Raw | None, error: DragomanError | None) -> None:
+        """The server took the prompt, or refused it."""
+        if raw is not None:
+            try:
+                turn = self._client.decode("turn/start", raw, shapes.TurnStartResponse).turn
+            except DragomanError as invalid:
+                error = invalid
+            else:
+                self.id = self.id or turn.id
+                self._thread.took(self._sent)
+        if isinstance(error, RemoteError) and self._may_retry(error):
+            loop = asyncio.get_running_loop()
+            self._retry = loop.call_later(retry_delay(self._attempt), self._send_again)
+        elif error is not None:
+            self.failed(error)
+        elif self._interrupt:
+            self._send_interrupt()
+
+    def _may_retry(self, error: RemoteError) -> bool:
+        return (
+            error.code == codes.OVERLOADED
+            and self._attempt < OVERLOADED_TRIES
+            and self.state is State.RUNNING
+        )
+
+    def _send_again(self) -> None:
+        self._retry = None
+        if self.state is not State.RUNNING:
+            return
+        try:
+            self._call = self._send()
+        except DragomanError as error:
+            self.failed(error)
+
+    # -- what happens
+
+    def seen(self, event: model.Event) -> model.Event:
+        """An event of the thread with what only this turn knows of it."""
+        if isinstance(event, model.TurnStarted) and self.id in (None, event.turn):
+            # The answer to `turn/start` may be late.
+            self.id = event.turn
+            self._before = self._thread.used
+            return msgspec.structs.replace(event, prompt=self._blocks)
+        if isinstance(event, model.TurnEnded) and self._is_mine(event):
+            if self._why is not None:
+                # The turn ends for our reason, and that is told in its place.
+                return model.TurnState(*_base(event), TurnPhase.IDLE, (event.stop,))
+            usage = _difference(self._before, self._thread.used)
+            outcome, failure = event.outcome, event.failure
+            if outcome is Outcome.FAILED and self._client.needs_login:
+                outcome = Outcome.AUTH_REQUIRED
+            return msgspec.structs.replace(event, outcome=outcome, failure=failure, usage=usage)
+        return event
+
+    def happened(self, event: model.Event, size: int) -> None:
+        """An event of the thread; the end of this turn ends it."""
+        if isinstance(event, model.TurnEnded):
+            if self._is_mine(event):
+                self.conclude(event)
+            return
+        self.event(event, size)
+        if isinstance(event, model.TurnState) and event.native == "turn/completed":
+            assert self._why is not None
+            self.failed(self._why)
+        elif isinstance(event, model.Noticed) and event.retrying and self._client.needs_login:
+            # Without a login the model is asked in vain, however often.
+            self.give_up(AuthRequired(event.detail or event.title, hint=LOGIN_HINT))
+
+    def _is_mine(self, event: model.TurnEnded) -> bool:
+        return self.id is None or event.turn == self.id
+
+    def give_up(self, why: DragomanError) -> None:
+        """Interrupt the turn; `why` is how it ended, whatever the server makes of that."""
+        if self.state is State.RUNNING:
+            self._why = why
+            self.cancel()
+
+    def made(self, event: model.Event) -> None:
+        self._client.watch(event)
+
+    async def wait_over(self) -> None:
+        """Wait until the turn is over; bounded once it is being cancelled."""
+        await self._over.wait()
+
+    # -- cancelling
+
+    def _send_cancel(self) -> None:
+        if self.id is not None:
+            self._send_interrupt()
+        elif self._retry is not None:
+            # Nothing was taken up, so there is nothing to interrupt.
+            self._retry.cancel()
+            asyncio.get_running_loop().call_soon(self._cancelled_before_it_began)
+        else:
+            # It has no id yet; the answer that brings it is followed by the interrupt.
+            self._interrupt = True
+
+    def _cancelled_before_it_began(self) -> None:
+        if self.state is State.ENDED:
+            return
+        ended = self._ended(Outcome.CANCELLED, "cancelled before it began", None)
+        if self._why is None:
+            self.made(ended)
+        self.conclude(ended)
+
+    def _send_interrupt(self) -> None:
+        self._client.connection.begin(
+            "turn/interrupt",
+            {"threadId": self._thread.id, "turnId": self.id},
+            settle=lambda result, error: None,
+            timeout=INTERRUPT_TIMEOUT,
+        )
+
+    def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
+        base = self._client.place(self._thread.id, self.id).base("turn/start", None)
+        return model.TurnEnded(*base, outcome, stop, failure)
+
+
+def _base(
+    event: model.Base,
+) -> tuple[model.Source, int, str | None, str | None, str, bytes | None, bool]:
+    return (
+        event.source,
+        event.seq,
+        event.session,
+        event.turn,
+        event.native,
+        event.raw,
+        event.replay,
+    )
+
+
+def _difference(before: Usage | None, after: Usage | None) -> Usage | None:
+    """What a turn used: a thread's total after it less that before it.
+
+    The last report alone would be that of the last call of the model only.
+    """
+    if after is None or after is before:
+        return None
+    old = before or Usage()
+
+    def less(new: int | None, then: int | None) -> int | None:
+        return None if new is None else max(0, new - (then or 0))
+
+    return Usage(
+        less(after.input_tokens, old.input_tokens),
+        less(after.output_tokens, old.output_tokens),
+        less(after.thought_tokens, old.thought_tokens),
+        less(after.cache_read_tokens, old.cache_read_tokens),
+        less(after.cache_write_tokens, old.cache_write_tokens),
+        less(after.total_tokens, old.total_tokens),
+        context_size=after.context_size,
+    )
