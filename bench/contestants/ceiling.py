@@ -1,9 +1,10 @@
 """The ceiling for Python: what a bare asyncio loop with msgspec does, with no library at all.
 
-It is the yardstick, so it is as fast as plain Python allows and nothing else: one split over each
-chunk, an envelope with raw params and a typed decoder per method, an ordered deque per session
-with one consumer, writes collected and sent at once, futures by id. It has no validation, no
-errors, no cancellation and no order at the end, and nobody should copy it into a program.
+It is the yardstick, so it does as little as the work allows, with public interfaces of asyncio and
+nothing else: one split over each chunk, an envelope with raw params and a typed decoder per method,
+an ordered deque per session with one consumer, writes collected and sent once per turn of the
+loop, futures by id. It has no validation, no errors, no cancellation and no order at the end, and
+nobody should copy it into a program.
 """
 
 from __future__ import annotations
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
     from bench.works import Reader
 
 READ_SIZE = 64 * 1024
-"""Above this every read has malloc map and unmap its buffer."""
-LARGE_READ_SIZE = 1024 * 1024
-"""Worth it while the pipe is full: one chunk of a large message or of many small ones."""
-PIPE_SIZE = 1024 * 1024
+"""What dragoman reads at once, too; asyncio's own choice of 256 KiB has every read map and unmap
+its buffer."""
+PIPE_SIZE = 256 * 1024
+"""What dragoman makes of a pipe that was full."""
 FLUSH_SIZE = 64 * 1024
-FLUSH_LINES = 32
-"""What is collected is written early at this length, so that the other process works meanwhile:
-with 64 requests in flight that is faster by a third than one write per turn of the loop."""
+"""What is collected in one turn of the loop is written early when it fills a pipe, or else the
+other process would have nothing to do until the end of a long turn."""
 
 
 class Envelope(Struct, gc=False):
@@ -75,7 +75,7 @@ class Wire(asyncio.Protocol):
     """Both ends of the connection: lines in, lines out, futures by id."""
 
     _source: Any
-    """A read pipe transport, untyped because its private `max_size` is set."""
+    """A read pipe transport, untyped because the types do not know its `max_size`."""
     _output: asyncio.WriteTransport
 
     def __init__(self) -> None:
@@ -87,7 +87,6 @@ class Wire(asyncio.Protocol):
         self._serial = 0
         self._partial: list[bytes] = []
         self._out = bytearray()
-        self._lines = 0
         self._will_flush = False
 
     async def attach(self, read_fd: int, write_fd: int) -> None:
@@ -103,7 +102,6 @@ class Wire(asyncio.Protocol):
         self._output.close()
 
     def data_received(self, data: bytes) -> None:
-        self._source.max_size = READ_SIZE if len(data) < READ_SIZE else LARGE_READ_SIZE
         lines = data.split(b"\n")
         rest = lines.pop()
         partial = self._partial
@@ -136,8 +134,7 @@ class Wire(asyncio.Protocol):
         out = self._out
         encode_into(message, out, -1)
         out += b"\n"
-        self._lines = lines = self._lines + 1
-        if lines >= FLUSH_LINES or len(out) >= FLUSH_SIZE:
+        if len(out) >= FLUSH_SIZE:
             self.flush()
         elif not self._will_flush:
             self._will_flush = True
@@ -148,7 +145,6 @@ class Wire(asyncio.Protocol):
         if self._out:
             self._output.write(self._out)
             self._out = bytearray()
-            self._lines = 0
 
     def request(
         self, method: str, params: Struct, decode: Callable[[Raw], Any]
@@ -156,17 +152,7 @@ class Wire(asyncio.Protocol):
         self._serial = serial = self._serial + 1
         future: asyncio.Future[Any] = self.loop.create_future()
         self._pending[serial] = future, decode
-        # As `send`, but whoever asks is going to wait: when no other callback is due, this turn of
-        # the loop is over, and the turn that `call_soon` would cost is saved.
-        out = self._out
-        encode_into(Request(serial, method, params), out, -1)
-        out += b"\n"
-        self._lines = lines = self._lines + 1
-        if not self.loop._ready or lines >= FLUSH_LINES or len(out) >= FLUSH_SIZE:
-            self.flush()
-        elif not self._will_flush:
-            self._will_flush = True
-            self.loop.call_soon(self.flush)
+        self.send(Request(serial, method, params))
         return future
 
 
@@ -183,6 +169,16 @@ class Flow(asyncio.BaseProtocol):
         waiting, self._wire.writable = self._wire.writable, None
         if waiting is not None:
             waiting.set_result(None)
+
+
+class Life(asyncio.SubprocessProtocol):
+    """Tells when the agent is gone."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    def process_exited(self) -> None:
+        self.over.set()
 
 
 class Inbox:
@@ -221,8 +217,8 @@ class Client:
         wire.handlers["session/request_permission"] = self._permit
         child_in, our_out = os.pipe()
         our_in, child_out = os.pipe()
-        self._process, _ = await wire.loop.subprocess_exec(
-            asyncio.SubprocessProtocol, *agent, stdin=child_in, stdout=child_out, stderr=None
+        self._process, self._life = await wire.loop.subprocess_exec(
+            Life, *agent, stdin=child_in, stdout=child_out, stderr=None
         )
         for end in (child_in, child_out):
             fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
@@ -273,7 +269,8 @@ class Client:
             inbox.task.cancel()
         self._wire.close()
         await self._wire.ended
-        await self._process._wait()
+        await self._life.over.wait()
+        self._process.close()
 
 
 class Agent:

@@ -53,11 +53,9 @@ class Client:
         session, reader = self._sessions[session_id]
         async with session.prompt(text) as turn:
             async for update in turn:
-                match update:
-                    case acp.AgentMessageChunk(content=acp.TextContent(text=part)):
-                        reader.take(part)
-                    case _:
-                        pass
+                # A question of the agent tells of its tool call, too.
+                if isinstance(update, acp.AgentMessageChunk):
+                    reader.take(update.content.text)  # type: ignore[union-attr]
             return turn.result.stop_reason
 
     def set_mode(self, session_id: str, mode_id: str) -> Awaitable[acp.SetSessionModeResponse]:
