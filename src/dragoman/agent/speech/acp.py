@@ -1,0 +1,61 @@
+"""What a turn needs of a language, and the words of ACP v1: the agent kit's own.
+
+Owns the interface, and how an update and a question are put on the wire in ACP. Requests of the
+client are answered by `dragoman.agent.server` itself, which speaks ACP in all its terms.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.table import Method
+from dragoman.errors import InvalidAnswer
+from dragoman.rpc import Connection
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+_UPDATE: Final = acp.SESSION_UPDATE.name
+
+
+class Speech(Protocol):
+    """How updates and questions of an agent are put."""
+
+    def new_id(self) -> str:
+        """The id of a new session."""
+
+    def update(self, session_id: str, update: acp.SessionUpdate) -> Coroutine[Any, Any, None]:
+        """Send an update, waiting only while the client does not keep up."""
+
+    def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
+        """Ask the client for something."""
+
+
+class AcpSpeech:
+    """ACP v1 on one connection."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def new_id(self) -> str:
+        return secrets.token_hex(16)
+
+    def update(self, session_id: str, update: acp.SessionUpdate) -> Coroutine[Any, Any, None]:
+        # No coroutine of its own: this is the commonest thing that an agent does.
+        message = acp.SessionNotification(session_id=session_id, update=update)
+        return self._connection.notify(_UPDATE, Raw(acp.encode(message)))
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        raw = await self._connection.call(method.name, Raw(acp.encode(params)))
+        try:
+            return method.decode_result(raw)
+        except msgspec.ValidationError as error:
+            raise InvalidAnswer(f"the answer to {method.name} is malformed: {error}") from error

@@ -1,0 +1,146 @@
+"""What the dialects of the documents share on the agent's side.
+
+Owns the table of their requests, and how an update becomes a dialect's own messages. The handlers
+of the agent are run by `dragoman.agent.server`, in ACP's terms, whatever the client speaks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+
+import msgspec
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1.table import Method
+from dragoman.errors import RemoteError, Unsupported
+from dragoman.events.model import Event, Source
+from dragoman.events.parts import Block
+from dragoman.events.place import Place
+from dragoman.rpc import boundary
+from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
+
+if TYPE_CHECKING:
+    from dragoman.agent.server import Server
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+log: Final = logging.getLogger("dragoman.agent")
+
+
+class Voice(Protocol):
+    """A dialect's words for what happens in a session."""
+
+    def tell(self, event: Event) -> list[tuple[str, Any]]: ...
+
+
+class DocumentSpeech:
+    """A dialect of the documents, for one client."""
+
+    dialect: ClassVar[str]
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.greeted = False
+        """Whether the client has shaken hands; one that has not may still turn out another."""
+        self.voices: dict[str, Voice] = {}
+        self._requests: dict[str, tuple[Any, Callable[[Any], Any]]] = {}
+        source = Source(self.dialect, server.connection.name)
+        self._place = Place(source, itertools.count(1), None)
+
+    def serve(self, names: str | Iterable[str], shape: Any, handler: Callable[[Any], Any]) -> None:
+        """Answer requests with these names."""
+        for name in (names,) if isinstance(names, str) else names:
+            self._requests[name] = (shape, handler)
+
+    # -- what comes in
+
+    def request(self, request: Request) -> Any:
+        known = self._requests.get(request.method)
+        if known is None:
+            raise boundary.method_not_found(request.method)
+        shape, handler = known
+        raw = request.params
+        try:
+            params = msgspec.json.decode(b"{}" if raw is NO_PARAMS else raw, type=shape)
+        except UNDECODABLE as error:
+            raise boundary.invalid_params(error) from error
+        return self.handle(request.method, handler, params)
+
+    def handle(self, method: str, handler: Callable[[Any], Any], params: Any) -> Any:
+        return handler(params)
+
+    def notification(self, notification: Notification) -> None:
+        log.debug("a notification of no use: %.200r", notification.line)
+
+    # -- what goes out
+
+    def new_id(self) -> str:
+        return secrets.token_hex(16)
+
+    async def update(self, session_id: str, update: acp.SessionUpdate) -> None:
+        voice = self.voices.get(session_id)
+        if voice is None:
+            return
+        for event in meaning.of_update(update, self._place, None):
+            for method, params in voice.tell(event):
+                await self.server.connection.notify(method, params)
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        raise Unsupported(f"a client of the dialect {self.dialect} cannot be asked {method.name}")
+
+    # -- for the dialects
+
+    def greet(self, capabilities: acp.ClientCapabilities | None = None, name: str = "") -> None:
+        """The client is known now."""
+        info = acp.Implementation(name=name, version="") if name else None
+        self.server.greet(
+            acp.InitializeRequest(
+                protocol_version=acp.PROTOCOL_VERSION,
+                client_capabilities=capabilities or acp.ClientCapabilities(),
+                client_info=info,
+            )
+        )
+
+    async def new_session(
+        self,
+        cwd: str | None = None,
+        mcp_servers: Sequence[acp.McpServer] = (),
+        meta: dict[str, Any] | None = None,
+    ) -> acp.NewSessionResponse:
+        """Open a session, in the agent's own folder where the client names none."""
+        folder = cwd if cwd and Path(cwd).is_absolute() else str(Path.cwd())
+        request = acp.NewSessionRequest(cwd=folder, mcp_servers=mcp_servers, meta=meta)
+        return await self.server.perform(acp.SESSION_NEW, request)
+
+    def prompt(
+        self, session_id: str, blocks: Sequence[Block]
+    ) -> Coroutine[Any, Any, acp.PromptResponse]:
+        """Begin a turn, now; what is returned ends with it."""
+        wire = [meaning.to_block(block) for block in blocks]
+        return self.server.perform(
+            acp.SESSION_PROMPT, acp.PromptRequest(session_id=session_id, prompt=wire)
+        )
+
+
+async def outcome_of(
+    work: Coroutine[Any, Any, acp.PromptResponse],
+) -> acp.PromptResponse | RemoteError:
+    """How a turn ended, an error included: for dialects where that is part of the result."""
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - handler to wire
+        return RemoteError(*boundary.to_wire(error, "prompt"))
+
+
+def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
+    """The tokens that a turn used, where the agent told them."""
+    source = Source("", "")
+    usage = meaning.of_answer(response, Place(source, itertools.count(), None), None).usage
+    return (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)

@@ -1,0 +1,287 @@
+"""The keyed dialect on the agent's side.
+
+Owns its handshake, sessions, modes and prompts, and the translation of what an agent asks of its
+client: permissions, files, terminals. The shapes are in `dragoman.dialects.keyed.shapes`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from dragoman.agent.speech.base import DocumentSpeech
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning as acp_meaning
+from dragoman.dialects.acp.v1.table import Method
+from dragoman.dialects.keyed import meaning, shapes
+from dragoman.errors import InvalidAnswer
+from dragoman.wire.messages import UNDECODABLE, Notification
+
+if TYPE_CHECKING:
+    from dragoman.agent.server import Server
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Login(str):
+    """The id of a login method, with the secret that came with it."""
+
+    password: str | None = None
+    token: str | None = None
+
+
+class KeyedSpeech(DocumentSpeech):
+    """One client of the keyed dialect."""
+
+    dialect = meaning.DIALECT
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._permissions = itertools.count(1)
+        self.serve(shapes.INITIALIZE, shapes.Initialize, self._initialize)
+        self.serve(shapes.AUTHENTICATE, shapes.Authenticate, self._authenticate)
+        self.serve(shapes.NEW, shapes.NewSession, self._new)
+        self.serve(shapes.LOAD, shapes.LoadSession, self._load)
+        self.serve(shapes.PROMPT, shapes.Prompt, self._prompt)
+        self.serve(shapes.SET_MODE, shapes.SetMode, self._set_mode)
+        self.serve(shapes.CANCEL, shapes.Cancel, self._cancel)
+
+    # -- the handshake
+
+    def _initialize(self, params: shapes.Initialize) -> shapes.Initialized:
+        self.greeted = True
+        can = params.client_capabilities
+        files = can.fs or shapes.Files()
+        self.greet(
+            acp.ClientCapabilities(
+                fs=acp.FileSystemCapabilities(
+                    read_text_file=files.read_text_file, write_text_file=files.write_text_file
+                ),
+                terminal=can.terminal,
+            ),
+            params.client_info.name,
+        )
+        info = self.server.agent.info
+        methods = [m.id for m in self.server.agent.auth_methods] or ["none"]
+        return shapes.Initialized(
+            meaning.VERSION,
+            shapes.Info(info.name, info.title, info.version),
+            shapes.AgentCapabilities(modes=bool(self.server.agent.choices.modes), plan=True),
+            methods,
+        )
+
+    async def _authenticate(self, params: shapes.Authenticate) -> None:
+        login = Login(params.method)
+        login.password, login.token = params.password, params.token
+        await self.server.perform(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=login))
+
+    # -- sessions
+
+    async def _new(self, params: shapes.NewSession) -> shapes.Opened:
+        meta = None
+        if params.model is not None:
+            meta = {"model": f"{params.model.provider}/{params.model.model}"}
+        opened = await self.new_session(params.cwd, _servers(params.mcp_servers), meta)
+        session_id = opened.session_id
+        self.voices[session_id] = meaning.Voice(session_id)
+        modes = opened.modes
+        current = modes.current_mode_id if modes else None
+        if params.mode_id is not None:
+            await self._set_mode(shapes.SetMode(session_id, params.mode_id))
+            current = params.mode_id
+        return _opened(session_id, modes, current)
+
+    async def _load(self, params: shapes.LoadSession) -> shapes.Opened:
+        session_id = params.session_id
+        self.voices[session_id] = meaning.Voice(session_id)
+        loaded = await self.server.perform(
+            acp.SESSION_LOAD,
+            acp.LoadSessionRequest(
+                session_id=session_id,
+                cwd=params.cwd or str(Path.cwd()),
+                mcp_servers=_servers(params.mcp_servers),
+            ),
+        )
+        modes = loaded.modes
+        return _opened(session_id, modes, modes.current_mode_id if modes else None)
+
+    async def _set_mode(self, params: shapes.SetMode) -> None:
+        await self.server.perform(
+            acp.SESSION_SET_MODE,
+            acp.SetSessionModeRequest(session_id=params.session_id, mode_id=params.mode_id),
+        )
+
+    def _prompt(self, params: shapes.Prompt) -> Coroutine[Any, Any, shapes.Stopped]:
+        work = self.prompt(params.session_id, [meaning.block(b) for b in params.content])
+        voice = self.voices.get(params.session_id)
+        if isinstance(voice, meaning.Voice):
+            voice.begin()
+        return _stopped(work)
+
+    def _cancel(self, params: shapes.Cancel) -> None:
+        self.server.stop(params.session_id)
+
+    def notification(self, notification: Notification) -> None:
+        # The document does not say whether a cancel is a request, so both are understood.
+        if notification.method == shapes.CANCEL:
+            try:
+                self._cancel(msgspec.json.decode(notification.params, type=shapes.Cancel))
+            except UNDECODABLE:
+                pass
+        else:
+            super().notification(notification)
+
+    # -- what the agent asks
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        translate = _QUESTIONS.get(method.name)
+        if translate is None:
+            return await super().ask(method, params)
+        return cast(R, await translate(self, params))
+
+    async def call(self, method: str, params: Any, result: Any) -> Any:
+        raw = await self.server.connection.call(method, params)
+        if result is None:
+            return None
+        try:
+            return msgspec.json.decode(raw, type=result)
+        except UNDECODABLE as error:
+            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+
+    async def permission(
+        self, params: acp.RequestPermissionRequest
+    ) -> acp.RequestPermissionResponse:
+        call = params.tool_call
+        content = [
+            meaning.to_block(acp_meaning.block(item.content))
+            for item in call.content or ()
+            if isinstance(item, acp.Content)
+        ]
+        decision: shapes.Decision = await self.call(
+            shapes.PERMISSION,
+            shapes.AskPermission(
+                params.session_id,
+                f"permission-{next(self._permissions)}",
+                call.title or call.tool_call_id,
+                meaning.permission_kind(call.kind),
+                call.tool_call_id,
+                content or None,
+            ),
+            shapes.Decision,
+        )
+        kinds = {
+            "once": ("allow_once",),
+            "always": ("allow_always", "allow_once"),
+            "reject": ("reject_once", "reject_always"),
+        }.get(decision.decision, ())
+        if not decision.cancelled:
+            for kind in kinds:
+                for option in params.options:
+                    if option.kind == kind:
+                        return acp.selected(option.option_id)
+        return acp.cancelled()
+
+
+async def _stopped(work: Coroutine[Any, Any, acp.PromptResponse]) -> shapes.Stopped:
+    return shapes.Stopped(meaning.stop_reason((await work).stop_reason))
+
+
+def _opened(
+    session_id: str, modes: acp.SessionModeState | None, current: str | None
+) -> shapes.Opened:
+    if modes is None:
+        return shapes.Opened(session_id)
+    known = [shapes.Mode(m.id, m.name, m.description) for m in modes.available_modes]
+    return shapes.Opened(session_id, known, current)
+
+
+def _servers(servers: Sequence[shapes.McpServer]) -> list[acp.McpServer]:
+    found: list[acp.McpServer] = []
+    for number, server in enumerate(servers, 1):
+        name = f"server-{number}"
+        if isinstance(server, shapes.LocalServer):
+            env = [acp.EnvVariable(name=k, value=v) for k, v in server.environment.items()]
+            found.append(
+                acp.McpServerStdio(name=name, command=server.command, args=server.args, env=env)
+            )
+        else:
+            headers = [acp.HttpHeader(name=k, value=v) for k, v in server.headers.items()]
+            found.append(acp.McpServerHttp(name=name, url=server.url, headers=headers))
+    return found
+
+
+# -- files and terminals
+
+
+async def _read(speech: KeyedSpeech, p: acp.ReadTextFileRequest) -> acp.ReadTextFileResponse:
+    body = shapes.ReadFile(p.session_id, p.path, p.line, p.limit)
+    answer: shapes.FileContent = await speech.call(shapes.READ, body, shapes.FileContent)
+    return acp.ReadTextFileResponse(content=answer.content)
+
+
+async def _write(speech: KeyedSpeech, p: acp.WriteTextFileRequest) -> acp.WriteTextFileResponse:
+    await speech.call(shapes.WRITE, shapes.WriteFile(p.session_id, p.path, p.content), None)
+    return acp.WriteTextFileResponse()
+
+
+async def _create(speech: KeyedSpeech, p: acp.CreateTerminalRequest) -> acp.CreateTerminalResponse:
+    body = shapes.CreateTerminal(
+        p.session_id,
+        p.command,
+        list(p.args),
+        {variable.name: variable.value for variable in p.env},
+        p.cwd,
+        p.output_byte_limit,
+    )
+    answer: shapes.Terminal = await speech.call(shapes.TERMINAL_CREATE, body, shapes.Terminal)
+    return acp.CreateTerminalResponse(terminal_id=answer.terminal_id)
+
+
+async def _output(speech: KeyedSpeech, p: acp.TerminalOutputRequest) -> acp.TerminalOutputResponse:
+    body = shapes.TerminalName(p.session_id, p.terminal_id)
+    shown: shapes.TerminalOutput = await speech.call(
+        shapes.TERMINAL_OUTPUT, body, shapes.TerminalOutput
+    )
+    status = None
+    if shown.exit_code is not None or shown.signal is not None:
+        status = acp.TerminalExitStatus(exit_code=shown.exit_code, signal=shown.signal)
+    return acp.TerminalOutputResponse(output=shown.output, truncated=False, exit_status=status)
+
+
+async def _wait(
+    speech: KeyedSpeech, p: acp.WaitForTerminalExitRequest
+) -> acp.WaitForTerminalExitResponse:
+    body = shapes.TerminalName(p.session_id, p.terminal_id)
+    ended: shapes.TerminalExit = await speech.call(shapes.TERMINAL_WAIT, body, shapes.TerminalExit)
+    return acp.WaitForTerminalExitResponse(exit_code=ended.exit_code, signal=ended.signal)
+
+
+async def _kill(speech: KeyedSpeech, p: acp.KillTerminalRequest) -> acp.KillTerminalResponse:
+    body = shapes.TerminalName(p.session_id, p.terminal_id)
+    await speech.call(shapes.TERMINAL_KILL, body, None)
+    return acp.KillTerminalResponse()
+
+
+async def _release(
+    speech: KeyedSpeech, p: acp.ReleaseTerminalRequest
+) -> acp.ReleaseTerminalResponse:
+    body = shapes.TerminalName(p.session_id, p.terminal_id)
+    await speech.call(shapes.TERMINAL_RELEASE, body, None)
+    return acp.ReleaseTerminalResponse()
+
+
+_QUESTIONS: dict[str, Callable[[KeyedSpeech, Any], Coroutine[Any, Any, Any]]] = {
+    acp.SESSION_REQUEST_PERMISSION.name: KeyedSpeech.permission,
+    acp.FS_READ_TEXT_FILE.name: _read,
+    acp.FS_WRITE_TEXT_FILE.name: _write,
+    acp.TERMINAL_CREATE.name: _create,
+    acp.TERMINAL_OUTPUT.name: _output,
+    acp.TERMINAL_WAIT_FOR_EXIT.name: _wait,
+    acp.TERMINAL_KILL.name: _kill,
+    acp.TERMINAL_RELEASE.name: _release,
+}

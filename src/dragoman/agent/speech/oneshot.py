@@ -1,0 +1,57 @@
+"""The oneshot dialect on the agent's side.
+
+Owns the one session there is, which opens with the first prompt, and the result that ends a turn:
+its text, its reason, what it used. The shapes are in `dragoman.dialects.oneshot`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from dragoman.agent.speech.base import DocumentSpeech, tokens_of
+from dragoman.dialects import oneshot
+from dragoman.events.parts import Text
+
+if TYPE_CHECKING:
+    from dragoman.agent.server import Server
+
+
+class OneshotSpeech(DocumentSpeech):
+    """One client of the oneshot dialect."""
+
+    dialect = oneshot.DIALECT
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._session_id: str | None = None
+        self._opening = asyncio.Lock()
+        self.serve(oneshot.INITIALIZE, oneshot.Initialize, self._initialize)
+        self.serve(oneshot.PROMPT, oneshot.Prompt, self._prompt)
+
+    def _initialize(self, params: oneshot.Initialize) -> oneshot.Initialized:
+        self.greeted = True
+        self.greet()
+        # The client compares, and leaves if it does not like the version.
+        info = self.server.agent.info
+        return oneshot.Initialized(oneshot.VERSION, {"name": info.name, "version": info.version})
+
+    async def _prompt(self, params: oneshot.Prompt) -> oneshot.Answer:
+        session_id = await self._session()
+        work = self.prompt(session_id, [Text(params.text)])
+        voice = self.voices[session_id] = oneshot.Voice()
+        response = await work
+        used = oneshot.Usage(*tokens_of(response))
+        return oneshot.Answer(
+            voice.text,
+            oneshot.finish_reason(response.stop_reason),
+            None if used == oneshot.Usage() else used,
+        )
+
+    async def _session(self) -> str:
+        async with self._opening:
+            if self._session_id is None:
+                if not self.greeted:
+                    self.greet()
+                self._session_id = (await self.new_session()).session_id
+            return self._session_id

@@ -1,0 +1,79 @@
+"""The tagged dialect on the agent's side.
+
+Owns its handshake, its numbered sessions and its prompts. A handler that fails, and a command that
+does not exist, end a turn with the stop reason ``error``; a cancel is a request that is answered at
+once. The shapes are in `dragoman.dialects.tagged`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from dragoman.agent.speech.base import DocumentSpeech, outcome_of
+from dragoman.dialects import tagged
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import RemoteError
+from dragoman.events.parts import Block, Text
+
+if TYPE_CHECKING:
+    from dragoman.agent.server import Server
+
+
+class TaggedSpeech(DocumentSpeech):
+    """One client of the tagged dialect."""
+
+    dialect = tagged.DIALECT
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._numbers = itertools.count(1)
+        self.serve(tagged.INITIALIZE, tagged.Initialize, self._initialize)
+        self.serve(tagged.NEW, tagged.NewSession, self._new)
+        self.serve(tagged.PROMPT, tagged.Prompt, self._prompt)
+        self.serve(tagged.CANCEL, tagged.Cancel, self._cancel)
+
+    def new_id(self) -> str:
+        return f"session-{next(self._numbers)}"
+
+    def _initialize(self, params: tagged.Initialize) -> tagged.Initialized:
+        self.greeted = True
+        # The client says that it has files and terminals, but there are no methods to ask for them.
+        self.greet(name=params.client_info.name)
+        info = self.server.agent.info
+        can = self.server.agent.capabilities
+        prompt = can.prompt_capabilities
+        return tagged.Initialized(
+            params.protocol_version,
+            tagged.Info(info.name, info.version),
+            tagged.AgentCapabilities(
+                can.load_session,
+                tagged.PromptCapabilities(prompt.image, prompt.audio, prompt.embedded_context),
+            ),
+        )
+
+    async def _new(self, params: tagged.NewSession) -> tagged.SessionAnswer:
+        cwd = params.metadata.get("workDir")
+        opened = await self.new_session(cwd, meta=dict(params.metadata))
+        self.voices[opened.session_id] = tagged.Voice(opened.session_id)
+        return tagged.SessionAnswer(tagged.Session(opened.session_id, params.metadata))
+
+    def _prompt(self, params: tagged.Prompt) -> Any:
+        blocks: list[Block] = [tagged.block_of(part) for part in params.prompt]
+        command = params.command
+        if command is not None:
+            if command.name not in self.server.agent.handlers.commands:
+                return tagged.Stopped("error")
+            blocks.insert(0, Text(f"/{command.name} {command.input}".strip()))
+        return self._stopped(self.prompt(params.session_id, blocks))
+
+    async def _stopped(self, work: Coroutine[Any, Any, acp.PromptResponse]) -> tagged.Stopped:
+        ended = await outcome_of(work)
+        if isinstance(ended, RemoteError):
+            return tagged.Stopped("error")
+        return tagged.Stopped(tagged.stop_reason(ended.stop_reason))
+
+    def _cancel(self, params: tagged.Cancel) -> dict[str, Any]:
+        self.server.stop(params.session_id)
+        return {}

@@ -1,0 +1,136 @@
+"""The dialect of threads on the agent's side.
+
+Owns the threads of one client and their history, which a resumed thread is answered with. A turn
+that failed is answered with a result that says so. The shapes are in `dragoman.dialects.threads`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from dragoman.agent.speech.base import DocumentSpeech, outcome_of, tokens_of
+from dragoman.dialects import threads
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import RemoteError
+from dragoman.events import model
+from dragoman.events.model import Event
+from dragoman.events.parts import Text
+from dragoman.events.words import Outcome, Role
+from dragoman.events.words import outcome_of as outcome_of_stop
+from dragoman.wire import codes
+
+if TYPE_CHECKING:
+    from dragoman.agent.server import Server
+
+
+class ThreadsSpeech(DocumentSpeech):
+    """One client of the dialect of threads."""
+
+    dialect = threads.DIALECT
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._turns = itertools.count(1)
+        self._history: dict[str, list[threads.Result]] = {}
+        self.serve(threads.INITIALIZE, threads.Service, self._initialize)
+        self.serve(threads.START, threads.Service, self._start)
+        self.serve(threads.RESUME, threads.Thread, self._resume)
+        self.serve(threads.TURN, threads.Turn, self._turn)
+
+    def new_id(self) -> str:
+        return f"thread-{super().new_id()}"
+
+    async def _initialize(self, params: threads.Service) -> threads.Thread:
+        self.greeted = True
+        return await self._start(params)
+
+    async def _start(self, params: threads.Service) -> threads.Thread:
+        self.greet(name=params.service_name)
+        thread_id = (await self.new_session()).session_id
+        self._history[thread_id] = []
+        return threads.Thread(thread_id)
+
+    async def _resume(self, params: threads.Thread) -> threads.State:
+        thread_id = params.thread_id
+        history = self._history.get(thread_id)
+        if history is None:
+            self.greet()
+            history = self._history[thread_id] = await self._load(thread_id)
+        last = history[-1] if history else None
+        return threads.State(thread_id, history, last_result=last)
+
+    async def _load(self, thread_id: str) -> list[threads.Result]:
+        cwd = str(Path.cwd())
+        if self.server.can(acp.SESSION_LOAD):
+            replay = self.voices[thread_id] = _Replay(thread_id)
+            await self.server.perform(
+                acp.SESSION_LOAD,
+                acp.LoadSessionRequest(session_id=thread_id, cwd=cwd, mcp_servers=()),
+            )
+            return replay.turns
+        if self.server.can(acp.SESSION_RESUME):
+            await self.server.perform(
+                acp.SESSION_RESUME, acp.ResumeSessionRequest(session_id=thread_id, cwd=cwd)
+            )
+            return []
+        raise RemoteError(codes.NOT_FOUND, "there is no such thread", {"threadId": thread_id})
+
+    def _turn(self, params: threads.Turn) -> Coroutine[Any, Any, threads.Result]:
+        work = self.prompt(params.thread_id, [Text(params.text)])
+        voice = threads.Voice(params.thread_id, f"turn-{next(self._turns)}")
+        self.voices[params.thread_id] = voice
+        return self._result(work, voice, params.text)
+
+    async def _result(
+        self, work: Coroutine[Any, Any, acp.PromptResponse], voice: threads.Voice, asked: str
+    ) -> threads.Result:
+        ended = await outcome_of(work)
+        result = threads.Result(voice.thread_id, voice.turn_id)
+        if isinstance(ended, RemoteError):
+            error = threads.Error(threads.error_code(ended.code), ended.message)
+            result = replace(result, status="error", error=error)
+        elif outcome_of_stop(ended.stop_reason) is not Outcome.OK:
+            # This dialect has two ends: complete, and an error with a word for it.
+            error = threads.Error(ended.stop_reason, f"the turn ended: {ended.stop_reason}")
+            result = replace(result, status="error", error=error, content=voice.text or None)
+        else:
+            used = threads.Usage(*tokens_of(ended))
+            result = replace(
+                result,
+                status="complete",
+                content=voice.text,
+                usage=None if used == threads.Usage() else used,
+            )
+        self._history.setdefault(voice.thread_id, []).append(replace(result, text=asked))
+        return result
+
+
+class _Replay:
+    """Collects a replayed history as the turns that it was."""
+
+    def __init__(self, thread_id: str) -> None:
+        self._thread_id = thread_id
+        self.turns: list[threads.Result] = []
+
+    def tell(self, event: Event) -> list[tuple[str, Any]]:
+        if isinstance(event, model.MessageDelta) and event.role is not Role.THOUGHT:
+            if event.role is Role.USER and (not self.turns or self.turns[-1].content is not None):
+                self._begin()
+            elif not self.turns:
+                self._begin()
+            turn = self.turns[-1]
+            if event.role is Role.USER:
+                turn = replace(turn, text=(turn.text or "") + event.text)
+            else:
+                turn = replace(turn, content=(turn.content or "") + event.text)
+            self.turns[-1] = turn
+        return []
+
+    def _begin(self) -> None:
+        turn_id = f"turn-0-{len(self.turns) + 1}"
+        self.turns.append(threads.Result(self._thread_id, turn_id, "complete"))
