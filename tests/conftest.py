@@ -1,4 +1,4 @@
-"""What every test shares: how many examples a property test tries.
+"""What every test shares: how many examples a property test tries, and that it does so untraced.
 
 HYPOTHESIS_PROFILE chooses: `default` for the gate, `quick` while writing code, `long` for a night.
 A property test that needs more than the usual 60 seconds says so with @pytest.mark.timeout.
@@ -9,8 +9,12 @@ folder, not here.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+PROPERTY = Path(__file__).parent / "property"
 
 for name, max_examples in (("quick", 100), ("default", 2_000), ("long", 50_000)):
     settings.register_profile(
@@ -25,3 +29,11 @@ for name, max_examples in (("quick", 100), ("default", 2_000), ("long", 50_000))
         print_blob=True,
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measure no coverage in property tests: it makes them two to three times slower, and the
+    unit tests have to cover a module without their help anyway."""
+    for item in items:
+        if PROPERTY in item.path.parents:
+            item.add_marker(pytest.mark.no_cover)
