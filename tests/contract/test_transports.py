@@ -194,6 +194,32 @@ async def test_drain_waits_for_a_far_side_that_does_not_read(open_: Opener) -> N
 
 
 @aio
+async def test_each_of_many_that_drained_finds_room(open_: Opener) -> None:
+    async with open_() as link:
+        link.ours.start(link.heard)
+        link.hold()
+        lines = await overfill(link)
+        [more] = numbered(1, 2 * HIGH_WATER_SIZE)
+        found: list[int] = []
+
+        async def write_one() -> None:
+            await link.ours.drain()
+            found.append(link.ours.unsent_size)
+            link.ours.write(more)
+
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            for _ in range(8):
+                group.create_task(write_one())
+            await turns()
+            assert found == []
+            link.release()
+        assert len(found) == 8
+        assert max(found) <= HIGH_WATER_SIZE
+        expected = b"".join(lines) + 8 * more
+        assert await link.heard.until(len(expected)) == expected
+
+
+@aio
 async def test_closing_is_reported_once_and_afterwards_nothing_is_taken(open_: Opener) -> None:
     async with open_() as link:
         link.ours.start(link.heard)

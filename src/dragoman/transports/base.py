@@ -25,7 +25,7 @@ HIGH_WATER_SIZE = 256 * 1024
 
 
 class Receiver(Protocol):
-    """Who is told about a stream. Both methods are called from the event loop and must not block."""
+    """Who is told about a stream. Both methods are called by the event loop and must not block."""
 
     def data_received(self, data: bytes) -> None:
         """Some bytes arrived, in any cut; never empty."""
@@ -59,7 +59,11 @@ class Stream(abc.ABC):
 
     @abc.abstractmethod
     async def drain(self) -> None:
-        """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`. Raises the stream's failure."""
+        """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`. Raises the stream's failure.
+
+        It is so when this returns, also for each of many that waited: what the first of them
+        writes then makes the next one wait again.
+        """
 
     @abc.abstractmethod
     def pause_reading(self) -> None:

@@ -73,8 +73,11 @@ class TransportStream(Stream):
         return self._transport.get_write_buffer_size()
 
     async def drain(self) -> None:
-        await self._room.wait()
         self._refuse()
+        # Again after each wait: others that waited may have written meanwhile.
+        while not self._room.is_set():
+            await self._room.wait()
+            self._refuse()
 
     def pause_reading(self) -> None:
         if not self._closing and not self._paused:

@@ -213,7 +213,8 @@ class _Outbound(abc.ABC):
             self.close()
 
     async def _wait_until(self, size: int) -> None:
-        if self._failure is None and self._unsent_size > size:
+        # Again after each wait: others that waited may have written meanwhile.
+        while self._failure is None and self._unsent_size > size:
             waiter = (size, self._loop.create_future())
             self._waiters.append(waiter)
             try:

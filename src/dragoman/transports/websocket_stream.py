@@ -114,8 +114,11 @@ class WebSocketStream(Stream):
         return self._connection.transport.get_write_buffer_size()
 
     async def drain(self) -> None:
-        await self._room.wait()
         self._refuse()
+        # Again after each wait: others that waited may have written meanwhile.
+        while not self._room.is_set():
+            await self._room.wait()
+            self._refuse()
 
     def pause_reading(self) -> None:
         self._paused = True
