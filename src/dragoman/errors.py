@@ -38,7 +38,8 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── FileFailed              by the world: the disk is full, read-only or broken
     │   ├── TerminalUnknown         no terminal has this id, or it was released
     │   └── TooManyTerminals        the peer has as many terminals as it may have
-    └── ProtocolMismatch            the two sides have no common protocol version
+    ├── ProtocolMismatch            the two sides have no common protocol version
+    └── HandshakeFailed             the other side did not answer as an agent does
 
 `error_class` is the stable name of a kind of failure: telemetry, exit codes and other languages
 use it, so it never changes once published.
@@ -393,10 +394,43 @@ class TooManyTerminals(ServiceError):
 
 
 class ProtocolMismatch(DragomanError):
-    """The two sides have no protocol version in common."""
+    """The two sides have no protocol version in common.
+
+    `dialect` names what the other side speaks instead, where its answer shows it.
+    """
 
     error_class = "protocol_mismatch"
     blame = "peer"
+
+    def __init__(self, message: str, *, dialect: str | None = None) -> None:
+        super().__init__(message)
+        self.dialect = dialect
+
+
+class HandshakeFailed(DragomanError):
+    """The other side did not answer as an agent does. Nothing was prompted.
+
+    The sentence says what happened, the likely cause and what to do. `noise` is what came instead
+    of messages, and `__cause__` the error underneath.
+    """
+
+    error_class = "handshake_failed"
+    blame = "peer"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        stderr_tail: str = "",
+        noise: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stderr_tail = stderr_tail
+        self.noise = tuple(noise)
 
 
 def _shown(text: str) -> str:

@@ -25,6 +25,7 @@ from dragoman.errors import (
     DragomanError,
     FileFailed,
     FileMissing,
+    HandshakeFailed,
     InvalidAnswer,
     LineTooLong,
     MessageTooLong,
@@ -33,6 +34,7 @@ from dragoman.errors import (
     PathRefused,
     ProcessExited,
     ProgramNotFound,
+    ProtocolMismatch,
     RemoteError,
     RequestInProgress,
     TerminalUnknown,
@@ -78,6 +80,8 @@ SAMPLES: list[DragomanError] = [
     FileFailed("/here/x", "the disk is full", 28),
     TerminalUnknown("t1"),
     TooManyTerminals(4),
+    ProtocolMismatch("version 7", dialect="codex"),
+    HandshakeFailed("it only said hello", exit_code=2, stderr_tail="usage", noise=["hello"]),
 ]
 
 

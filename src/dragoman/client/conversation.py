@@ -11,6 +11,7 @@ what the caller does wrong, before anything is sent.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,20 +20,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.permissions import Denial
+from dragoman.client.permissions import Denial, Permit, deny_all
+from dragoman.client.results import Result, explain
 from dragoman.client.turns import BaseTurn, End, Prompted, State
 from dragoman.errors import (
-    AuthRequired,
-    BudgetExceeded,
-    CallCancelled,
-    ConnectionClosed,
-    ConnectionLost,
     DragomanError,
-    InvalidAnswer,
-    ProtocolMismatch,
-    RemoteError,
     Unsupported,
 )
 from dragoman.events import model
@@ -45,38 +40,8 @@ from dragoman.events.parts import (
     Text,
     Usage,
 )
-from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role
+from dragoman.events.words import Outcome, Role
 from dragoman.rpc.lanes import Flow
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How a turn ended."""
-
-    outcome: Outcome
-    text: str
-    """What the agent said."""
-    stop: str = ""
-    """The other side's own word for why it stopped."""
-    failure: Failure | None = None
-    usage: Usage | None = None
-    denials: tuple[Denial, ...] = ()
-    """Permissions that were refused on the way."""
-    error: DragomanError | None = None
-    """What went wrong on our side of the wire, for those who want to raise it."""
-
-    @property
-    def ok(self) -> bool:
-        return self.outcome.good
-
-    def require_ok(self) -> Self:
-        """Raise unless the turn can be taken for done."""
-        if self.ok:
-            return self
-        if self.error is not None:
-            raise self.error
-        detail = self.failure.message if self.failure else self.stop
-        raise DragomanError(f"the turn ended as {self.outcome}" + (f": {detail}" if detail else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +69,38 @@ class Opening:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On which terms an agent is used: what every dialect can be told, and ignores if it has no
+    use for it."""
+
+    workspace: Path
+    launch: tuple[str, ...] = ()
+    """The command line that started the agent; empty if it was reached by an address."""
+    permit: Permit = deny_all
+    """Who decides about permissions."""
+    budgets: Budgets = Budgets()
+    on_event: Callable[[model.Event], None] | None = None
+    """Told about every event of the connection from its very first message on."""
+    on_noise: Callable[[Any], None] | None = None
+    """Told about lines that are no messages."""
+    read_files: bool = True
+    write_files: bool = True
+    """Whether the agent may read and write text files through us, inside the workspace."""
+    terminals: bool = False
+    """Whether the agent may run commands through us."""
+    unstable: bool = False
+    """Whether to use what is not stable in a protocol yet."""
+    name: str = "dragoman"
+    """What we call ourselves."""
+    max_line_size: int | None = None
+
+
 class Peer(abc.ABC):
     """A connected agent, for use as ``async with``."""
 
+    client: Any
+    """The client of the dialect, for what only it can do."""
     dialect: str
     info: PeerInfo
     capabilities: Capabilities
@@ -122,6 +116,22 @@ class Peer(abc.ABC):
     @abc.abstractmethod
     def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
         """The sessions that the other side remembers."""
+
+    async def delete_session(self, session_id: str) -> None:
+        """Let the other side forget a session for good."""
+        self.require(False, "delete sessions")
+
+    async def authenticate(self, method_id: str) -> None:
+        """Let the other side log in by one of its own methods. No secret is sent."""
+        self.require(False, "log in by itself")
+
+    async def logout(self) -> None:
+        """Let the other side forget its login."""
+        self.require(False, "log out")
+
+    def answer_with(self, permit: Permit) -> None:
+        """Let somebody else decide about permissions from now on."""
+        self.client.options = dataclasses.replace(self.client.options, permit=permit)
 
     @abc.abstractmethod
     async def aclose(self) -> None:
@@ -157,6 +167,15 @@ class Peer(abc.ABC):
         if len(chosen) > 1:
             raise Unsupported("a session is loaded, resumed or forked: choose one")
         how, session_id = chosen[0] if chosen else ("new", None)
+        can = self.capabilities
+        if how != "new":
+            self.require(getattr(can, how), f"{how} sessions")
+        if mode is not None:
+            self.require(can.set_mode, "switch its mode")
+        if model is not None:
+            self.require(can.set_model, "switch its model")
+        if additional_directories:
+            self.require(can.additional_directories, "use additional directories")
         conversation = await self.open(
             Opening(
                 cwd=absolute(cwd) if cwd is not None else self.workspace,
@@ -183,8 +202,14 @@ class Conversation(abc.ABC):
     """One session with an agent."""
 
     id: str
-    replayed: Sequence[Any]
+    replayed: Sequence[model.Event]
     """The history that was replayed when the session was opened, as events."""
+    turn: Any
+    """The turn that is running; None between turns."""
+
+    @abc.abstractmethod
+    async def wait_replayed(self) -> None:
+        """Wait until `replayed` is complete: some agents go on replaying after their answer."""
 
     @abc.abstractmethod
     def prompt(self, prompt: str | Block | Sequence[Block]) -> ConversationTurn:
@@ -194,6 +219,10 @@ class Conversation(abc.ABC):
         """Send a prompt and wait for its end."""
         async with self.prompt(prompt) as turn:
             return await turn.wait()
+
+    async def steer(self, prompt: str | Block | Sequence[Block]) -> None:
+        """Add to the turn that is running."""
+        raise Unsupported("this agent takes nothing more while a turn is running")
 
     @abc.abstractmethod
     async def set_mode(self, mode_id: str) -> None: ...
@@ -212,14 +241,18 @@ class Conversation(abc.ABC):
 class ConversationTurn(BaseTurn[model.Event, Result]):
     """A prompt as a stream of events. The last one is `TurnEnded`; then there is a result."""
 
-    __slots__ = ("_acted", "_denied_at", "_text", "_usage")
+    __slots__ = ("_acted", "_denied_at", "_declined", "_said_end", "_spoken", "_text", "_usage")
 
     def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         super().__init__(session, flow, budgets)
         self._text: list[str] = []
+        self._spoken: set[str | None] = set()
+        """The messages whose text is known."""
         self._acted = 0
         self._denied_at = -1
+        self._declined: set[str] = set()
         self._usage: Usage | None = None
+        self._said_end: model.TurnEnded | None = None
 
     # -- for a dialect
 
@@ -227,45 +260,62 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         """An event of this turn happened, in a message of `size` bytes."""
         if isinstance(event, model.MessageDelta):
             if event.role is Role.AGENT:
-                self._text.append(event.text)
                 self._acted += 1
+                self._spoken.add(event.message_id)
+                self._text.append(event.text)
         elif isinstance(event, model.ToolChanged | model.FilesChanged):
-            self._acted += 1
+            # That a refused call failed is no work: the refusal is still the last word.
+            if event.tool_id not in self._declined:
+                self._acted += 1
+        elif isinstance(event, model.MessageSet):
+            self._replace_message(event)
         elif isinstance(event, model.UsageReported):
             self._usage = event.usage
         self.put(event, size)
 
+    def _replace_message(self, event: model.MessageSet) -> None:
+        """A message came as a whole. If it was streamed before, that was the same text."""
+        if event.role is not Role.AGENT or not event.blocks:
+            return
+        self._acted += 1
+        if event.message_id not in self._spoken:
+            self._spoken.add(event.message_id)
+            self._text += [block.text for block in event.blocks if isinstance(block, Text)]
+
     def denied(self, denial: Denial) -> None:
+        """A permission was refused."""
         self.denials.append(denial)
+        self._declined.add(denial.tool_call_id)
         self._denied_at = self._acted
 
     def conclude(self, ended: model.TurnEnded, error: DragomanError | None = None) -> None:
         """The turn is over: this is its last event."""
-        text = "".join(self._text)
-        if ended.text and not text:
-            text = ended.text
+        if self.state is State.ENDED:
+            return
+        if self._why is not None:
+            # With a reason of our own the turn ends for that reason, see `_failed`.
+            self._said_end = ended
+        else:
+            self.put(ended, 0)
+        self._finish(End(self._result(ended, error)))
+
+    def _result(self, ended: model.TurnEnded, error: DragomanError | None = None) -> Result:
+        text = "".join(self._text) or ended.text or ""
         outcome = ended.outcome
         if outcome is Outcome.OK:
-            if not text.strip() and not self._acted:
-                outcome = Outcome.EMPTY
-            elif self._denied_at == self._acted:
+            if self._denied_at == self._acted:
                 # Nothing came after the refusal: the turn ended because of it.
                 outcome = Outcome.DENIED
-        if self.state is not State.ENDED and self._why is None:
-            # With a reason of our own the turn ends for that reason, see `_failed`.
-            self.put(ended, 0)
-        self._finish(
-            End(
-                Result(
-                    outcome,
-                    text,
-                    ended.stop,
-                    ended.failure,
-                    ended.usage or self._usage,
-                    tuple(self.denials),
-                    error,
-                )
-            )
+            elif not text.strip() and not self._acted:
+                outcome = Outcome.EMPTY
+        return Result(
+            outcome,
+            text,
+            ended.stop,
+            ended.failure,
+            ended.usage or self._usage,
+            tuple(self.denials),
+            error,
         )
 
     @abc.abstractmethod
@@ -285,97 +335,23 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     def _failed(self, error: DragomanError) -> End[Result]:
         outcome, failure = explain(error)
-        ended = self._ended(outcome, error.error_class, failure)
+        if self._said_end is None:
+            ended = self._ended(outcome, error.error_class, failure)
+        else:
+            # What the other side said about its end is kept, but not believed.
+            ended = replace(
+                self._said_end, outcome=outcome, stop=error.error_class, failure=failure
+            )
         self.made(ended)
         self._lane.put(ended, 0)
-        return End(
-            Result(
-                outcome,
-                "".join(self._text),
-                ended.stop,
-                failure,
-                self._usage,
-                tuple(self.denials),
-                error,
-            )
-        )
+        return End(self._result(ended, error))
 
     def _cancelled(self) -> Result:
         ended = self._ended(Outcome.CANCELLED, "cancelled without an answer", None)
         if self._why is None:
             self.made(ended)
             self._lane.put(ended, 0)
-        return Result(
-            Outcome.CANCELLED,
-            "".join(self._text),
-            ended.stop,
-            usage=self._usage,
-            denials=tuple(self.denials),
-        )
-
-
-def explain(error: DragomanError) -> tuple[Outcome, Failure]:
-    """What an error says about how a turn ended."""
-    kind = ErrorKind.PEER
-    code: int | str | None = error.error_class
-    data: Any = None
-    match error:
-        case AuthRequired():
-            outcome, kind = Outcome.AUTH_REQUIRED, ErrorKind.AUTH_REQUIRED
-        case CallCancelled():
-            outcome, kind = Outcome.CANCELLED, ErrorKind.CANCELLED
-        case RemoteError():
-            kind = error_kind(error.code, error.message, error.data)
-            outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
-            code, data = error.code, error.data
-        case BudgetExceeded():
-            outcome = Outcome.TIMED_OUT
-        case InvalidAnswer():
-            outcome, kind = Outcome.PROTOCOL_ERROR, ErrorKind.PARSE
-        case ProtocolMismatch():
-            outcome = Outcome.PROTOCOL_ERROR
-        case ConnectionClosed():
-            outcome, kind = Outcome.CANCELLED, ErrorKind.CANCELLED
-        case ConnectionLost():
-            outcome = (
-                Outcome.PROTOCOL_ERROR if error.error_class == "line_too_long" else Outcome.CRASHED
-            )
-        case _:
-            outcome = Outcome.UNKNOWN
-    return outcome, Failure(str(error), kind, code, error.retryable, data)
-
-
-_CODES = {
-    -32000: ErrorKind.AUTH_REQUIRED,
-    -32001: ErrorKind.OVERLOADED,
-    -32002: ErrorKind.NOT_FOUND,
-    -32022: ErrorKind.UNSUPPORTED_VERSION,
-    -32600: ErrorKind.INVALID_PARAMS,
-    -32601: ErrorKind.METHOD_NOT_FOUND,
-    -32602: ErrorKind.INVALID_PARAMS,
-    -32603: ErrorKind.INTERNAL,
-    -32700: ErrorKind.PARSE,
-    -32800: ErrorKind.CANCELLED,
-    401: ErrorKind.AUTH_REQUIRED,
-    403: ErrorKind.AUTH_REQUIRED,
-    429: ErrorKind.RATE_LIMITED,
-}
-
-
-def error_kind(code: int, message: str, data: Any) -> ErrorKind:
-    """The kind of a JSON-RPC error. Its words only refine the kind, they never cause a resend."""
-    kind = _CODES.get(code, ErrorKind.PEER)
-    if code in (-32603, -32602, -32600):
-        text = message.lower()
-        if isinstance(data, dict) and isinstance(data.get("details"), str):
-            text += " " + data["details"].lower()
-        if "session" in text and ("not found" in text or "unknown" in text):
-            return ErrorKind.NOT_FOUND
-        if "quota" in text or "rate limit" in text or "429" in text:
-            return ErrorKind.RATE_LIMITED
-        if isinstance(data, list) or (isinstance(data, dict) and "_errors" in data):
-            return ErrorKind.INVALID_PARAMS
-    return kind
+        return self._result(ended)
 
 
 def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
@@ -389,3 +365,17 @@ def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
 
 def absolute(path: str | Path) -> Path:
     return Path(path).expanduser().absolute()
+
+
+__all__ = [
+    "Conversation",
+    "ConversationTurn",
+    "Opening",
+    "Peer",
+    "Result",
+    "SessionSummary",
+    "Terms",
+    "absolute",
+    "blocks_of",
+    "explain",
+]

@@ -50,6 +50,8 @@ class Question:
     options: Sequence[Option]
     tool_call: Any
     """The tool call as the dialect has it, with locations, content and raw input."""
+    request_id: str = ""
+    """As in the event that told of the question, where events are made."""
 
 
 Permit: TypeAlias = Callable[[Question], Awaitable[Answer] | Answer]

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol
 
+import msgspec
+from msgspec import Raw
+
 ACP: Final = "acp"
 CODEX: Final = "codex"
 ONESHOT: Final = "oneshot"
@@ -86,6 +89,14 @@ def of_answer(result: Any) -> str | None:
     if version == 1 and type(version) is int:
         return KEYED if _looks_keyed(result) else ACP
     return None
+
+
+def of_text(text: bytes | Raw) -> str | None:
+    """The same for an answer that nobody has decoded yet."""
+    try:
+        return of_answer(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _looks_keyed(result: dict[str, Any]) -> bool:

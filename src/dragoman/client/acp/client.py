@@ -25,6 +25,7 @@ from dragoman.client.acp.session import Session
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import absolute
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate, Method
 from dragoman.errors import (
@@ -43,6 +44,7 @@ from dragoman.wire.messages import Id
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
+    from dragoman.client.acp.record import Record
     from dragoman.client.services.files import Files
     from dragoman.client.services.workspace import Workspace
 
@@ -107,6 +109,8 @@ class AcpClient:
         self._launch = tuple(launch)
         self._sessions: dict[str, Session] = {}
         self.agent = acp.InitializeResponse(protocol_version=0)
+        self.hello = Raw(b"")
+        """The agent's answer to the handshake, as it came."""
         settings = Settings(cancel_notice=_cancel_notice)
         if self.options.max_line_size is not None:
             settings = Settings(
@@ -146,15 +150,28 @@ class AcpClient:
             client_capabilities=self._capabilities(),
         )
         try:
-            self.agent = await self.ask(acp.INITIALIZE, request, timeout=self.budgets.initialize)
+            raw = await self._translated(
+                self.connection.call(
+                    acp.INITIALIZE.name,
+                    Raw(acp.encode(request)),
+                    timeout=self.budgets.initialize,
+                )
+            )
         except RemoteError as error:
             if error.code == codes.UNSUPPORTED_VERSION:
                 raise ProtocolMismatch(f"the agent does not speak version 1: {error}") from error
             raise
-        if self.agent.protocol_version != acp.PROTOCOL_VERSION:
+        self.hello = raw
+        try:
+            self.agent = acp.INITIALIZE.decode_result(raw)
+            version = str(self.agent.protocol_version)
+        except msgspec.ValidationError as error:
+            version = f"something else ({error})"
+        if version != str(acp.PROTOCOL_VERSION):
             raise ProtocolMismatch(
-                f"the agent wants to speak version {self.agent.protocol_version}, "
-                f"and this client speaks version {acp.PROTOCOL_VERSION}"
+                f"the agent wants to speak version {version}, "
+                f"and this client speaks version {acp.PROTOCOL_VERSION}",
+                dialect=discovery.of_text(raw),
             )
 
     async def aclose(self) -> None:
@@ -389,6 +406,16 @@ class AcpClient:
         await self.connection.notify(_extension(method), params)
 
     # -- for the other modules of this room
+
+    def watch_with(self, record: Record) -> None:
+        """Let somebody see everything that comes in."""
+        self._serving.watch = record
+        self.connection.on_answer = record.answered
+        self.connection.on_end = record.ended
+
+    def permit_with(self, permit: Permit) -> None:
+        """Let somebody else decide about permissions from now on."""
+        self._serving.permit = permit
 
     async def ask(
         self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET

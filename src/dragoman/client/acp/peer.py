@@ -2,19 +2,22 @@
 
 Owns the way from the typed client to events: sessions and turns here are those of `client`,
 `session` and `turn` in this room, with events in place of updates. Nothing is sent or decided that
-those do not send and decide.
+those do not send and decide. What belongs to no session becomes events in `record`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
-from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.client import AcpClient, ClientOptions
+from dragoman.client.acp.record import Record, peer_info
 from dragoman.client.acp.session import Session
 from dragoman.client.conversation import (
     Conversation,
@@ -22,49 +25,86 @@ from dragoman.client.conversation import (
     Opening,
     Peer,
     SessionSummary,
+    Terms,
     blocks_of,
 )
-from dragoman.client.permissions import Answer, Denial, Question
+from dragoman.client.permissions import Answer, Denial, Permit, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import CallCancelled, DragomanError
 from dragoman.events import model
-from dragoman.events.parts import Block, Failure, PeerInfo
-from dragoman.events.place import Place
+from dragoman.events.parts import AuthMethod, Block, Capabilities, Failure, PeerInfo
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
+from dragoman.transports.base import Stream
+
+
+async def open_peer(stream: Stream, terms: Terms) -> AcpPeer:
+    """Shake hands with an agent on a stream. The stream is closed if that fails."""
+    options = ClientOptions(
+        permit=terms.permit,
+        budgets=terms.budgets,
+        on_noise=terms.on_noise,
+        read_files=terms.read_files,
+        write_files=terms.write_files,
+        terminals=terms.terminals,
+        unstable=terms.unstable,
+        name=terms.name,
+        max_line_size=terms.max_line_size,
+    )
+    try:
+        client = AcpClient(stream, options, launch=terms.launch)
+    except BaseException:
+        await stream.aclose()
+        raise
+    peer = AcpPeer(client, terms.workspace)
+    peer.on_event = terms.on_event
+    try:
+        await client.start()
+    except BaseException:
+        await client.aclose()
+        raise
+    return peer
 
 
 class AcpPeer(Peer):
-    """An agent that speaks ACP v1."""
+    """An agent that speaks ACP v1. May be made before or after its client shakes hands."""
 
     dialect = meaning.DIALECT
+    client: AcpClient
 
     def __init__(self, client: AcpClient, workspace: Path) -> None:
         self.client = client
         self.workspace = workspace
-        self.on_event: Callable[[model.Event], None] | None = None
-        self._numbers = itertools.count(1)
-        self._source = model.Source(self.dialect, client.connection.name)
-        agent = client.agent
-        implementation = agent.agent_info
-        self.info = (
-            PeerInfo()
-            if implementation is None
-            else PeerInfo(implementation.name, implementation.title, implementation.version)
-        )
-        self.capabilities = meaning.capabilities(agent.agent_capabilities)
-        self.auth_methods = tuple(
-            meaning.auth_method(method, client.login_command(method))
-            for method in agent.auth_methods
+        self.record = Record(client)
+
+    @property
+    def info(self) -> PeerInfo:  # type: ignore[override]
+        return peer_info(self.client.agent)
+
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        can = meaning.capabilities(self.client.agent.agent_capabilities)
+        return can if self.client.options.unstable else replace(can, fork=False)
+
+    @property
+    def auth_methods(self) -> tuple[AuthMethod, ...]:  # type: ignore[override]
+        return tuple(
+            meaning.auth_method(method, self.client.login_command(method))
+            for method in self.client.agent.auth_methods
         )
 
-    def place(self, session_id: str | None) -> Place:
-        return Place(self._source, self._numbers, session_id)
+    @property
+    def on_event(self) -> Callable[[model.Event], None] | None:
+        return self.record.on_event
 
-    def emit(self, event: model.Event) -> None:
-        if self.on_event is not None:
-            self.on_event(event)
+    @on_event.setter
+    def on_event(self, watch: Callable[[model.Event], None] | None) -> None:
+        self.record.on_event = watch
+
+    def answer_with(self, permit: Permit) -> None:
+        self.client.options = dataclasses.replace(self.client.options, permit=permit)
+        self.client.permit_with(permit)
 
     async def open(self, opening: Opening) -> AcpConversation:
         client = self.client
@@ -76,7 +116,7 @@ class AcpPeer(Peer):
         }
 
         def make(client: AcpClient, id: str, cwd: Path, others: Sequence[Path]) -> AcpSession:
-            return AcpSession(self, client, id, cwd, others)
+            return AcpSession(self.record, client, id, cwd, others)
 
         match opening.how:
             case "load":
@@ -95,12 +135,22 @@ class AcpPeer(Peer):
             case _:
                 session = await client.new_session(opening.cwd, make=make, **shared)
         assert isinstance(session, AcpSession)
-        session.announce(opening)
+        if opening.mode is not None or opening.model is not None:
+            session.settings_changed()
         return AcpConversation(session)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
         async for info in self.client.list_sessions(cwd):
             yield SessionSummary(info.session_id, info.cwd, info.title, info.updated_at)
+
+    async def delete_session(self, session_id: str) -> None:
+        await self.client.delete_session(session_id)
+
+    async def authenticate(self, method_id: str) -> None:
+        await self.client.authenticate(method_id)
+
+    async def logout(self) -> None:
+        await self.client.logout()
 
     async def aclose(self) -> None:
         await self.client.aclose()
@@ -109,27 +159,44 @@ class AcpPeer(Peer):
 class AcpSession(Session):
     """A session whose updates become events as they arrive."""
 
-    __slots__ = ("_peer", "_turns", "events", "place")
+    __slots__ = ("_early", "_turns", "events", "place", "record")
 
     def __init__(
-        self, peer: AcpPeer, client: AcpClient, id: str, cwd: Path, others: Sequence[Path] = ()
+        self, record: Record, client: AcpClient, id: str, cwd: Path, others: Sequence[Path] = ()
     ) -> None:
         super().__init__(client, id, cwd, others)
-        self._peer = peer
+        self.record = record
         self._turns = itertools.count(1)
-        self.place = peer.place(id)
+        self.place = record.place(id)
+        self._early = record.early_told.pop(id, 0)
+        """Updates that come once more because the session is open now. They were told before."""
         self.events: list[model.Event] = []
         """The replayed history."""
 
-    def announce(self, opening: Opening) -> None:
+    # -- settings
+
+    def opened(self, modes: Any, models: Any, config_options: Any) -> None:
+        super().opened(modes, models, config_options)
+        self.record.opened = self
+
+    def announce(self, how: str, line: bytes | None) -> None:
         """Say that the session is there, and what its settings are."""
-        base = self.place.base(f"session/{opening.how}", None)
+        native = f"session/{how}"
         model_id = self.models.current_model_id if self.models else None
-        self._peer.emit(model.SessionOpened(*base, opening.how, str(self.cwd), None, model_id))
+        opened = model.SessionOpened(
+            *self.place.base(native, line), how, str(self.cwd), None, model_id
+        )
+        self.record.emit(opened)
+        self.settings_changed(native, line)
+
+    def settings_changed(self, native: str = "", line: bytes | None = None) -> None:
+        """Tell the settings as they are now."""
         fields = meaning.settings(self.modes, self.config_options, self.models)
         if fields:
-            base = self.place.base(f"session/{opening.how}", None)
-            self._peer.emit(model.SettingsChanged(*base, **fields))
+            event = model.SettingsChanged(*self.place.base(native, line), **fields)
+            self._hand_over(event, 0)
+
+    # -- what arrives
 
     def new_turn(self) -> None:
         self.place.turn = f"t{next(self._turns)}"
@@ -138,37 +205,64 @@ class AcpSession(Session):
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
         self.apply(update)
         turn = self.turn
-        self.place.replay = replay = self.replaying and turn is None
-        for event in meaning.of_update(update, self.place, line):
-            self._hand_over(event, len(line), replay)
         if turn is None:
-            self.keep(update)
+            self._deliver_outside(update, line)
+            return
+        size = len(line)
+        on_event = self.record.on_event
+        for event in meaning.of_update(update, self.place, line):
+            if on_event is not None:
+                self.record.emit(event)
+            turn.event(event, size)  # type: ignore[attr-defined]
+            # The line counts once, however many events it makes.
+            size = 0
 
-    def _hand_over(self, event: model.Event, size: int, replay: bool) -> None:
-        self._peer.emit(event)
-        if self.turn is not None:
-            assert isinstance(self.turn, AcpConversationTurn)
-            self.turn.event(event, size)
-        elif replay:
-            self.events.append(event)
+    def _deliver_outside(self, update: acp.SessionUpdate, line: bytes) -> None:
+        if self._early:
+            self._early -= 1
+        else:
+            place = self.place
+            place.turn = None
+            place.replay = self.replaying
+            for event in meaning.of_update(update, place, line):
+                self.record.emit(event)
+                if place.replay:
+                    self.events.append(event)
+        self.keep(update)
 
-    def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> None:
-        request_id = request.tool_call.tool_call_id
+    def _hand_over(self, event: model.Event, size: int) -> None:
+        """An event that is no update's: to whoever watches, and to the turn if one runs."""
+        self.record.emit(event)
+        turn = self.turn
+        if turn is not None:
+            assert isinstance(turn, AcpConversationTurn)
+            turn.event(event, size)
+
+    # -- questions
+
+    def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
+        request_id = self.record.new_request_id()
+        if self.turn is None:
+            self.place.turn = None
+        size = len(line)
         for event in meaning.of_permission(request, request_id, self.place, line):
-            self._hand_over(event, len(line), False)
+            self._hand_over(event, size)
+            size = 0
+        return request_id
 
     def answered(self, question: Question, answer: Answer, option_id: str | None) -> None:
-        if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
-            assert isinstance(self.turn, AcpConversationTurn)
-            self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
+        turn = self.turn
+        if turn is not None and not answer.allows and answer is not Answer.CANCEL:
+            assert isinstance(turn, AcpConversationTurn)
+            turn.denied(Denial(question.tool_call_id, question.title, question.kind))
         event = model.PermissionAnswered(
-            *self.place.base("session/request_permission", None),
-            question.tool_call_id,
+            *self.place.base(acp.SESSION_REQUEST_PERMISSION.name, None),
+            question.request_id,
             answer.allows,
             option_id,
             "cancel" if answer is Answer.CANCEL else "caller",
         )
-        self._hand_over(event, 0, False)
+        self._hand_over(event, 0)
 
 
 class AcpConversation(Conversation):
@@ -182,6 +276,13 @@ class AcpConversation(Conversation):
     def replayed(self) -> Sequence[model.Event]:  # type: ignore[override]
         return self.session.events
 
+    @property
+    def turn(self) -> Any:
+        return self.session.turn
+
+    async def wait_replayed(self) -> None:
+        await self.session.wait_replayed()
+
     def prompt(self, prompt: str | Block | Sequence[Block]) -> ConversationTurn:
         blocks = blocks_of(prompt)
         wire = [meaning.to_block(block) for block in blocks]
@@ -190,12 +291,15 @@ class AcpConversation(Conversation):
 
     async def set_mode(self, mode_id: str) -> None:
         await self.session.set_mode(mode_id)
+        self.session.settings_changed()
 
     async def set_model(self, model_id: str) -> None:
         await self.session.set_model(model_id)
+        self.session.settings_changed()
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
         await self.session.set_config_option(option_id, value)
+        self.session.settings_changed()
 
     async def close(self) -> None:
         if self.session.client.connection.failure is None:
@@ -226,12 +330,12 @@ class AcpConversationTurn(ConversationTurn):
         session.new_turn()
         request = acp.PromptRequest(session_id=session.id, prompt=self._wire)
         started = model.TurnStarted(
-            *session.place.base("session/prompt", None), tuple(self._blocks)
+            *session.place.base(acp.SESSION_PROMPT.name, None), tuple(self._blocks)
         )
         call = self._client.connection.begin(
             acp.SESSION_PROMPT.name, Raw(acp.encode(request)), settle=self._settled
         )
-        session._peer.emit(started)
+        session.record.emit(started)
         self.put(started, 0)
         return call
 
@@ -241,18 +345,19 @@ class AcpConversationTurn(ConversationTurn):
         )
 
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
-        base = self._here.place.base("session/prompt", None)
+        base = self._here.place.base(acp.SESSION_PROMPT.name, self._line())
         return model.TurnEnded(*base, outcome, stop, failure)
 
+    def _line(self) -> bytes | None:
+        """The line that answered the prompt, with a result or an error."""
+        return None if self._call is None else self._call.line
+
     def made(self, event: model.Event) -> None:
-        self._here._peer.emit(event)
+        self._here.record.tell(event)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
         if isinstance(error, CallCancelled) and self.cancelling:
-            cancelled = self._ended(Outcome.CANCELLED, "cancelled", None)
-            if self._why is None:
-                self.made(cancelled)
-            self.conclude(cancelled)
+            self._answered(self._ended(Outcome.CANCELLED, "cancelled", None))
             return
         if raw is not None:
             try:
@@ -260,8 +365,11 @@ class AcpConversationTurn(ConversationTurn):
             except DragomanError as invalid:
                 error = invalid
             else:
-                ended = meaning.of_answer(response, self._here.place, bytes(raw))
-                self._here._peer.emit(ended)
-                self.conclude(ended)
+                self._answered(meaning.of_answer(response, self._here.place, self._line()))
         if error is not None:
             self.failed(self._client.explain(error))
+
+    def _answered(self, ended: model.TurnEnded) -> None:
+        if self._why is None:
+            self.made(ended)
+        self.conclude(ended)

@@ -56,6 +56,7 @@ done in the order of the wire."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 _UNKNOWN: Final = "session/update: no such session is open here"
+_QUESTIONS: Final = (acp.SESSION_REQUEST_PERMISSION.name, acp.ELICITATION_CREATE.name)
 
 EARLY_UPDATES: Final = 4096
 EARLY_SIZE: Final = 16 * 1024 * 1024
@@ -73,12 +74,36 @@ class Extension(Protocol):
         """Hear a notification."""
 
 
+class Watch(Protocol):
+    """Sees everything that comes in, besides updates and permissions of open sessions: those are
+    seen by the sessions themselves."""
+
+    def heard(self, method: str, line: bytes, reason: str) -> None:
+        """Something came that nobody here has a use for; `method` is empty for no message."""
+
+    def early(self, message: acp.SessionNotification, line: bytes) -> None:
+        """An update came for a session that is not open yet. It is delivered again when it is."""
+
+    def served(self, method: str, session_id: str, line: bytes) -> None:
+        """A file or a terminal is asked for."""
+
+    def elicited(
+        self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
+    ) -> Callable[[str], None]:
+        """The user is asked something; what is returned is told the action that answers it."""
+
+    def url_done(self, elicitation_id: str, line: bytes) -> None:
+        """The user is done with a page."""
+
+
 class Serving:
     """The handlers of a client's connection."""
 
     def __init__(self, sessions: dict[str, Session], options: ClientOptions) -> None:
         self._sessions = sessions
         self._options = options
+        self.permit = options.permit
+        self.watch: Watch | None = None
         self._opening = 0
         self._early: list[tuple[acp.SessionNotification, bytes]] = []
         self._early_size = 0
@@ -125,12 +150,17 @@ class Serving:
             self._cancel(notification)
         elif notification.method == acp.ELICITATION_COMPLETE.name:
             self._url_done(notification)
-        elif self._options.extension is not None:
-            self._options.extension.notification(notification.method, _plain(notification.params))
+        else:
+            self._heard(notification, "a notification that has no meaning here")
+            if self._options.extension is not None:
+                self._options.extension.notification(
+                    notification.method, _plain(notification.params)
+                )
 
     def request(self, request: Request) -> Any:
         known = self._requests.get(request.method)
         if known is None:
+            self._heard(request, "a request that has no meaning here")
             extension = self._options.extension
             # A method of the protocol that was not offered is nobody's extension.
             if extension is None or acp.method_table().request(request.method) is not None:
@@ -140,10 +170,27 @@ class Serving:
         try:
             params = method.decode_params(request.params)
         except msgspec.ValidationError as error:
+            self._heard(request, str(error))
             raise boundary.invalid_params(error) from error
-        return self._mapped(handler(params, request.line))
+        if self.watch is not None and method.name not in _QUESTIONS:
+            self.watch.served(method.name, params.session_id, request.line)
+        try:
+            return self._mapped(handler(params, request.line))
+        except RemoteError as error:
+            self._heard(request, str(error))
+            raise
+
+    def _heard(self, message: Notification | Request, reason: str) -> None:
+        if self.watch is not None:
+            self.watch.heard(message.method, message.line, reason)
 
     def noise(self, noise: Noise | Stray) -> None:
+        if self.watch is not None:
+            reason = noise.reason if isinstance(noise, Noise) else f"an answer: {noise.why}"
+            self.watch.heard("", noise.line, reason)
+        self._complain(noise)
+
+    def _complain(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
         if self._options.on_noise is not None:
             self._options.on_noise(noise)
@@ -161,7 +208,7 @@ class Serving:
             if not self._opening:
                 orphans, self._early, self._early_size = self._early, [], 0
                 for _, line in orphans:
-                    self.noise(Noise(line, _UNKNOWN))
+                    self._complain(Noise(line, _UNKNOWN))
 
     def adopt(self, session: Session) -> None:
         """A session's id is known now: it gets what came for it before."""
@@ -181,6 +228,8 @@ class Serving:
         else:
             self._early.append((message, line))
             self._early_size = size
+            if self.watch is not None:
+                self.watch.early(message, line)
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -195,6 +244,7 @@ class Serving:
         except msgspec.ValidationError as error:
             self.noise(Noise(notification.line, f"$/cancel_request: {error}"))
             return
+        self._heard(notification, "a request of its own is called off")
         if message.request_id is not None:
             self._connection.cancel_inbound(message.request_id)
 
@@ -205,11 +255,15 @@ class Serving:
     ) -> Coroutine[Any, Any, acp.RequestPermissionResponse]:
         session = self._session(params.session_id)
         # Now and not in the coroutine, which begins behind everything that arrived together.
-        session.asked(params, line)
-        return self._decided(session, session.turn, params)
+        request_id = session.asked(params, line)
+        return self._decided(session, session.turn, params, request_id)
 
     async def _decided(
-        self, session: Session, turn: Turn | None, params: acp.RequestPermissionRequest
+        self,
+        session: Session,
+        turn: Turn | None,
+        params: acp.RequestPermissionRequest,
+        request_id: str,
     ) -> acp.RequestPermissionResponse:
         call = params.tool_call
         question = Question(
@@ -219,9 +273,15 @@ class Serving:
             kind=call.kind or "other",
             options=params.options,
             tool_call=call,
+            request_id=request_id,
         )
-        permit = self._options.permit
-        answer = await self._asked(session, turn, lambda: permit(question), Answer.CANCEL)
+        permit = self.permit
+        try:
+            answer = await self._asked(session, turn, lambda: permit(question), Answer.CANCEL)
+        except asyncio.CancelledError:
+            # The agent called its question off, or has gone.
+            session.answered(question, Answer.CANCEL, None)
+            raise
         option_id = choose(params.options, answer)
         session.answered(question, answer, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
@@ -253,13 +313,15 @@ class Serving:
         ):
             raise RemoteError(codes.INVALID_PARAMS, "this mode of elicitation was not offered")
         session = None if params.session_id is None else self._session(params.session_id)
-        return self._elicited(session, session.turn if session else None, params)
+        tell = _nobody if self.watch is None else self.watch.elicited(params, line)
+        return self._elicited(session, session.turn if session else None, params, tell)
 
     async def _elicited(
         self,
         session: Session | None,
         turn: Turn | None,
         params: acp.ElicitationForm | acp.ElicitationUrl,
+        tell: Callable[[str], None],
     ) -> acp.CreateElicitationResponse:
         elicit = self._options.elicit
         assert elicit is not None
@@ -272,6 +334,7 @@ class Serving:
             )
         if isinstance(params, acp.ElicitationUrl) and isinstance(answer, acp.ElicitationAccepted):
             self._urls.add(params.elicitation_id)
+        tell(_action(answer))
         return answer
 
     def _url_done(self, notification: Notification) -> None:
@@ -280,6 +343,8 @@ class Serving:
         except msgspec.ValidationError as error:
             self.noise(Noise(notification.line, f"elicitation/complete: {error}"))
             return
+        if self.watch is not None:
+            self.watch.url_done(message.elicitation_id, notification.line)
         # Ids that were never given, or are done already, are to be ignored.
         if message.elicitation_id in self._urls:
             self._urls.discard(message.elicitation_id)
@@ -366,6 +431,20 @@ def _code(error: ServiceError | SpawnError) -> int:
             return codes.INTERNAL_ERROR
         case _:
             return codes.INTERNAL_ERROR if error.blame == "world" else codes.INVALID_PARAMS
+
+
+def _action(answer: acp.CreateElicitationResponse) -> str:
+    match answer:
+        case acp.ElicitationAccepted():
+            return "accept"
+        case acp.ElicitationDeclined():
+            return "decline"
+        case _:
+            return "cancel"
+
+
+def _nobody(action: str) -> None:
+    """Stands for a watch where there is none."""
 
 
 async def _answer(ask: Callable[[], Any]) -> Any:

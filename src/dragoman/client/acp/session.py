@@ -330,10 +330,11 @@ class Session:
 
     # -- questions of the agent that are open
 
-    def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> None:
+    def asked(self, request: acp.RequestPermissionRequest, line: bytes) -> str:
         """The agent asks for permission. The tool call may be seen here for the first time: two
-        real agents announce it nowhere else."""
+        real agents announce it nowhere else. Returns what the question is called, if anything."""
         self.deliver(_progress(request.tool_call), line)
+        return ""
 
     def answered(self, question: Question, answer: Answer, option_id: str | None) -> None:
         """The question was answered."""

@@ -145,20 +145,25 @@ async def test_an_agent_that_refuses_our_version_is_a_mismatch() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "dialect"),
     [
-        {"userAgent": "x/0.166.0", "codexHome": "/h", "platformFamily": "unix"},
-        {"protocolVersion": "2025-06-18"},
-        {"protocolVersion": True},
-        [],
-        "hello",
+        ({"userAgent": "x/0.166.0", "codexHome": "/h", "platformFamily": "unix"}, "codex"),
+        ({"protocolVersion": "2025-06-18"}, "oneshot"),
+        ({"protocolVersion": "1", "agentInfo": {}}, "tagged"),
+        ({"protocolVersion": True}, None),
+        ({"protocolVersion": 2, "info": {}}, None),
+        ([], None),
+        ("hello", None),
     ],
 )
 @aio
-async def test_an_answer_that_is_no_handshake_is_an_invalid_answer(reply: Any) -> None:
-    with pytest.raises(InvalidAnswer, match="initialize"):
+async def test_an_answer_that_is_no_handshake_is_a_mismatch_and_tells_what_it_shows(
+    reply: Any, dialect: str | None
+) -> None:
+    with pytest.raises(ProtocolMismatch, match="version 1") as caught:
         async with driven(replies={"initialize": reply}):
             pytest.fail("the client must not be usable")
+    assert caught.value.dialect == dialect
 
 
 @aio
