@@ -82,7 +82,8 @@ class Waiter:
 
     def __init__(self, future: asyncio.Future[Raw], after: HandlerLane[Any] | None) -> None:
         self.future = future
-        self._after = after
+        # A handler that waited for its own lane would wait for itself, and no timeout would help.
+        self._after = None if after is not None and after.is_handling_here() else after
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
         # A timeout comes from here, not from the wire, and there is nothing for it to overtake.

@@ -58,6 +58,10 @@ log: Final = logging.getLogger("dragoman.rpc")
 MAX_INBOUND: Final = 4096
 """Requests of the other side handled at once; the next is refused as overloaded, unexecuted."""
 
+MAX_INBOUND_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of the requests handled at once above which the next is refused too: each keeps its line
+until it is answered, and a handler may take its time."""
+
 _numbers = itertools.count(1)
 
 
@@ -148,6 +152,7 @@ class Connection:
         self._ended = asyncio.Event()
         self._turn = asyncio.Lock()
         self._inbound: dict[Id, asyncio.Task[None]] = {}
+        self._inbound_size = 0
         self.tasks = TaskOwner(self.name)
         self._outbox = Outbox(stream, self._fail)
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
@@ -242,7 +247,7 @@ class Connection:
         """Send a request and wait for its raw result.
 
         With `after`, the result is also held back until that lane has handled everything that
-        came before it.
+        came before it (but not from a handler of that lane, which is what it would wait for).
 
         Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
         ended the connection meanwhile. If the caller is cancelled the call is given up.
@@ -413,7 +418,7 @@ class Connection:
     def _request(self, request: Request) -> None:
         if self._failure is not None:
             return
-        if len(self._inbound) >= MAX_INBOUND:
+        if len(self._inbound) >= MAX_INBOUND or self._inbound_size > MAX_INBOUND_SIZE:
             self._refuse(request, codes.OVERLOADED, "too many requests at once", None)
             return
         try:
@@ -424,6 +429,7 @@ class Connection:
         if inspect.iscoroutine(result):
             task = self.tasks.start(self._answer_later(request, result), request.method)
             self._inbound[request.id] = task
+            self._inbound_size += len(request.line)
         else:
             self._answer(request, result)
 
@@ -446,6 +452,7 @@ class Connection:
             raise
         finally:
             self._inbound.pop(request.id, None)
+            self._inbound_size -= len(request.line)
 
     def _answer(self, request: Request, result: Any) -> None:
         if self._failure is not None:

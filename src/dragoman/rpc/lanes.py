@@ -270,7 +270,7 @@ class HandlerLane(Generic[T]):
     is cut, `on_cut` is called after the last item with the reason; what comes later is dropped.
     """
 
-    __slots__ = ("_handler", "_lane", "_on_cut", "_running", "_tasks")
+    __slots__ = ("_handler", "_lane", "_on_cut", "_tasks", "_worker")
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ class HandlerLane(Generic[T]):
         self._handler = handler
         self._tasks = tasks
         self._on_cut = on_cut
-        self._running = False
+        self._worker: asyncio.Task[None] | None = None
 
     @property
     def ended(self) -> ConnectionLost | None:
@@ -292,16 +292,19 @@ class HandlerLane(Generic[T]):
 
     def put(self, item: T, size: int) -> None:
         self._lane.put(item, size)
-        if not self._running and len(self._lane):
-            self._running = True
-            self._tasks.start(self._work_off(), "handle notifications")
+        if self._worker is None and len(self._lane):
+            self._worker = self._tasks.start(self._work_off(), "handle notifications")
+
+    def is_handling_here(self) -> bool:
+        """Whether the caller is a handler of this lane, which can never wait for its end."""
+        return self._worker is not None and self._worker is asyncio.current_task()
 
     def after(self, then: Callable[[], None]) -> None:
         """Call `then` once everything queued so far has been handled; at once if nothing is.
 
         It is called in every case, also if the lane is cut or closed meanwhile.
         """
-        if self._running:
+        if self._worker is not None:
             self._lane.follow(_Then(then))
         else:
             _Then(then)()
@@ -329,7 +332,7 @@ class HandlerLane(Generic[T]):
             self.close()
             raise
         finally:
-            self._running = False
+            self._worker = None
 
     async def _handle(self, item: T) -> None:
         try:

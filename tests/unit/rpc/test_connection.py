@@ -319,6 +319,32 @@ async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
 
 
 @aio
+async def test_requests_that_hold_too_many_bytes_at_once_are_refused_unexecuted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "MAX_INBOUND_SIZE", 3000)
+    begun: list[Id] = []
+
+    async def wait(request: Request) -> None:
+        begun.append(request.id)
+        await gate.wait()
+
+    gate = asyncio.Event()
+    async with talk(Witness(wait)) as (connection, other):
+        # One that is longer than the limit by itself is handled: something has to be.
+        other.say({"id": 0, "method": "wait", "params": "x" * 4000})
+        other.say({"id": 1, "method": "wait"})
+        refused = await other.next()
+        assert (refused["id"], refused["error"]["code"]) == (1, codes.OVERLOADED)
+        gate.set()
+        assert (await other.next())["id"] == 0
+        await until(lambda: len(connection.tasks) == 0)
+        other.say(*({"id": n, "method": "wait", "params": "x" * 1000} for n in (2, 3)))
+        assert sorted([(await other.next())["id"] for _ in range(2)]) == [2, 3]
+    assert begun == [0, 2, 3]
+
+
+@aio
 async def test_an_agent_answers_what_is_no_message_and_a_client_does_not() -> None:
     for end, answers in ((End.AGENT, 2), (End.CLIENT, 0)):
         witness = Witness()

@@ -357,3 +357,21 @@ async def test_the_answer_to_a_call_waits_for_its_lane() -> None:
         await soon(asking)
         await until(lambda: 5 in seen)
     assert seen == [0, 1, 2, 3, 4, "answer", 5]
+
+
+@aio
+async def test_a_handler_that_asks_after_its_own_lane_does_not_wait_for_itself() -> None:
+    router = Router()
+    answers: list[Raw] = []
+
+    async def handle(point: Point) -> None:
+        answers.append(await connection.call("ask", after=router.lane("a")))
+
+    router.on_notification("point", handle, Point, lane_of=lambda point: point.name)
+    async with talk(router) as (connection, other):
+        other.say(*({"method": "point", "params": {"x": x, "name": "a"}} for x in range(2)))
+        for result in (10, 11):
+            request = await other.next()
+            other.say({"id": request["id"], "result": result})
+        await until(lambda: len(answers) == 2)
+    assert [bytes(answer) for answer in answers] == [b"10", b"11"]
