@@ -190,7 +190,9 @@ class ClientEnd:
     blocks: tuple[type, ...] = (parts.Text, parts.Image)
 
     def __init__(self) -> None:
-        self.capabilities = parts.Capabilities(list=None, image=True, prompt_acknowledged=True)
+        self.capabilities = parts.Capabilities(
+            load=None, list=None, image=True, prompt_acknowledged=True
+        )
         self.family: int | None = None
         """The style of naming that the other side answered to."""
         self._listed: dict[str, Session] = {}
