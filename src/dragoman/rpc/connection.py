@@ -147,6 +147,8 @@ class Connection:
         self.on_end: Callable[[ConnectionLost], None] | None = None
         """Told once why the connection is over, after every call has settled and before the lanes
         end: the place to end what no call stands for."""
+        # Kept, because asking for it costs a system call each time.
+        self._loop = asyncio.get_running_loop()
         self._started = False
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
@@ -252,7 +254,7 @@ class Connection:
         Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
         ended the connection meanwhile. If the caller is cancelled the call is given up.
         """
-        if self.settings.half_duplex or self._outbox.is_full:
+        if self.settings.half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return await self._call_later(method, params, timeout, after)
         return await self._call(method, params, timeout, after)
 
@@ -290,7 +292,7 @@ class Connection:
         *,
         left: float | None = None,
     ) -> Raw:
-        waiter = Waiter(asyncio.get_running_loop().create_future(), after)
+        waiter = Waiter(self._loop.create_future(), after)
         call = self.begin(method, params, settle=waiter.settle)
         if timeout is not None:
             call.expire_after(timeout, left=left)
@@ -311,7 +313,7 @@ class Connection:
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification, waiting only while the other side does not keep up with reading."""
         # Waiting comes first: many senders at once would fill the buffer before the first waits.
-        if self._outbox.is_full:
+        if self._outbox.crowded and self._outbox.is_full:
             await self.drain()
         self.post(method, params)
 
@@ -319,7 +321,10 @@ class Connection:
         """Send a notification without ever waiting."""
         if self._failure is not None:
             raise self._failure.fresh()
-        self._send(self._peer.notification(method, params))
+        line = self._peer.notification(method, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        self._outbox.put(line)
 
     async def drain(self) -> None:
         """Wait until the other side has taken enough of what was sent."""
@@ -342,8 +347,15 @@ class Connection:
     def data_received(self, data: bytes) -> None:
         if self._failure is not None:
             return
-        self._dispatch(self._peer.receive(data))
-        self._outbox.flush()
+        outbox = self._outbox
+        outbox.hold()
+        lone = False
+        try:
+            events = self._peer.receive(data)
+            lone = len(events) == 1
+            self._dispatch(events)
+        finally:
+            outbox.release(lone=lone)
 
     def stream_ended(self, failure: ConnectionLost) -> None:
         if self._failure is None:

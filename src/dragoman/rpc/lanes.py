@@ -173,10 +173,11 @@ class Flow:
 class Lane(Generic[T]):
     """An ordered queue with one consumer."""
 
-    __slots__ = ("_ended", "_flow", "_waiter", "items", "size")
+    __slots__ = ("_ended", "_flow", "_loop", "_waiter", "items", "size")
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
+        self._loop = asyncio.get_running_loop()
         self.items: deque[T] = deque()
         """What is queued, oldest first: to look at before waiting, not to change."""
         self._waiter: asyncio.Future[None] | None = None
@@ -250,7 +251,7 @@ class Lane(Generic[T]):
                 raise self._ended.fresh()
             if self._waiter is not None:
                 raise UsageError("a lane has one consumer at a time")
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:

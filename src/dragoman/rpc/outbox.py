@@ -1,8 +1,10 @@
 """Lines on their way out, gathered so that many small ones leave in one system call.
 
 Owns the moment of writing: lines put here during one turn of the event loop are handed to the
-stream together, at the end of that turn or as soon as they fill a buffer. It does not know what
-the lines say. A lone line waits for nothing but the callbacks that are already due.
+stream together, at the end of that turn or as soon as they fill a buffer; those put while what
+came in is handled, as soon as it has been. Where two ends take turns, the next line is all there
+is to send, so the first one after a lone message came in leaves at once. It does not know what
+the lines say.
 """
 
 from __future__ import annotations
@@ -25,7 +27,16 @@ only answers to its own requests can have filled the buffer, and it does not rea
 class Outbox:
     """The writing half of a connection."""
 
-    __slots__ = ("_failed", "_lines", "_loop", "_scheduled", "_size", "_stream")
+    __slots__ = (
+        "_at_once",
+        "_failed",
+        "_lines",
+        "_loop",
+        "_size",
+        "_stream",
+        "_will_flush",
+        "crowded",
+    )
 
     def __init__(self, stream: Stream, failed: Callable[[ConnectionLost], None]) -> None:
         self._stream = stream
@@ -33,17 +44,34 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._lines: list[bytes] = []
         self._size = 0
-        self._scheduled = False
+        self._will_flush = False
+        self._at_once = False
+        self.crowded = False
+        """Whether `is_full` may be true: an attribute, because every sender looks at it."""
 
     def put(self, line: bytes) -> None:
         """Send a line soon, after those that were put before it."""
         self._lines.append(line)
-        self._size += len(line)
-        if self._size >= FLUSH_SIZE:
+        self._size = size = self._size + len(line)
+        if size >= FLUSH_SIZE:
             self.flush()
-        elif not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._turn_ended)
+        elif not self._will_flush:
+            if self._at_once:
+                self._at_once = False
+                self.flush()
+            else:
+                self._will_flush = True
+                self._loop.call_soon(self._turn_ended)
+
+    def hold(self) -> None:
+        """What came in is being handled: gather what is put until `release`."""
+        self._will_flush = True
+
+    def release(self, *, lone: bool) -> None:
+        """What came in was handled; `lone` if it was one message."""
+        self._will_flush = False
+        self._at_once = lone
+        self.flush()
 
     def flush(self) -> None:
         """Hand everything to the stream now."""
@@ -60,7 +88,9 @@ class Outbox:
             # Not the end yet: an answer may still be on its way to us, and the stream says soon
             # and once why it is over, which is the better reason to give to those who wait.
             return
-        if self._stream.unsent_size > MAX_UNSENT_SIZE:
+        unsent_size = self._stream.unsent_size
+        self.crowded = unsent_size > HIGH_WATER_SIZE
+        if unsent_size > MAX_UNSENT_SIZE:
             self._failed(
                 Overflow(
                     f"the other side does not read: more than {MAX_UNSENT_SIZE} bytes are waiting"
@@ -70,7 +100,10 @@ class Outbox:
     @property
     def is_full(self) -> bool:
         """Whether a sender that can wait should do so (`drain`)."""
-        return self._stream.unsent_size > HIGH_WATER_SIZE
+        # What is unsent grows by writing only, so there is nothing to look at before.
+        if self.crowded:
+            self.crowded = self._stream.unsent_size > HIGH_WATER_SIZE
+        return self.crowded
 
     async def drain(self) -> None:
         """Wait until the other side has read enough."""
@@ -78,5 +111,5 @@ class Outbox:
         await self._stream.drain()
 
     def _turn_ended(self) -> None:
-        self._scheduled = False
+        self._will_flush = False
         self.flush()

@@ -171,26 +171,35 @@ class Peer(Generic[Slot]):
                 "and one is still unanswered"
             )
         id = self._next_id
-        line = self._checked(self._writer.request(id, method, params))
+        line = self._writer.request(id, method, params)
+        if len(line) > self._limit:
+            raise MessageTooLong(len(line), self._limit)
         self._next_id = id + 1
         self._pending[id] = (method, slot)
         return id, line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
         """Tell."""
-        return self._checked(self._writer.notification(method, params))
+        line = self._writer.notification(method, params)
+        if len(line) > self._limit:
+            raise MessageTooLong(len(line), self._limit)
+        return line
 
     def result(self, id: Id, result: Any) -> bytes:
         """Answer a request of theirs."""
         self._must_be_open(id)
-        line = self._checked(self._writer.result(id, result))
+        line = self._writer.result(id, result)
+        if len(line) > self._limit:
+            raise MessageTooLong(len(line), self._limit)
         self._open.discard(id)
         return line
 
     def failure(self, id: Id, code: int, message: str, data: Any = None) -> bytes:
         """Answer a request of theirs with an error."""
         self._must_be_open(id)
-        line = self._checked(self._writer.failure(id, ErrorObject(code, message, data)))
+        line = self._writer.failure(id, ErrorObject(code, message, data))
+        if len(line) > self._limit:
+            raise MessageTooLong(len(line), self._limit)
         self._open.discard(id)
         return line
 
@@ -271,11 +280,6 @@ class Peer(Generic[Slot]):
             self._overrun = True
             append(Overrun(LineTooLong(self._limit)))
         return events
-
-    def _checked(self, line: bytes) -> bytes:
-        if len(line) > self._limit:
-            raise MessageTooLong(len(line), self._limit)
-        return line
 
     def _must_be_open(self, id: Id) -> None:
         if id not in self._open:

@@ -124,3 +124,42 @@ async def test_many_who_wait_for_room_do_not_all_send_at_once() -> None:
         await turns(10)
     await soon(asyncio.gather(*senders))
     assert stream.unsent == size + 1
+
+
+@aio
+async def test_what_is_put_while_something_is_handled_leaves_together_with_its_end() -> None:
+    stream, outbox, _ = make()
+    outbox.hold()
+    outbox.put(b"one")
+    outbox.put(b"two")
+    await turns(1)
+    assert stream.writes == []
+    outbox.release(lone=False)
+    assert stream.writes == [b"one\ntwo\n"]
+
+
+@aio
+async def test_the_first_line_after_a_lone_message_leaves_at_once_and_the_next_gather() -> None:
+    stream, outbox, _ = make()
+    outbox.hold()
+    outbox.release(lone=True)
+    outbox.put(b"one")
+    assert stream.writes == [b"one\n"]
+    outbox.put(b"two")
+    outbox.put(b"three")
+    assert stream.writes == [b"one\n"]
+    await turns(1)
+    assert stream.writes == [b"one\n", b"two\nthree\n"]
+
+
+@aio
+async def test_lines_after_a_burst_gather() -> None:
+    stream, outbox, _ = make()
+    outbox.hold()
+    outbox.release(lone=True)
+    outbox.hold()
+    outbox.release(lone=False)
+    outbox.put(b"one")
+    assert stream.writes == []
+    await turns(1)
+    assert stream.writes == [b"one\n"]
