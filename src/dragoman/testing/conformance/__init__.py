@@ -14,7 +14,7 @@ From a shell: ``python -m dragoman.testing.conformance -- some-agent --acp``.
 from __future__ import annotations
 
 from dragoman.testing.conformance.agents import check_agent, check_stream
-from dragoman.testing.conformance.clients import ClientProbe, check_client
+from dragoman.testing.conformance.clients import ClientProbe, check_client, client_command
 from dragoman.testing.conformance.manifest import Requirement, requirements
 from dragoman.testing.conformance.report import Finding, Report, Verdict
 
@@ -27,5 +27,6 @@ __all__ = [
     "check_agent",
     "check_client",
     "check_stream",
+    "client_command",
     "requirements",
 ]

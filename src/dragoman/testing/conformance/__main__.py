@@ -1,6 +1,6 @@
-"""`python -m dragoman.testing.conformance`: check an agent from a shell.
+"""`python -m dragoman.testing.conformance`: check an agent, or a client, from a shell.
 
-It owns the command line and the exit code, and decides nothing: `agents` does the checking.
+It owns the command line and the exit code, and decides nothing: `agents` and `clients` check.
 
 Exit codes: 0 if nothing that the protocol demands is missing, 1 if something is, 2 if the command
 line is wrong or the program cannot be started.
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from dragoman.errors import SpawnError, UsageError
-from dragoman.testing.conformance import agents, client_checks
+from dragoman.testing.conformance import agents, client_checks, clients
 from dragoman.testing.conformance.checks import DEFAULT_LONG_PROMPT, DEFAULT_PROMPT, Check
 from dragoman.testing.conformance.report import Finding
 
@@ -25,10 +25,12 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="python -m dragoman.testing.conformance",
         usage="%(prog)s [options] -- COMMAND [ARGUMENT ...]",
-        description="Check whether an agent keeps to ACP v1. Its model is not called unless "
-        "--turns is given.",
+        description="Check whether an agent, or a client, keeps to ACP v1. The agent's model is "
+        "not called unless --turns is given.",
     )
     found.add_argument("command", nargs="*", help="the agent's command line, behind --")
+    found.add_argument("--client", action="store_true", help="the command is a client's; the word "
+                       "{agent} in it is replaced by the agent that it is to start")  # fmt: skip
     found.add_argument("--json", action="store_true", help="write the report as JSON")
     found.add_argument("--list", action="store_true", help="list the checks and do nothing")
     found.add_argument("--only", action="append", default=[], metavar="ID", help="a check or a "
@@ -62,21 +64,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{finding.verdict.value:8}{finding.check}\n")
 
     try:
-        report = asyncio.run(
-            agents.check_agent(
-                options.command,
-                cwd=options.cwd,
-                env=env,
-                inherit=inherit,
-                turns=options.turns,
-                prompt=options.prompt,
-                long_prompt=options.long_prompt,
-                only=options.only,
-                timeout=options.timeout,
-                turn_timeout=options.turn_timeout,
-                on_finding=progress if sys.stderr.isatty() else None,
+        if options.client:
+            run = clients.client_command(options.command, env=env, inherit=inherit)
+            report = asyncio.run(clients.check_client(run, timeout=options.timeout))
+        else:
+            report = asyncio.run(
+                agents.check_agent(
+                    options.command,
+                    cwd=options.cwd,
+                    env=env,
+                    inherit=inherit,
+                    turns=options.turns,
+                    prompt=options.prompt,
+                    long_prompt=options.long_prompt,
+                    only=options.only,
+                    timeout=options.timeout,
+                    turn_timeout=options.turn_timeout,
+                    on_finding=progress if sys.stderr.isatty() else None,
+                )
             )
-        )
     except (UsageError, SpawnError) as error:
         sys.stderr.write(f"{error}\n")
         return USAGE

@@ -189,10 +189,9 @@ class Lab:
         await asyncio.gather(*(conversation.aclose() for conversation in own))
 
     async def aclose(self) -> None:
-        """End all of them."""
-        await self.release()
-        if self._shared is not None:
-            await self._shared.aclose()
+        """End all of them, those included whose handshake was still under way."""
+        self._own = []
+        await asyncio.gather(*(conversation.aclose() for conversation in self.conversations))
 
     async def _start(self) -> Conversation:
         conversation = Conversation(
@@ -230,6 +229,7 @@ class Lab:
         fields = answer.fields()
         if not isinstance(fields.get("sessionId"), str):
             raise Violation("a new session has no id", answer.message)
+        self.opened = self.opened or fields
         return fields
 
     async def session(self) -> tuple[Conversation, str]:
@@ -237,7 +237,6 @@ class Lab:
         conversation = await self.ready()
         if self._session is None:
             opened = await self.new_session(conversation)
-            self.opened = self.opened or opened
             self._session = str(opened["sessionId"])
         return conversation, self._session
 

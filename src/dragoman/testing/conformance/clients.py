@@ -7,18 +7,20 @@ reports of several runs together. What the probe plays is in `probe`; the progra
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 import dragoman
-from dragoman.errors import UsageError
+from dragoman.errors import ConnectionLost, UsageError
 from dragoman.testing.conformance.client_checks import merged
 from dragoman.testing.conformance.probe import ANSWER_TIMEOUT, Scenario
 from dragoman.testing.conformance.report import Report, from_json
+from dragoman.transports import spawn
 
 REPORT_TIMEOUT: Final = 10.0
 """Seconds that a probe has to finish its report after its client has gone: it waits for nothing
@@ -27,6 +29,12 @@ but its own last line."""
 POLL_INTERVAL: Final = 0.02
 """Seconds between two looks for the report. The probe is the client's child and not ours, so that
 nothing tells us of its end."""
+
+CLIENT_TIMEOUT: Final = 300.0
+"""Seconds for a client that is run as a command, behind which there may be a person."""
+
+PLACE: Final = "{agent}"
+"""Stands for the agent in the command line of a client."""
 
 RunClient: TypeAlias = Callable[[Sequence[str]], Awaitable[object]]
 """Runs a client with the command line of its agent, to the client's end."""
@@ -100,3 +108,51 @@ async def check_client(run: RunClient, *, timeout: float = ANSWER_TIMEOUT) -> Re
             await asyncio.gather(run(probe.command), return_exceptions=True)
             reports.append(await probe.report())
     return merged(reports)
+
+
+def client_command(
+    template: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    timeout: float = CLIENT_TIMEOUT,
+) -> RunClient:
+    """A client that is a command line, for `check_client`.
+
+    The word ``{agent}`` is replaced by the words of the agent's command line; inside of a longer
+    word it becomes that command line as a shell would read it.
+    """
+    if not any(PLACE in word for word in template):
+        raise UsageError(f"the client's command line has no place for the agent: {PLACE}")
+    names = tuple(inherit)
+
+    async def run(agent: Sequence[str]) -> None:
+        stream = await spawn(_filled(template, agent), env=env, inherit=names)
+        try:
+            stream.start(_Deaf())
+            async with asyncio.timeout(timeout):
+                await stream.wait_exited()
+        finally:
+            await stream.aclose()
+
+    return run
+
+
+class _Deaf:
+    """Takes what a client prints, which is nobody's business here."""
+
+    def data_received(self, data: bytes) -> None:
+        pass
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        pass
+
+
+def _filled(template: Sequence[str], agent: Sequence[str]) -> list[str]:
+    words: list[str] = []
+    for word in template:
+        if word == PLACE:
+            words.extend(agent)
+        else:
+            words.append(word.replace(PLACE, shlex.join(agent)))
+    return words

@@ -20,8 +20,8 @@ from dragoman.wire import codes
 
 PRINTED = "ab☃" * 40
 """What a terminal prints: characters of one and of three bytes."""
-LIMIT = 50
-"""Bytes of it that are kept: no multiple of three, so that a cut falls into a character."""
+LIMIT = 52
+"""Bytes of it that are kept: the cut falls into a character."""
 
 
 def offers(capabilities: Message, path: str) -> bool:
