@@ -9,6 +9,8 @@ TYPE_CHECKING = False  # The same name in `typing` would be the dearest import o
 if TYPE_CHECKING:
     from dragoman.agent import Agent
     from dragoman.client.acp import ClientOptions, open_agent
+    from dragoman.client.blocking import connect_sync
+    from dragoman.client.connecting import connect
     from dragoman.errors import (
         CallError,
         CallTimeout,
@@ -46,6 +48,8 @@ __all__ = [
     "Router",
     "Stream",
     "UsageError",
+    "connect",
+    "connect_sync",
     "connect_unix",
     "connect_websocket",
     "listen_unix",
@@ -59,6 +63,8 @@ __all__ = [
 _HOMES = {
     "dragoman.agent": ("Agent",),
     "dragoman.client.acp": ("ClientOptions", "open_agent"),
+    "dragoman.client.blocking": ("connect_sync",),
+    "dragoman.client.connecting": ("connect",),
     "dragoman.errors": (
         "CallError",
         "CallTimeout",

@@ -254,6 +254,11 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self._usage: Usage | None = None
         self._said_end: model.TurnEnded | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether the next event, or the end, is already there."""
+        return bool(self._lane.items)
+
     # -- for a dialect
 
     def event(self, event: model.Event, size: int) -> None:

@@ -39,9 +39,9 @@ from dragoman.rpc import Call
 from dragoman.transports.base import Stream
 
 
-async def open_peer(stream: Stream, terms: Terms) -> AcpPeer:
-    """Shake hands with an agent on a stream. The stream is closed if that fails."""
-    options = ClientOptions(
+def options_of(terms: Terms) -> ClientOptions:
+    """The terms as this dialect's options."""
+    return ClientOptions(
         permit=terms.permit,
         budgets=terms.budgets,
         on_noise=terms.on_noise,
@@ -52,6 +52,11 @@ async def open_peer(stream: Stream, terms: Terms) -> AcpPeer:
         name=terms.name,
         max_line_size=terms.max_line_size,
     )
+
+
+async def open_peer(stream: Stream, terms: Terms, options: ClientOptions | None = None) -> AcpPeer:
+    """Shake hands with an agent on a stream. The stream is closed if that fails."""
+    options = options or options_of(terms)
     try:
         client = AcpClient(stream, options, launch=terms.launch)
     except BaseException:

@@ -22,6 +22,7 @@ import dragoman
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex.questions import Questions
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.dialects import discovery
 from dragoman.dialects.codex import meaning, shapes
 from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.errors import (
@@ -175,7 +176,9 @@ class CodexClient:
         try:
             self.server = msgspec.json.decode(raw, type=shapes.InitializeResponse)
         except UNREADABLE as error:
-            raise ProtocolMismatch(f"this is no Codex app-server: {error}") from error
+            raise ProtocolMismatch(
+                f"this is no Codex app-server: {error}", dialect=discovery.of_text(raw)
+            ) from error
         await self.connection.notify("initialized")
         self._ask_login()
 

@@ -57,6 +57,8 @@ from dragoman.rpc.tasks import finish
 class DocumentPeer(Peer):
     """An agent that speaks one of the documents' dialects. `start` it, or use `opening`."""
 
+    client: DocumentClient
+
     def __init__(self, client: DocumentClient, workspace: Path) -> None:
         self.client = client
         self.workspace = workspace

@@ -1,0 +1,296 @@
+"""The conversation API for programs without an event loop.
+
+Owns a loop in a thread of its own, for as long as a connection lives, and the objects that stand
+for a peer, a session and a turn outside of it. It decides nothing: each call is one call of
+`conversation`. Ctrl-C is heard wherever the program waits here: leaving the blocks then cancels the
+turn, closes the session, ends the agent and joins the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    suppress,
+)
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dragoman.client.connecting import Target, connect
+from dragoman.client.conversation import (
+    Conversation,
+    ConversationTurn,
+    Peer,
+    Result,
+    SessionSummary,
+)
+from dragoman.client.permissions import Answer, Permit, Question, deny_all
+from dragoman.errors import ConnectionClosed, UsageError
+from dragoman.events import model
+from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
+
+T = TypeVar("T")
+
+
+@contextmanager
+def connect_sync(
+    target: Target, *, permit: Permit = deny_all, **options: Any
+) -> Iterator[BlockingPeer]:
+    """`dragoman.connect` for programs without an event loop; it takes the same options.
+
+    A plain `permit` runs in a thread of its own and may block, for example to ask a person.
+    """
+    with _Loop() as loop:
+        opened = connect(target, permit=_in_thread(permit), **options)
+        with loop.entered(opened) as peer:
+            yield BlockingPeer(peer, loop)
+
+
+class BlockingPeer:
+    """A connected agent."""
+
+    def __init__(self, peer: Peer, loop: _Loop) -> None:
+        self._peer = peer
+        self._loop = loop
+
+    @property
+    def dialect(self) -> str:
+        return self._peer.dialect
+
+    @property
+    def info(self) -> PeerInfo:
+        return self._peer.info
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._peer.capabilities
+
+    @property
+    def auth_methods(self) -> tuple[AuthMethod, ...]:
+        return self._peer.auth_methods
+
+    @contextmanager
+    def session(self, **options: Any) -> Iterator[BlockingConversation]:
+        """A session; see `Peer.session` for the options."""
+        with self._loop.entered(self._peer.session(**options)) as conversation:
+            yield BlockingConversation(conversation, self._loop)
+
+    def list_sessions(self, cwd: str | Path | None = None) -> list[SessionSummary]:
+        """The sessions that the other side remembers."""
+
+        async def collect() -> list[SessionSummary]:
+            return [summary async for summary in self._peer.list_sessions(cwd)]
+
+        return self._loop.run(collect())
+
+    def delete_session(self, session_id: str) -> None:
+        self._loop.run(self._peer.delete_session(session_id))
+
+    def authenticate(self, method_id: str) -> None:
+        self._loop.run(self._peer.authenticate(method_id))
+
+    def logout(self) -> None:
+        self._loop.run(self._peer.logout())
+
+
+class BlockingConversation:
+    """One session with an agent."""
+
+    def __init__(self, conversation: Conversation, loop: _Loop) -> None:
+        self._conversation = conversation
+        self._loop = loop
+
+    @property
+    def id(self) -> str:
+        return self._conversation.id
+
+    def replayed(self) -> Sequence[model.Event]:
+        """The history that was replayed when the session was opened."""
+        self._loop.run(self._conversation.wait_replayed())
+        return self._conversation.replayed
+
+    @contextmanager
+    def prompt(self, prompt: str | Block | Sequence[Block]) -> Iterator[BlockingTurn]:
+        """A turn with this prompt; iterate over it for its events."""
+
+        async def make() -> ConversationTurn:
+            return self._conversation.prompt(prompt)
+
+        with self._loop.entered(self._loop.run(make())) as turn:
+            yield BlockingTurn(turn, self._loop)
+
+    def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
+        """Send a prompt and wait for its end."""
+        with self.prompt(prompt) as turn:
+            return turn.wait()
+
+    def steer(self, prompt: str | Block | Sequence[Block]) -> None:
+        """Add to the turn that is running."""
+        self._loop.run(self._conversation.steer(prompt))
+
+    def set_mode(self, mode_id: str) -> None:
+        self._loop.run(self._conversation.set_mode(mode_id))
+
+    def set_model(self, model_id: str) -> None:
+        self._loop.run(self._conversation.set_model(model_id))
+
+    def set_option(self, option_id: str, value: str | bool) -> None:
+        self._loop.run(self._conversation.set_option(option_id, value))
+
+
+class BlockingTurn:
+    """A running prompt."""
+
+    def __init__(self, turn: ConversationTurn, loop: _Loop) -> None:
+        self._turn = turn
+        self._loop = loop
+
+    def __iter__(self) -> Iterator[model.Event]:
+        while True:
+            batch = self._loop.run(self._next())
+            if not batch:
+                return
+            yield from batch
+
+    async def _next(self) -> list[model.Event]:
+        """What has happened, at least one event; nothing at the end.
+
+        All that is there goes in one piece: from thread to thread costs more than an event does.
+        """
+        batch: list[model.Event] = []
+        async for event in self._turn:
+            batch.append(event)
+            if not self._turn.ready:
+                break
+        return batch
+
+    def wait(self) -> Result:
+        """Wait for the end, dropping the events that were not iterated over."""
+        return self._loop.run(self._turn.wait())
+
+    @property
+    def result(self) -> Result:
+        return self._turn.result
+
+    def cancel(self) -> None:
+        """Ask the agent to stop. Go on iterating for what it still has to say, and for the end."""
+
+        async def cancel() -> None:
+            self._turn.cancel()
+
+        self._loop.run(cancel())
+
+
+class _Loop:
+    """An event loop in a thread, from the entering to the leaving of a block."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        # It ends with its block. A daemon, so that a program that never leaves the block ends too.
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._main()), name="dragoman", daemon=True
+        )
+
+    def __enter__(self) -> _Loop:
+        self._thread.start()
+        self._started.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._started.set()
+        await self._stop.wait()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run in the loop and wait for it. Interrupted, it is cancelled there and its end awaited,
+        so that nobody else works on the same thing at the same time."""
+        loop = self._loop
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise UsageError("this would wait for itself: it is called in the connection's loop")
+        if loop is None or not self._thread.is_alive():
+            work.close()
+            raise ConnectionClosed()
+        ended = threading.Event()
+
+        async def carry() -> T:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(carry(), loop)
+        try:
+            return future.result()
+        except BaseException:
+            if not ended.is_set():
+                # In the turn after the next: a task that is cancelled before its first step never
+                # comes to its `finally`.
+                loop.call_soon_threadsafe(loop.call_soon, future.cancel)
+                ended.wait()
+            raise
+
+    def entered(self, block: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
+        """The same block for a program without a loop."""
+        return _entered(block, self)
+
+
+@contextmanager
+def _entered(block: AbstractAsyncContextManager[T], loop: _Loop) -> Iterator[T]:
+    value = loop.run(_coroutine(block.__aenter__))
+    try:
+        yield value
+    finally:
+        # Without what went wrong: an interrupt is the business of this thread and not of the loop.
+        loop.run(_coroutine(lambda: block.__aexit__(None, None, None)))
+
+
+async def _coroutine(make: Callable[[], Any]) -> Any:
+    return await make()
+
+
+def _in_thread(permit: Permit) -> Permit:
+    """The same decision, made where it may block without stopping the loop."""
+    if inspect.iscoroutinefunction(permit):
+        return permit
+
+    async def decide(question: Question) -> Answer:
+        loop = asyncio.get_running_loop()
+        decided: asyncio.Future[Any] = loop.create_future()
+
+        def settle(answer: Any) -> None:
+            if not decided.done():
+                decided.set_result(answer)
+
+        def ask() -> None:
+            answer: Any = Answer.REJECT_ONCE
+            try:
+                answer = permit(question)
+            finally:
+                # A decision that fails is a refusal; the thread shows why. The loop may be gone
+                # by now, and so is the question then.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(settle, answer)
+
+        # Not one of the loop's own threads: those are waited for at its end, and a person who is
+        # asked may never answer.
+        threading.Thread(target=ask, name="dragoman permit", daemon=True).start()
+        answer = await decided
+        chosen: Answer = await answer if inspect.isawaitable(answer) else answer
+        return chosen
+
+    return decide

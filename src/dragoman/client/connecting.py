@@ -1,0 +1,357 @@
+"""From a command line or an address to a connected agent, whatever it speaks.
+
+Owns the choice of the dialect: the launch tells the family, one handshake the dialect, and where
+the handshake shows another dialect a new connection is opened for that one. That is safe because
+nothing was prompted yet. It does not know how a dialect shakes hands: the table at the end leads
+to the modules that do, each loaded when it is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from dragoman.client import handshakes
+from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Peer, Terms, absolute
+from dragoman.client.permissions import Permit, deny_all
+from dragoman.dialects import discovery
+from dragoman.dialects.discovery import Cache, Program
+from dragoman.errors import (
+    DragomanError,
+    ProtocolMismatch,
+    RemoteError,
+    SpawnError,
+    Unsupported,
+    UsageError,
+)
+from dragoman.events import model
+from dragoman.transports import connect_unix, connect_websocket, spawn
+from dragoman.transports.base import Stream
+
+T = TypeVar("T")
+
+AUTO: Final = "auto"
+
+SHOWN_LAUNCH: Final = 160
+"""Characters of a command line in an error: enough to know which one it was."""
+
+Target: TypeAlias = str | Sequence[str]
+"""An address (``unix:/path``, ``ws://…``, ``wss://…``), or the words of a command line."""
+
+
+@asynccontextmanager
+async def connect(
+    target: Target,
+    *,
+    workspace: str | os.PathLike[str] = ".",
+    dialect: str = AUTO,
+    permit: Permit = deny_all,
+    budgets: Budgets | None = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    on_event: Callable[[model.Event], None] | None = None,
+    cache: Cache | None = None,
+    read_files: bool = True,
+    write_files: bool = True,
+    terminals: bool = False,
+    unstable: bool = False,
+    name: str = "dragoman",
+    max_line_size: int | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Peer]:
+    """Start or reach an agent and talk with it until the block ends; then it is gone.
+
+    A program is started in the workspace, with a small base environment, `env`, and the variables
+    that `inherit` names. Permissions are refused unless `permit` says otherwise. `cache` lets a
+    program be asked only once what it speaks. `details` are options that only one dialect has, by
+    their names in its own options, such as ``sandbox`` for Codex.
+    """
+    terms = Terms(
+        workspace=absolute(Path(workspace)),
+        permit=permit,
+        budgets=budgets or Budgets(),
+        on_event=on_event,
+        read_files=read_files,
+        write_files=write_files,
+        terminals=terminals,
+        unstable=unstable,
+        name=name,
+        max_line_size=max_line_size,
+    )
+    way = _way(target, terms, env, tuple(inherit))
+    if way.launch:
+        terms = replace(terms, launch=way.launch)
+    async with await _open(way, terms, dialect, cache, dict(details or {})) as peer:
+        yield peer
+
+
+# -- reaching the other side
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to get a stream to the agent, as often as it is needed."""
+
+    name: str
+    open: Callable[[str], Awaitable[Stream]]
+    """Given the dialect that is going to be spoken."""
+    launch: tuple[str, ...] = ()
+    program: Program | None = None
+
+
+def _way(
+    target: Target, terms: Terms, env: Mapping[str, str] | None, inherit: tuple[str, ...]
+) -> Way:
+    if isinstance(target, str):
+        return _address(target)
+    argv = tuple(target)
+    if not argv or not all(isinstance(word, str) for word in argv):
+        raise UsageError("a command line is a list of words, the program first")
+
+    async def start(dialect: str) -> Stream:
+        timeout = terms.budgets.spawn
+        try:
+            async with asyncio.timeout(timeout):
+                return await spawn(argv, cwd=terms.workspace, env=env, inherit=inherit)
+        except TimeoutError as error:
+            raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
+
+    return Way(f"`{_shown(shlex.join(argv))}`", start, argv, _program(argv))
+
+
+def _shown(words: str) -> str:
+    return words if len(words) <= SHOWN_LAUNCH else f"{words[:SHOWN_LAUNCH]}…"
+
+
+def _address(address: str) -> Way:
+    scheme, _, rest = address.partition(":")
+    if scheme in ("ws", "wss") and rest.startswith("//"):
+
+        async def reach(dialect: str) -> Stream:
+            return await connect_websocket(address)
+
+    elif scheme == "unix" and rest:
+        path = rest.removeprefix("//")
+
+        async def reach(dialect: str) -> Stream:
+            if dialect == discovery.CODEX:
+                # The app-server speaks WebSocket on its Unix socket, too.
+                return await connect_websocket("ws://localhost/", unix_path=path)
+            return await connect_unix(path)
+
+    else:
+        raise UsageError(
+            f"{address!r} is no address: use unix:/path, ws://… or wss://…, "
+            "or a list of words for a program to start"
+        )
+    return Way(address, reach)
+
+
+def _program(argv: Sequence[str]) -> Program | None:
+    """What identifies a program for the cache; None if there is no such file."""
+    path = shutil.which(argv[0])
+    if path is None:
+        return None
+    info = os.stat(path)
+    return Program(os.path.realpath(path), info.st_size, info.st_mtime_ns)
+
+
+def _concept(argv: Sequence[str]) -> str:
+    """The cache's name for the dialect of a launch. Two launches of one program may well speak two
+    dialects; arguments may hold secrets, so only their digest is kept."""
+    digest = hashlib.sha256("\0".join(argv[1:]).encode("utf-8", "surrogateescape"))
+    return f"dialect {digest.hexdigest()[:16]}"
+
+
+# -- finding the dialect
+
+
+async def _open(
+    way: Way, terms: Terms, dialect: str, cache: Cache | None, details: dict[str, Any]
+) -> Peer:
+    if dialect != AUTO:
+        if dialect not in OPENERS:
+            known = ", ".join([AUTO, *OPENERS])
+            raise UsageError(f"there is no dialect {dialect!r}; there are {known}")
+        return await _shake_hands(way, terms, dialect, cache, details)
+    known_as = None
+    if cache is not None and way.program is not None:
+        known_as = cache.get(way.program, _concept(way.launch))
+    trying = known_as if known_as in OPENERS else discovery.family(way.launch)
+    tried: list[str] = []
+    while True:
+        tried.append(trying)
+        try:
+            peer = await _shake_hands(way, terms, trying, cache, details, proving=True)
+        except ProtocolMismatch as error:
+            found = error.dialect
+            if found not in OPENERS or found in tried:
+                raise
+            trying = found
+            continue
+        if cache is not None and way.program is not None and trying != known_as:
+            cache.put(way.program, _concept(way.launch), trying)
+        return peer
+
+
+async def _shake_hands(
+    way: Way,
+    terms: Terms,
+    dialect: str,
+    cache: Cache | None,
+    details: dict[str, Any],
+    *,
+    proving: bool = False,
+) -> Peer:
+    """A peer in this dialect, on a new connection.
+
+    If it has to be proved, an answer that shows another dialect is a `ProtocolMismatch` that names
+    it, also where this dialect could make do with it.
+    """
+    ears = handshakes.Eavesdropper()
+    terms = replace(terms, on_noise=ears.hear)
+    stream: Stream | None = None
+    try:
+        opener = OPENERS[dialect](dialect, terms, details, cache, way.program)
+        stream = await way.open(dialect)
+        peer = await opener(stream)
+    except ProtocolMismatch:
+        raise
+    except DragomanError as error:
+        if proving and stream is not None and _wants_acp(error) and dialect != discovery.ACP:
+            raise ProtocolMismatch(
+                f"{way.name} wants a protocol version: {error}", dialect=discovery.ACP
+            ) from error
+        if stream is None:
+            raise
+        explained = handshakes.explain(error, way.name, stream, ears.lines)
+        if explained is error:
+            raise
+        raise explained from error
+    if proving and dialect == discovery.ACP:
+        found = discovery.of_text(peer.client.hello)
+        if found is not None and found != dialect:
+            await peer.aclose()
+            raise ProtocolMismatch(f"{way.name} speaks {found}", dialect=found)
+    return peer
+
+
+def _wants_acp(error: DragomanError) -> bool:
+    """Whether somebody refused a handshake because it had no protocol version."""
+    return isinstance(error, RemoteError) and "protocolVersion" in f"{error.message} {error.data}"
+
+
+# -- the dialects
+
+Opener: TypeAlias = Callable[[Stream], Awaitable[Peer]]
+Prepare: TypeAlias = Callable[
+    [str, Terms, dict[str, Any], Cache | None, Program | None],
+    Opener,
+]
+"""Checks the options of a dialect, before anything is started, and returns what shakes hands."""
+
+
+def _acp(
+    dialect: str,
+    terms: Terms,
+    details: dict[str, Any],
+    cache: Cache | None,
+    program: Program | None,
+) -> Opener:
+    from dragoman.client.acp.client import ClientOptions
+    from dragoman.client.acp.peer import open_peer, options_of
+
+    options = _detailed(options_of(terms), details, ClientOptions, dialect)
+    return lambda stream: open_peer(stream, terms, options)
+
+
+def _codex(
+    dialect: str,
+    terms: Terms,
+    details: dict[str, Any],
+    cache: Cache | None,
+    program: Program | None,
+) -> Opener:
+    from dragoman.client.codex import CodexOptions, CodexPeer
+
+    options = CodexOptions(
+        permit=terms.permit, budgets=terms.budgets, on_noise=terms.on_noise, name=terms.name
+    )
+    options = _detailed(_sized(options, terms), details, CodexOptions, dialect)
+
+    async def open(stream: Stream) -> Peer:
+        peer = await CodexPeer.connect(stream, terms.workspace, options)
+        peer.on_event = terms.on_event
+        return peer
+
+    return open
+
+
+def _documents(
+    dialect: str,
+    terms: Terms,
+    details: dict[str, Any],
+    cache: Cache | None,
+    program: Program | None,
+) -> Opener:
+    from dragoman.client.documents import DocumentOptions, use_peer
+
+    options = DocumentOptions(
+        permit=terms.permit,
+        budgets=terms.budgets,
+        on_noise=terms.on_noise,
+        name=terms.name,
+        read_files=terms.read_files,
+        write_files=terms.write_files,
+        terminals=terms.terminals,
+    )
+    options = _detailed(_sized(options, terms), details, DocumentOptions, dialect)
+
+    async def open(stream: Stream) -> Peer:
+        peer = await use_peer(
+            dialect,
+            stream,
+            workspace=terms.workspace,
+            options=options,
+            cache=cache,
+            program=program,
+        )
+        peer.on_event = terms.on_event
+        return peer
+
+    return open
+
+
+def _sized(options: T, terms: Terms) -> T:
+    if terms.max_line_size is None:
+        return options
+    return replace(options, max_line_size=terms.max_line_size)  # type: ignore[type-var]
+
+
+def _detailed(options: T, details: dict[str, Any], kind: type[T], dialect: str) -> T:
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(details) - known)
+    if unknown:
+        raise Unsupported(f"the dialect {dialect} has no option {', '.join(unknown)}")
+    return replace(options, **details)  # type: ignore[type-var]
+
+
+OPENERS: Final[dict[str, Prepare]] = {
+    discovery.ACP: _acp,
+    discovery.CODEX: _codex,
+    discovery.ONESHOT: _documents,
+    discovery.THREADS: _documents,
+    discovery.TAGGED: _documents,
+    discovery.KEYED: _documents,
+    discovery.CHAINED: _documents,
+}
+"""How a peer is made in each dialect."""
