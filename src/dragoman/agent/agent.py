@@ -14,7 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dragoman.agent import commands
 from dragoman.agent.server import Server
+from dragoman.agent.settings import Option
+from dragoman.agent.settings import Settings as Choices
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost, UsageError
 from dragoman.rpc import Connection, End, Settings
@@ -22,6 +25,7 @@ from dragoman.transports import listen_unix, listen_websocket, open_stdio
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import Id
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,7 +74,7 @@ class Agent:
         version: str = "0.0.0",
         title: str | None = None,
         modes: Sequence[acp.SessionMode] = (),
-        options: Sequence[acp.SessionConfigSelect | acp.SessionConfigBoolean] = (),
+        options: Sequence[Option] = (),
         auth_methods: Sequence[acp.AuthMethod] = (),
         image: bool = False,
         audio: bool = False,
@@ -81,15 +85,17 @@ class Agent:
         max_line_size: int | None = None,
     ) -> None:
         self.info = acp.Implementation(name=name, version=version, title=title)
-        self.modes = tuple(modes)
-        self.options = tuple(options)
+        self.choices = Choices(modes, options)
+        """The modes and config options of its sessions."""
         self.auth_methods = tuple(auth_methods)
         self._prompt_capabilities = acp.PromptCapabilities(
             image=image, audio=audio, embedded_context=embedded_context
         )
         self._mcp_capabilities = acp.McpCapabilities(http=mcp_http, sse=mcp_sse)
         self._additional_directories = additional_directories
-        self._settings = Settings(max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE)
+        self._settings = Settings(
+            max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE, cancel_notice=_cancel_notice
+        )
         self.handlers = Handlers()
 
     @property
@@ -173,6 +179,9 @@ class Agent:
     ) -> Callable[[F], F]:
         """``handler(turn, input)`` carries out the slash command ``/name input``."""
 
+        if not commands.is_name(name):
+            raise UsageError(f"/{name} could not be told from a text or a path")
+
         def register(handler: F) -> F:
             if name in self.handlers.commands:
                 raise UsageError(f"the agent already has a command /{name}")
@@ -218,20 +227,32 @@ class Agent:
 
     async def serve(self, stream: Stream) -> ConnectionLost:
         """Serve one client on a stream until it ends; returns why it ended."""
-        if self.handlers.prompt is None:
+        try:
+            self._require_prompt()
+            connection = Connection(stream, End.AGENT, Server(self), settings=self._settings)
+        except BaseException:
             await stream.aclose()
-            raise UsageError("the agent has no prompt handler: decorate one with @agent.prompt")
-        server = Server(self)
-        async with Connection(stream, End.AGENT, server, settings=self._settings) as connection:
+            raise
+        async with connection:
             return await connection.wait_ended()
 
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
         """Serve clients on a Unix socket; close the returned listener to stop."""
+        self._require_prompt()
         return await listen_unix(path, self._serve_one)
 
     async def serve_websocket(self, host: str, port: int, **options: Any) -> Listener:
         """Serve clients on a WebSocket; close the returned listener to stop."""
+        self._require_prompt()
         return await listen_websocket(host, port, self._serve_one, **options)
+
+    def _require_prompt(self) -> None:
+        if self.handlers.prompt is None:
+            raise UsageError("the agent has no prompt handler: decorate one with @agent.prompt")
 
     async def _serve_one(self, stream: Stream) -> None:
         await self.serve(stream)
+
+
+def _cancel_notice(id: Id) -> tuple[str, Any]:
+    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

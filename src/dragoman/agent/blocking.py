@@ -2,8 +2,9 @@
 
 Owns the thread of a plain handler and the blocking face of a turn that such a handler gets. All
 sending still happens in the connection's loop, so lines never interleave. When the client cancels,
-the next thing the handler does with its turn raises `asyncio.CancelledError`; a thread that does
-nothing with it cannot be stopped, but its turn is answered all the same.
+what the handler is waiting for, and the next thing it does with its turn, raises
+`asyncio.CancelledError`; a thread that does nothing with it cannot be stopped, but its turn is
+answered all the same, after a grace period.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,11 +25,14 @@ from dragoman.dialects.acp import v1 as acp
 T = TypeVar("T")
 
 
-async def run_in_thread(work: Callable[..., T], *args: Any) -> T:
+async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = False) -> T:
     """Run a function in a new thread and wait for it.
 
     A thread for each, not a pool: a handler may take hours, and a pool that is full of them would
     stall every other session.
+
+    Cancelling this leaves the thread alone. If it is `patient`, the thread has other ways to learn
+    of it, and only a second cancel stops the wait for its end.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -56,7 +60,19 @@ async def run_in_thread(work: Callable[..., T], *args: Any) -> T:
             return
 
     threading.Thread(target=body, name=getattr(work, "__name__", "handler"), daemon=True).start()
-    return await future
+    try:
+        await asyncio.wait([future])
+    except asyncio.CancelledError:
+        if patient:
+            await asyncio.wait([future])
+        raise
+    finally:
+        if not future.done():
+            future.cancel()
+        elif not future.cancelled():
+            # Seen, so that nobody complains about an error that was never looked at.
+            future.exception()
+    return future.result()
 
 
 class BlockingTurn:
@@ -68,8 +84,12 @@ class BlockingTurn:
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         if self._turn.cancelled:
             work.close()
-            raise asyncio.CancelledError("the client cancelled the turn")
+            raise asyncio.CancelledError("the turn was cancelled")
         return self._turn.wait_for(work)
+
+    def _last_words(self, work: Coroutine[Any, Any, T]) -> T:
+        """What still has to be said when the turn was cancelled."""
+        return self._turn.wait_for(work, last=True)
 
     @property
     def session(self) -> Session:
@@ -82,6 +102,10 @@ class BlockingTurn:
     @property
     def text(self) -> str:
         return self._turn.text
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return self._turn.meta
 
     @property
     def cancelled(self) -> bool:
@@ -113,6 +137,9 @@ class BlockingTurn:
 
     def mode(self, mode_id: str) -> None:
         self._wait(self._turn.mode(mode_id))
+
+    def option(self, option_id: str, value: str | bool) -> None:
+        self._wait(self._turn.option(option_id, value))
 
     def title(self, title: str | None) -> None:
         self._wait(self._turn.title(title))
@@ -175,8 +202,7 @@ class BlockingToolCall:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._turn.cancelled:
-            self._turn._wait(self.inner.__aexit__(kind, error, traceback))
+        self._turn._last_words(self.inner.__aexit__(kind, error, traceback))
 
     def update(self, **changes: Any) -> None:
         self._turn._wait(self.inner.update(**changes))

@@ -1,7 +1,7 @@
 """What an agent may ask of its client: files, terminals, permission, answers.
 
 Owns the outbound requests of an agent and their gates: what the client did not offer is not asked
-for. It does not know when to ask; turns do.
+for. It may be used from any thread. It does not know when to ask; turns do.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw
 
+from dragoman.agent.home import Home
+from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate, Method
-from dragoman.errors import InvalidAnswer, Unsupported
+from dragoman.errors import InvalidAnswer, Unsupported, UsageError
 from dragoman.rpc import Connection
 
 P = TypeVar("P")
@@ -31,12 +32,19 @@ DEFAULT_OPTIONS = (
 class ClientSide:
     """The client of one session, as something to ask."""
 
-    __slots__ = ("_capabilities", "_connection", "_session_id")
+    __slots__ = ("_capabilities", "_connection", "_home", "_session_id", "_speech")
 
     def __init__(
-        self, connection: Connection, session_id: str, capabilities: acp.ClientCapabilities
+        self,
+        connection: Connection,
+        session_id: str,
+        capabilities: acp.ClientCapabilities,
+        *,
+        speech: Speech | None = None,
     ) -> None:
         self._connection = connection
+        self._speech = speech or AcpSpeech(connection)
+        self._home = Home()
         self._session_id = session_id
         self._capabilities = capabilities
 
@@ -54,11 +62,7 @@ class ClientSide:
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         """Call a method of the client."""
-        raw = await self._connection.call(method.name, Raw(acp.encode(params)))
-        try:
-            return method.decode_result(raw)
-        except msgspec.ValidationError as error:
-            raise InvalidAnswer(f"the answer to {method.name} is malformed: {error}") from error
+        return await self._home.run(lambda: self._speech.ask(method, params))
 
     # -- permission
 
@@ -164,19 +168,33 @@ class ClientSide:
 
     async def elicitation_done(self, elicitation_id: str) -> None:
         """Say that what a URL was for has happened."""
-        await self._connection.notify(
-            acp.ELICITATION_COMPLETE.name,
-            acp.CompleteElicitationNotification(elicitation_id=elicitation_id),
-        )
+        self._require("elicitation.url", "send its user to a URL")
+        done = acp.CompleteElicitationNotification(elicitation_id=elicitation_id)
+        await self._notify(acp.ELICITATION_COMPLETE.name, done)
 
     # -- extensions
 
     async def call_extension(self, method: str, params: Any) -> Any:
         """Call a method of the client's own, whose name begins with an underscore."""
-        return msgspec.json.decode(await self._connection.call(method, params))
+        name = _extension(method)
+        raw = await self._home.run(lambda: self._connection.call(name, params))
+        try:
+            return msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
     async def notify_extension(self, method: str, params: Any) -> None:
-        await self._connection.notify(method, params)
+        """Send a notification of the agent's own kind."""
+        await self._notify(_extension(method), params)
+
+    async def _notify(self, method: str, params: Any) -> None:
+        await self._home.run(lambda: self._connection.notify(method, params))
+
+
+def _extension(method: str) -> str:
+    if not method.startswith("_"):
+        raise UsageError(f"an extension method begins with an underscore: {method!r}")
+    return method
 
 
 class Terminal:

@@ -13,7 +13,8 @@ from typing import Final
 
 from dragoman.dialects.acp import v1 as acp
 
-_COMMAND: Final = re.compile(r"/([A-Za-z][\w.:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_NAME: Final = r"[A-Za-z][\w.:-]*"
+_COMMAND: Final = re.compile(rf"/({_NAME})(?:\s+(.*))?\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Command:
 
     name: str
     input: str
+
+
+def is_name(name: str) -> bool:
+    """Whether a command can be called that."""
+    return re.fullmatch(_NAME, name) is not None
 
 
 def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:

@@ -8,24 +8,25 @@ the handlers of an `Agent` do.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
-import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from dragoman.agent import commands
 from dragoman.agent.blocking import BlockingTurn, run_in_thread
 from dragoman.agent.session import Session
+from dragoman.agent.settings import MODE_OPTION
+from dragoman.agent.speech import AcpSpeech, Speech, choose
 from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
-from dragoman.errors import RemoteError
+from dragoman.errors import ConnectionLost, RemoteError, UsageError
 from dragoman.rpc import Connection, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import Notification, Request
@@ -33,11 +34,15 @@ from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
+    from dragoman.agent.speech.base import DocumentSpeech
 
 log: Final = logging.getLogger("dragoman.agent")
 
 CANCEL_GRACE: Final = 5.0
 """How long a cancelled handler may take to end before its prompt is answered without it."""
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 Serve: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
 
@@ -50,6 +55,9 @@ class Server:
         self._handlers = agent.handlers
         self._connection: Connection | None = None
         self._client: acp.InitializeRequest | None = None
+        self._acp: Speech | None = None
+        self._document: DocumentSpeech | None = None
+        """The client's language, if it is not ACP."""
         self._sessions: dict[str, Session] = {}
         self._requests: dict[str, tuple[Method[Any, Any], Serve]] = {}
         self._serve(acp.SESSION_NEW, self._new)
@@ -76,13 +84,34 @@ class Server:
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
+        self._acp = AcpSpeech(connection)
 
     @property
     def connection(self) -> Connection:
         assert self._connection is not None
         return self._connection
 
+    @property
+    def speech(self) -> Speech:
+        """How this client is spoken to."""
+        assert self._acp is not None
+        return self._document or self._acp
+
+    def _choose(self, request: Request) -> None:
+        """Find out what the client speaks: its first request tells. One that shakes hands only
+        afterwards seemed to speak something else."""
+        document = self._document
+        greets = request.method == acp.INITIALIZE.name
+        if (document is None and self._client is None) or (
+            document is not None and greets and not document.greeted
+        ):
+            self._client = None
+            self._document = choose(self, request)
+
     def request(self, request: Request) -> Any:
+        self._choose(request)
+        if self._document is not None:
+            return self._document.request(request)
         if request.method == acp.INITIALIZE.name:
             return self._initialize(request)
         known = self._requests.get(request.method)
@@ -102,7 +131,9 @@ class Server:
         return _encoded(serve(params))
 
     def notification(self, notification: Notification) -> None:
-        if notification.method == acp.SESSION_CANCEL.name:
+        if self._document is not None:
+            self._document.notification(notification)
+        elif notification.method == acp.SESSION_CANCEL.name:
             self._cancel(notification)
         elif notification.method == acp.CANCEL_REQUEST.name:
             self._cancel_request(notification)
@@ -115,6 +146,32 @@ class Server:
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
+
+    # -- for another language than ACP
+
+    @property
+    def agent(self) -> Agent:
+        return self._agent
+
+    def greet(self, client: acp.InitializeRequest) -> None:
+        """The client introduced itself; the first time counts."""
+        self._client = self._client or client
+
+    def can(self, method: Method[Any, Any]) -> bool:
+        """Whether the agent has a handler for this."""
+        return method.name in self._requests
+
+    def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
+        """Do what a client of ACP would ask for."""
+        if not self.can(method):
+            raise boundary.method_not_found(method.name)
+        return self._requests[method.name][1](params)
+
+    def stop(self, session_id: str) -> None:
+        """Cancel the turn of a session, if one runs."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.turn is not None:
+            session.turn.stop()
 
     # -- the handshake
 
@@ -169,8 +226,7 @@ class Server:
             mcp_servers=params.mcp_servers,
             meta=params.meta,
             client=self._client,
-            mode=self._agent.modes[0].id if self._agent.modes else None,
-            options={option.id: option.current_value for option in self._agent.options},
+            settings=self._agent.choices,
         )
 
     def _session(self, id: str) -> Session:
@@ -180,38 +236,52 @@ class Server:
         return session
 
     async def _new(self, params: acp.NewSessionRequest) -> acp.NewSessionResponse:
-        session = self._make(secrets.token_hex(16), params)
+        session = self._make(self.speech.new_id(), params)
         if self._handlers.new_session is not None:
             await _run(self._handlers.new_session, session)
         self._sessions[session.id] = session
         self._announce_commands(session)
         return acp.NewSessionResponse(
             session_id=session.id,
-            modes=self._modes(session),
-            config_options=self._options(session),
+            modes=session.mode_state(),
+            config_options=session.config_options() or None,
         )
 
     async def _load(self, params: acp.LoadSessionRequest) -> acp.LoadSessionResponse:
         session = self._make(params.session_id, params)
-        replay = Turn(self.connection, session, ())
+        self._require_idle(session.id)
+        replay = Turn(self.connection, session, (), speech=self.speech)
         try:
             await _run_with(self._handlers.load_session, replay, session)
+        except asyncio.CancelledError:
+            replay.stop()
+            raise
         finally:
-            replay.over = True
+            replay.finish()
+        self._require_idle(session.id)
         self._sessions[session.id] = session
         self._announce_commands(session)
         return acp.LoadSessionResponse(
-            modes=self._modes(session), config_options=self._options(session)
+            modes=session.mode_state(), config_options=session.config_options() or None
         )
 
     async def _resume(self, params: acp.ResumeSessionRequest) -> acp.ResumeSessionResponse:
         session = self._make(params.session_id, params)
+        self._require_idle(session.id)
         await _run(self._handlers.resume_session, session)
+        self._require_idle(session.id)
         self._sessions[session.id] = session
         self._announce_commands(session)
         return acp.ResumeSessionResponse(
-            modes=self._modes(session), config_options=self._options(session)
+            modes=session.mode_state(), config_options=session.config_options() or None
         )
+
+    def _require_idle(self, session_id: str) -> None:
+        """A session that is taken up anew is another object: a turn of the old one would go on
+        where neither a cancel nor a second prompt finds it."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.turn is not None:
+            raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
 
     async def _list(self, params: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if params.cwd is not None:
@@ -256,116 +326,105 @@ class Server:
                 for spec in self._handlers.commands.values()
             ]
         )
-        message = acp.SessionNotification(session_id=session.id, update=update)
-        asyncio.get_running_loop().call_soon(self._post, message)
+        # A task begins behind the answer, and waits behind it too if the client does not read.
+        self.connection.tasks.start(self._tell(session, update), "tell the commands")
 
-    def _post(self, message: acp.SessionNotification) -> None:
-        if self.connection.failure is None:
-            self.connection.post(acp.SESSION_UPDATE.name, Raw(acp.encode(message)))
+    async def _tell(self, session: Session, update: acp.SessionUpdate) -> None:
+        with contextlib.suppress(ConnectionLost):
+            await self.speech.update(session.id, update)
 
     # -- modes and options
 
-    def _modes(self, session: Session) -> acp.SessionModeState | None:
-        if not self._agent.modes or session.mode is None:
-            return None
-        return acp.SessionModeState(current_mode_id=session.mode, available_modes=self._agent.modes)
-
-    def _options(self, session: Session) -> Sequence[acp.SessionConfigOption] | None:
-        """The options as this client may see them; modes are offered as an option, too."""
-        options: list[acp.SessionConfigOption] = []
-        if self._agent.modes and session.mode is not None:
-            options.append(
-                acp.SessionConfigSelect(
-                    id=_MODE_OPTION,
-                    name="Mode",
-                    category="mode",
-                    current_value=session.mode,
-                    options=[
-                        acp.SessionConfigSelectOption(
-                            value=mode.id, name=mode.name, description=mode.description
-                        )
-                        for mode in self._agent.modes
-                    ],
-                )
-            )
-        boolean = _takes_booleans(session.client.client_capabilities)
-        for option in self._agent.options:
-            value = session.options[option.id]
-            if isinstance(option, acp.SessionConfigSelect):
-                options.append(replace(option, current_value=str(value)))
-            elif boolean:
-                options.append(replace(option, current_value=bool(value)))
-        return options or None
-
     async def _set_mode(self, params: acp.SetSessionModeRequest) -> acp.SetSessionModeResponse:
         session = self._session(params.session_id)
+        before = session.mode
         await self._switch_mode(session, params.mode_id)
+        if session.mode != before:
+            # The answer says nothing about the option by which the mode is offered as well.
+            options = acp.ConfigOptionUpdate(config_options=session.config_options())
+            await self._tell(session, options)
         return acp.SetSessionModeResponse()
 
-    async def _switch_mode(self, session: Session, mode_id: str) -> None:
-        if mode_id not in [mode.id for mode in self._agent.modes]:
+    async def _switch_mode(self, session: Session, mode_id: object) -> None:
+        if not isinstance(mode_id, str) or not self._agent.choices.has_mode(mode_id):
             raise _invalid(f"there is no mode {mode_id!r}")
         if self._handlers.set_mode is not None:
             await _run(self._handlers.set_mode, session, mode_id)
-        session.mode = mode_id
+        session.switch_mode(mode_id)
 
     async def _set_option(
         self, params: acp.SetSessionConfigOptionRequest
     ) -> acp.SetSessionConfigOptionResponse:
         session = self._session(params.session_id)
-        if params.config_id == _MODE_OPTION and self._agent.modes:
-            await self._switch_mode(session, str(params.value))
-            self._post(
-                acp.SessionNotification(
-                    session_id=session.id,
-                    update=acp.CurrentModeUpdate(current_mode_id=str(params.value)),
-                )
-            )
+        if params.config_id == MODE_OPTION and session.mode is not None:
+            before = session.mode
+            await self._switch_mode(session, params.value)
+            if session.mode != before:
+                await self._tell(session, acp.CurrentModeUpdate(current_mode_id=session.mode))
         else:
-            option = next((o for o in self._agent.options if o.id == params.config_id), None)
-            if option is None or not _allowed(option, params.value):
+            if not self._agent.choices.allows(params.config_id, params.value):
                 raise _invalid(f"the option {params.config_id!r} has no value {params.value!r}")
             if self._handlers.set_option is not None:
-                await _run(self._handlers.set_option, session, option.id, params.value)
-            session.options[option.id] = params.value
-        return acp.SetSessionConfigOptionResponse(config_options=self._options(session) or [])
+                await _run(self._handlers.set_option, session, params.config_id, params.value)
+            session.set_option(params.config_id, params.value)
+        return acp.SetSessionConfigOptionResponse(config_options=session.config_options())
 
     # -- turns
 
-    async def _prompt(self, params: acp.PromptRequest) -> acp.PromptResponse:
+    def _prompt(self, params: acp.PromptRequest) -> Coroutine[Any, Any, acp.PromptResponse]:
+        """Begin a turn. Now and not in the coroutine, which begins behind everything that arrived
+        together: a cancel right behind its prompt would find no turn."""
         session = self._session(params.session_id)
         if session.turn is not None:
             raise RemoteError(codes.INVALID_REQUEST, "a turn of this session is still running")
-        turn = Turn(self.connection, session, params.prompt, params.meta)
-        session.turn = turn
-        work = self.connection.tasks.start(self._answer(turn), "answer a prompt")
-        turn.begin(work)
+        turn = session.turn = Turn(
+            self.connection, session, params.prompt, params.meta, speech=self.speech
+        )
+        return self._run_turn(turn)
+
+    async def _run_turn(self, turn: Turn) -> acp.PromptResponse:
         try:
-            await asyncio.wait([work, turn.stopped], return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                await asyncio.wait([work], timeout=CANCEL_GRACE)
-            if not work.done():
-                log.warning("a cancelled prompt handler does not end; answering without it")
+            work = self.connection.tasks.start(self._answer(turn), "answer a prompt")
+            turn.begin(work)
+            try:
+                await asyncio.wait([work, turn.stopped], return_when=asyncio.FIRST_COMPLETED)
+                if not work.done():
+                    await asyncio.wait([work], timeout=CANCEL_GRACE)
+                if not work.done():
+                    log.warning("a cancelled prompt handler does not end; answering without it")
+            except asyncio.CancelledError:
+                # The client has gone, or called off the request and not the turn.
+                turn.stop()
+                raise
+            finally:
+                work.cancel()
         finally:
-            work.cancel()
-            session.turn = None
+            turn.session.turn = None
             turn.finish()
         if turn.cancelled:
-            return acp.PromptResponse(stop_reason="cancelled")
-        reason = work.result()
-        return (
-            reason
-            if isinstance(reason, acp.PromptResponse)
-            else acp.PromptResponse(stop_reason=reason or "end_turn")
-        )
+            return acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
+        answer = work.result()
+        if isinstance(answer, RemoteError):
+            raise answer
+        if isinstance(answer, acp.PromptResponse):
+            return answer
+        if answer is not None and answer not in _STOP_REASONS:
+            # Most likely it is the text of the answer, which is to be said.
+            raise UsageError("a prompt handler returns None or a stop reason")
+        return acp.PromptResponse(stop_reason=answer or acp.StopReason.END_TURN)
 
     async def _answer(self, turn: Turn) -> Any:
+        """What the author's handler returns; an error that it raises on purpose, too, which is no
+        failure of the task."""
         command = commands.parse(turn.prompt) if self._handlers.commands else None
-        if command is None:
-            return await _run_with(self._handlers.prompt, turn)
-        spec = self._handlers.commands.get(command.name)
-        if spec is not None:
-            return await _run_with(spec.handler, turn, after=(command.input,))
+        try:
+            if command is None:
+                return await _run_with(self._handlers.prompt, turn)
+            spec = self._handlers.commands.get(command.name)
+            if spec is not None:
+                return await _run_with(spec.handler, turn, after=(command.input,))
+        except RemoteError as error:
+            return error
         known = ", ".join(f"/{name}" for name in self._handlers.commands)
         await turn.say(f"There is no command /{command.name}. The commands are: {known}.")
         return None
@@ -375,9 +434,7 @@ class Server:
             message = acp.SESSION_CANCEL.decode_params(notification.params)
         except msgspec.ValidationError:
             return
-        session = self._sessions.get(message.session_id)
-        if session is not None and session.turn is not None:
-            session.turn.stop()
+        self.stop(message.session_id)
 
     def _cancel_request(self, notification: Notification) -> None:
         try:
@@ -388,13 +445,13 @@ class Server:
             self.connection.cancel_inbound(message.request_id)
 
 
-_MODE_OPTION: Final = "mode"
+_STOP_REASONS: Final = frozenset(acp.StopReason)
 
 
 async def _run(handler: Callable[..., Any] | None, *args: Any) -> Any:
     """Call an author's handler, in a thread if it is a plain function."""
     assert handler is not None
-    if inspect.iscoroutinefunction(handler):
+    if _is_async(handler):
         return await handler(*args)
     return await run_in_thread(handler, *args)
 
@@ -403,8 +460,17 @@ async def _run_with(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
     """Call a handler that gets a turn: the blocking one if it is a plain function."""
-    face = turn if inspect.iscoroutinefunction(handler) else BlockingTurn(turn)
-    return await _run(handler, *before, face, *after)
+    assert handler is not None
+    if _is_async(handler):
+        return await handler(*before, turn, *after)
+    return await run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
+
+
+def _is_async(handler: Callable[..., Any]) -> bool:
+    """Whether it is an `async` function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
+    )
 
 
 async def _encoded(work: Coroutine[Any, Any, Any]) -> Raw:
@@ -419,27 +485,6 @@ def _absolute(path: str) -> Path:
 
 def _invalid(message: str) -> RemoteError:
     return RemoteError(codes.INVALID_PARAMS, message)
-
-
-def _takes_booleans(capabilities: acp.ClientCapabilities) -> bool:
-    session = capabilities.session
-    return (
-        session is not None
-        and session.config_options is not None
-        and session.config_options.boolean is not None
-    )
-
-
-def _allowed(option: acp.SessionConfigSelect | acp.SessionConfigBoolean, value: object) -> bool:
-    if isinstance(option, acp.SessionConfigBoolean):
-        return isinstance(value, bool)
-    for entry in option.options:
-        if isinstance(entry, acp.SessionConfigSelectGroup):
-            if value in [choice.value for choice in entry.options]:
-                return True
-        elif entry.value == value:
-            return True
-    return False
 
 
 def _plain(raw: Raw) -> Any:

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from dragoman.agent.settings import Settings
 from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.agent.turn import Turn
@@ -22,6 +24,7 @@ class Session:
     """One conversation with a client."""
 
     __slots__ = (
+        "_settings",
         "additional_directories",
         "client",
         "cwd",
@@ -43,8 +46,7 @@ class Session:
         mcp_servers: Sequence[acp.McpServer] = (),
         meta: Mapping[str, Any] | None = None,
         client: acp.InitializeRequest,
-        mode: str | None = None,
-        options: Mapping[str, str | bool] | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self.id = id
         self.cwd = cwd
@@ -54,9 +56,11 @@ class Session:
         """What the client sent in `_meta` when it opened the session."""
         self.client = client
         """What the client said of itself in the handshake."""
-        self.mode = mode
-        self.options = dict(options or {})
-        """The current values of the agent's config options."""
+        self._settings = settings or Settings((), ())
+        self.mode = self._settings.first_mode
+        """The current mode, if the agent has modes. `Turn.mode` changes it."""
+        self.options = self._settings.first_values
+        """The current values of the agent's config options. `Turn.option` changes one."""
         self.state = SimpleNamespace()
         """Anything the author wants to keep with the session."""
         self.turn: Turn | None = None
@@ -66,3 +70,27 @@ class Session:
     def roots(self) -> tuple[Path, ...]:
         """The folders that file tools should stay in."""
         return (self.cwd, *self.additional_directories)
+
+    # -- modes and options
+
+    def switch_mode(self, mode_id: str) -> None:
+        """Change the mode without telling anybody."""
+        if not self._settings.has_mode(mode_id):
+            raise UsageError(f"there is no mode {mode_id!r}")
+        self.mode = mode_id
+
+    def set_option(self, option_id: str, value: str | bool) -> None:
+        """Change a config option without telling anybody."""
+        if not self._settings.allows(option_id, value):
+            raise UsageError(f"the option {option_id!r} has no value {value!r}")
+        self.options[option_id] = value
+
+    def mode_state(self) -> acp.SessionModeState | None:
+        """The modes as the client sees them."""
+        return self._settings.mode_state(self.mode)
+
+    def config_options(self) -> list[acp.SessionConfigOption]:
+        """The config options as the client sees them: the mode is one of them."""
+        return self._settings.config_options(
+            self.mode, self.options, self.client.client_capabilities
+        )

@@ -10,22 +10,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from msgspec import Raw
-
 from dragoman.agent.client_side import ClientSide, Terminal
+from dragoman.agent.home import Home
 from dragoman.agent.session import Session
+from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.agent.tools import ToolCall
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 from dragoman.rpc import Connection
 
 T = TypeVar("T")
-
-_UPDATE: Final = acp.SESSION_UPDATE.name
 
 UPDATES_PER_BREATH: Final = 128
 """After so many updates the loop gets a turn, so that a cancel is read while an agent talks."""
@@ -40,23 +37,26 @@ class Turn:
         session: Session,
         prompt: Sequence[acp.ContentBlock],
         meta: Mapping[str, Any] | None = None,
+        *,
+        speech: Speech | None = None,
     ) -> None:
-        self._connection = connection
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self._speech = speech or AcpSpeech(connection)
+        self._home = Home()
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(4)
         self._sent = 0
         self.session = session
         self.prompt = prompt
         self.meta = dict(meta or {})
-        self.client = ClientSide(connection, session.id, session.client.client_capabilities)
+        self.client = ClientSide(
+            connection, session.id, session.client.client_capabilities, speech=self._speech
+        )
         self.cancelled = False
         """Whether the client asked to stop."""
         self.over = False
         """Whether the prompt was answered: nothing more can be said in this turn."""
         self._work: asyncio.Task[Any] | None = None
-        self.stopped: asyncio.Future[None] = self._loop.create_future()
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the client has asked to stop."""
         self.ended = asyncio.Event()
         """Set when the turn is over."""
@@ -76,15 +76,12 @@ class Turn:
 
     async def update(self, update: acp.SessionUpdate) -> None:
         """Send any update of the protocol. The other methods are shorthands for this one."""
-        if threading.get_ident() != self._thread:
-            await self._from_thread(self.update(update))
+        if not self._home.here:
+            await self._home.run(lambda: self.update(update))
             return
         if self.over:
             raise UsageError("the turn is over: its prompt was answered")
-        await self._connection.notify(
-            _UPDATE,
-            Raw(acp.encode(acp.SessionNotification(session_id=self.session.id, update=update))),
-        )
+        await self._speech.update(self.session.id, update)
         self._sent += 1
         if self._sent % UPDATES_PER_BREATH == 0:
             await asyncio.sleep(0)
@@ -125,9 +122,15 @@ class Turn:
         await self.update(acp.AvailableCommandsUpdate(available_commands=commands))
 
     async def mode(self, mode_id: str) -> None:
-        """Change the session's mode."""
-        self.session.mode = mode_id
+        """Change the session's mode, and tell the client in both ways it may have learnt of it."""
+        self.session.switch_mode(mode_id)
         await self.update(acp.CurrentModeUpdate(current_mode_id=mode_id))
+        await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
+
+    async def option(self, option_id: str, value: str | bool) -> None:
+        """Change one of the session's config options, and tell the client."""
+        self.session.set_option(option_id, value)
+        await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
 
     async def title(self, title: str | None) -> None:
         """Name the session; None takes the name away."""
@@ -202,25 +205,28 @@ class Turn:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        return await self._here(lambda: self.client.read_file(path, line=line, limit=limit))
+        return await self.client.read_file(path, line=line, limit=limit)
 
     async def write_file(self, path: str, content: str) -> None:
-        await self._here(lambda: self.client.write_file(path, content))
+        await self.client.write_file(path, content)
 
     async def terminal(self, command: str, args: Sequence[str] = (), **options: Any) -> Terminal:
-        return await self._here(lambda: self.client.terminal(command, args, **options))
+        return await self.client.terminal(command, args, **options)
 
     # -- for the server
 
     def begin(self, work: asyncio.Task[Any]) -> None:
         """`work` is answering the prompt now."""
         self._work = work
+        if self.cancelled:
+            work.cancel()
 
     def stop(self) -> None:
-        """The client asked to stop: cancel the handler, once."""
+        """The client asked to stop, or has gone: cancel the handler, once."""
         if not self.cancelled and not self.over:
             self.cancelled = True
             self.stopped.set_result(None)
+            self._home.call_off()
             if self._work is not None:
                 self._work.cancel()
 
@@ -228,21 +234,11 @@ class Turn:
         self.over = True
         self.ended.set()
 
-    # -- threads
+    # -- for a thread without a loop
 
-    async def _here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run in the loop of the connection, wherever the caller is."""
-        if threading.get_ident() == self._thread:
-            return await work()
-        return await self._from_thread(work())
-
-    async def _from_thread(self, work: Coroutine[Any, Any, T]) -> T:
-        """For a caller in the loop of another thread."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """For a caller in a thread without a loop: run in the connection's loop and wait."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def wait_for(self, work: Coroutine[Any, Any, T], *, last: bool = False) -> T:
+        """Run in the connection's loop and wait for it; see `Home.wait`."""
+        return self._home.wait(work, last=last)
 
 
 def _block(content: str | acp.ContentBlock) -> acp.ContentBlock:

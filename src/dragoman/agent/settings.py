@@ -1,0 +1,112 @@
+"""What a client may choose in a session: modes, and config options.
+
+Owns the agent's side of both: which choices there are, which values are allowed, and how they look
+to one client. The protocol offers modes in two ways, as modes and as an option of the category
+``mode``; both are made here from the same value, so that they cannot differ. It does not know when
+a choice changes (`server` and `turn` do) nor what it means (the author does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import UsageError
+
+Option: TypeAlias = acp.SessionConfigSelect | acp.SessionConfigBoolean
+
+MODE_OPTION: Final = "mode"
+"""The id of the option by which the mode is offered a second time."""
+
+
+class Settings:
+    """The choices of every session of an agent."""
+
+    __slots__ = ("modes", "options")
+
+    def __init__(self, modes: Sequence[acp.SessionMode], options: Sequence[Option]) -> None:
+        self.modes = tuple(modes)
+        self.options = tuple(options)
+        names = [option.id for option in self.options]
+        if self.modes:
+            names.append(MODE_OPTION)
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"there are two options {name!r}; modes are offered as one")
+
+    @property
+    def first_mode(self) -> str | None:
+        return self.modes[0].id if self.modes else None
+
+    @property
+    def first_values(self) -> dict[str, str | bool]:
+        return {option.id: option.current_value for option in self.options}
+
+    def has_mode(self, mode_id: object) -> bool:
+        return any(mode.id == mode_id for mode in self.modes)
+
+    def allows(self, option_id: str, value: object) -> bool:
+        """Whether there is such an option and it can have this value."""
+        option = next((each for each in self.options if each.id == option_id), None)
+        if option is None:
+            return False
+        if isinstance(option, acp.SessionConfigBoolean):
+            return isinstance(value, bool)
+        return value in _values(option)
+
+    def mode_state(self, mode_id: str | None) -> acp.SessionModeState | None:
+        """The modes as a client sees them; None if there are none."""
+        if mode_id is None:
+            return None
+        return acp.SessionModeState(current_mode_id=mode_id, available_modes=self.modes)
+
+    def config_options(
+        self, mode_id: str | None, values: Mapping[str, str | bool], client: acp.ClientCapabilities
+    ) -> list[acp.SessionConfigOption]:
+        """The options as this client may see them, the mode first."""
+        options: list[acp.SessionConfigOption] = []
+        if mode_id is not None:
+            options.append(
+                acp.SessionConfigSelect(
+                    id=MODE_OPTION,
+                    name="Mode",
+                    category="mode",
+                    current_value=mode_id,
+                    options=[
+                        acp.SessionConfigSelectOption(
+                            value=mode.id, name=mode.name, description=mode.description
+                        )
+                        for mode in self.modes
+                    ],
+                )
+            )
+        boolean = _takes_booleans(client)
+        for option in self.options:
+            value = values[option.id]
+            if isinstance(option, acp.SessionConfigSelect):
+                options.append(replace(option, current_value=str(value)))
+            elif boolean:
+                options.append(replace(option, current_value=bool(value)))
+        return options
+
+
+def _values(option: acp.SessionConfigSelect) -> list[str]:
+    values: list[str] = []
+    for entry in option.options:
+        if isinstance(entry, acp.SessionConfigSelectGroup):
+            values.extend(choice.value for choice in entry.options)
+        else:
+            values.append(entry.value)
+    return values
+
+
+def _takes_booleans(capabilities: acp.ClientCapabilities) -> bool:
+    session = capabilities.session
+    return (
+        session is not None
+        and session.config_options is not None
+        and session.config_options.boolean is not None
+    )
