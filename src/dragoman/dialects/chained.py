@@ -124,7 +124,8 @@ class About(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 class Delta(About, frozen=True, kw_only=True):
     delta: str
-    type: str = "text"
+    type: str | None = None
+    """text, tool or reasoning; text if it is left out."""
 
 
 class Reasoning(About, frozen=True, kw_only=True):
@@ -447,7 +448,7 @@ class Voice:
     def tell(self, event: Event) -> list[tuple[str, Any]]:
         match event:
             case model.MessageDelta(role=Role.AGENT, text=text) if text:
-                return [(self.name(TEXT), _Text(**self._about(), delta=text, type="text"))]
+                return [(self.name(TEXT), Delta(**self._about(), delta=text, type="text"))]
             case model.MessageDelta(role=Role.THOUGHT, text=text) if text:
                 return [(self.name(REASONING), Reasoning(**self._about(), delta=text, mode="raw"))]
             case model.ToolChanged():
@@ -479,11 +480,6 @@ class Voice:
 
     def failed(self, code: int, message: str) -> tuple[str, Any]:
         return ERROR, ErrorNote(**self._about(), error=Trouble(code, message))
-
-
-class _Text(About, frozen=True, kw_only=True, omit_defaults=False):
-    delta: str
-    type: str
 
 
 def _output(event: model.ToolChanged) -> Any:

@@ -1,0 +1,77 @@
+"""What the tests of the documents' dialects share: places for events, and the round trip.
+
+A shape that reads a document's example and writes it back unchanged speaks the dialect at both
+ends: what the one end sends, the other reads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.dialects.base import ClientEnd
+from dragoman.events.model import Event, Source
+from dragoman.events.place import Place
+from tests.fixtures.documents import Example
+
+
+class Places:
+    """Where events belong, made when they are asked for."""
+
+    def __init__(self, dialect: str) -> None:
+        self._source = Source(dialect, "test")
+        self._numbers = itertools.count(1)
+        self._known: dict[str | None, Place] = {}
+
+    def __call__(self, session_id: str | None) -> Place:
+        return self._known.setdefault(session_id, Place(self._source, self._numbers, session_id))
+
+
+def round_trip(example: Example, shape: Any) -> Any:
+    """The body as it is after it was read and written."""
+    value = msgspec.json.decode(example.raw, type=shape)
+    return json.loads(msgspec.json.encode(value))
+
+
+def tell(end: ClientEnd, example: Example, places: Places | None = None) -> Sequence[Event]:
+    """The events of a notification."""
+    return end.notified(example.method, Raw(example.raw), example.line, places or Places(end.name))
+
+
+def tell_raw(end: ClientEnd, method: str, params: Any, places: Places | None = None) -> Any:
+    line = json.dumps({"method": method, "params": params}).encode()
+    body = json.dumps(params).encode()
+    return end.notified(method, Raw(body), line, places or Places(end.name))
+
+
+def answer(end: ClientEnd, example: Example, places: Places | None = None) -> list[Event]:
+    """The events of a prompt's answer."""
+    return end.answered(Raw(example.raw), (places or Places(end.name))("s"))
+
+
+def opening(end: ClientEnd, how: str = "new", session_id: str | None = None, **wishes: Any) -> Any:
+    """How a session is opened, as plain JSON."""
+    given = {
+        "cwd": "/project",
+        "mode": None,
+        "model": None,
+        "mcp_servers": (),
+        "metadata": {},
+        **wishes,
+    }
+    return plain(end.opening(how, session_id, **given))
+
+
+def plain(messages: Any) -> list[tuple[str, Any]]:
+    """Messages as they would stand on the wire."""
+    return [(method, json.loads(msgspec.json.encode(params))) for method, params in messages]
+
+
+def base() -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
+    """What an event of an agent begins with."""
+    return Place(Source("acp", "test"), itertools.count(), "s").base("x", None)

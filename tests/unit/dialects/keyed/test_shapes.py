@@ -1,0 +1,59 @@
+"""The shapes of the keyed dialect: every example of the document, read and written as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.dialects.keyed import shapes
+from tests.fixtures.documents import load
+from tests.unit.dialects.document_reading import round_trip
+
+EXAMPLES = load("keyed")
+SHAPES: dict[str, Any] = {
+    "initialize": shapes.Initialize,
+    "initialized": shapes.Initialized,
+    "password": shapes.Authenticate,
+    "oauth": shapes.Authenticate,
+    "new": shapes.NewSession,
+    "opened": shapes.Opened,
+    "load": shapes.LoadSession,
+    "loaded": shapes.Opened,
+    "prompt": shapes.Prompt,
+    "chunk": shapes.Update,
+    "tool": shapes.Update,
+    "plan": shapes.Update,
+    "mode": shapes.Update,
+    "everything": shapes.Update,
+    "permission": shapes.AskPermission,
+    "once": shapes.Decision,
+    "reject": shapes.Decision,
+    "set_mode": shapes.SetMode,
+    "cancel": shapes.Cancel,
+    "end_turn": shapes.Stopped,
+    "max_tokens": shapes.Stopped,
+    "cancelled": shapes.Stopped,
+    "tool_error": shapes.Stopped,
+    "read": shapes.ReadFile,
+    "content": shapes.FileContent,
+    "write": shapes.WriteFile,
+    "create_terminal": shapes.CreateTerminal,
+    "terminal": shapes.Terminal,
+    "terminal_output": shapes.TerminalName,
+    "output": shapes.TerminalOutput,
+    "terminal_wait": shapes.TerminalName,
+    "exit": shapes.TerminalExit,
+    "killed": shapes.TerminalExit,
+    "terminal_kill": shapes.TerminalName,
+    "terminal_release": shapes.TerminalName,
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_example_of_the_document_is_read_and_written_as_it_is(name: str) -> None:
+    assert round_trip(EXAMPLES[name], SHAPES[name]) == EXAMPLES[name].body
+
+
+def test_no_example_is_forgotten() -> None:
+    assert set(EXAMPLES) - set(SHAPES) == {"written", "auth_required"}

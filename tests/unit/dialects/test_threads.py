@@ -1,0 +1,174 @@
+"""The dialect of threads: its document's examples, as shapes, events, and an agent's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dragoman.dialects import threads
+from dragoman.events import model
+from dragoman.events.parts import Text, Usage
+from dragoman.events.words import ErrorKind, Outcome, Role
+from tests.fixtures.documents import load
+from tests.unit.dialects.document_reading import (
+    Places,
+    answer,
+    base,
+    opening,
+    plain,
+    round_trip,
+    tell_raw,
+)
+
+EXAMPLES = load("threads")
+SHAPES: dict[str, Any] = {
+    "initialize": threads.Service,
+    "initialized": threads.Thread,
+    "start": threads.Service,
+    "started": threads.Thread,
+    "resume": threads.Thread,
+    "resumed": threads.State,
+    "turn": threads.Turn,
+    "complete": threads.Result,
+    "error": threads.Result,
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_of_the_document_is_read_and_written_as_it_is(name: str) -> None:
+    assert round_trip(EXAMPLES[name], SHAPES[name]) == EXAMPLES[name].body
+
+
+# -- the client's end
+
+
+def test_without_a_handshake_a_thread_is_started() -> None:
+    end = threads.ClientEnd()
+    assert end.hello() is None
+    start = EXAMPLES["start"]
+    assert opening(end) == [(start.method, start.body)]
+    opened = end.opened(Raw(EXAMPLES["started"].raw), None, "new", Places("threads"))
+    assert opened == ("thread-abc123", [])
+
+
+def test_a_handshake_gives_the_first_thread_and_the_next_is_started() -> None:
+    end = threads.ClientEnd(handshake=True)
+    hello = EXAMPLES["initialize"]
+    assert plain([end.hello()]) == [(hello.method, hello.body)]
+    end.greeted(Raw(EXAMPLES["initialized"].raw))
+    assert opening(end) == []
+    assert end.opened(None, None, "new", Places("threads")) == ("thread-abc123", [])
+    assert [method for method, _ in opening(end)] == ["threadStart"]
+
+
+def test_the_name_of_the_service_can_be_set() -> None:
+    ((_, params),) = opening(threads.ClientEnd(service_name="mine"))
+    assert params == {"service_name": "mine", "experimentalRawEvents": False}
+
+
+def test_a_turn_is_sent_as_the_document_shows() -> None:
+    turn = EXAMPLES["turn"]
+    sent = threads.ClientEnd().prompting("thread-abc123", [Text("Execute the build command")])
+    assert plain(sent) == [(turn.method, turn.body)]
+
+
+def test_loading_replays_the_history_and_the_last_result() -> None:
+    end = threads.ClientEnd()
+    resume = EXAMPLES["resume"]
+    assert opening(end, "load", "thread-abc123") == [(resume.method, resume.body)]
+    thread_id, events = end.opened(
+        Raw(EXAMPLES["resumed"].raw), "thread-abc123", "load", Places("threads")
+    )
+    assert thread_id == "thread-abc123"
+    assert all(event.replay for event in events)
+    said = [(e.role, e.text, e.turn) for e in events if isinstance(e, model.MessageDelta)]
+    assert said == [
+        (Role.USER, "Does it build?", "turn-1"),
+        (Role.AGENT, "It builds.", "turn-1"),
+        (Role.AGENT, "Done.", "turn-xyz"),
+    ]
+    ends = [e.turn for e in events if isinstance(e, model.TurnEnded)]
+    assert ends == ["turn-1", "turn-xyz"]
+
+
+def test_resuming_replays_nothing() -> None:
+    opened = threads.ClientEnd().opened(
+        Raw(EXAMPLES["resumed"].raw), "thread-abc123", "resume", Places("threads")
+    )
+    assert opened == ("thread-abc123", [])
+
+
+def test_a_last_result_that_is_also_in_the_history_comes_once() -> None:
+    turn = threads.Result(turn_id="turn-1", status="complete", content="x")
+    place = Places("threads")("thread")
+    state = threads.State("thread", history=[turn], last_result=turn)
+    ends = [e for e in threads.history(state, place) if isinstance(e, model.TurnEnded)]
+    assert len(ends) == 1
+    assert place.replay is False and place.turn is None
+
+
+def test_a_complete_turn_ends_well_with_text_and_usage() -> None:
+    (event,) = answer(threads.ClientEnd(), EXAMPLES["complete"])
+    assert isinstance(event, model.TurnEnded)
+    assert (event.outcome, event.text, event.turn) == (Outcome.OK, "...", "turn-xyz")
+    assert event.usage == Usage(input_tokens=1234, output_tokens=5678)
+
+
+def test_a_turn_that_failed_is_an_outcome() -> None:
+    reported, ended = answer(threads.ClientEnd(), EXAMPLES["error"])
+    assert isinstance(reported, model.ErrorReported) and isinstance(ended, model.TurnEnded)
+    assert ended.outcome is Outcome.QUOTA
+    assert ended.failure is not None
+    assert ended.failure.kind is ErrorKind.RATE_LIMITED
+    assert ended.failure.code == "rate_limit" and ended.failure.retryable
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("auth_required", Outcome.AUTH_REQUIRED),
+        ("quota_exceeded", Outcome.QUOTA),
+        ("context_full", Outcome.TRUNCATED),
+        ("something_new", Outcome.FAILED),
+    ],
+)
+def test_codes_of_errors_have_outcomes(code: str, outcome: Outcome) -> None:
+    result = threads.Result(status="error", error=threads.Error(code, "m"))
+    ended = threads.of_result(result, Places("threads")("t"), None)[-1]
+    assert isinstance(ended, model.TurnEnded)
+    assert ended.outcome is outcome
+
+
+def test_an_unknown_status_is_never_a_success() -> None:
+    result = threads.Result(status="paused")
+    ended = threads.of_result(result, Places("threads")("t"), None)[-1]
+    assert isinstance(ended, model.TurnEnded)
+    assert ended.outcome is Outcome.UNKNOWN
+
+
+def test_progress_without_a_name_is_kept_in_its_thread() -> None:
+    (event,) = tell_raw(threads.ClientEnd(), "item/whatever", {"threadId": "t1", "text": "..."})
+    assert isinstance(event, model.Unknown)
+    assert (event.session, event.native) == ("t1", "item/whatever")
+    (event,) = tell_raw(threads.ClientEnd(), "progress", [1, 2])
+    assert isinstance(event, model.Unknown)
+    assert event.session is None
+
+
+# -- the agent's end
+
+
+def test_the_agents_words_are_progress_and_become_the_content() -> None:
+    voice = threads.Voice("thread-1", "turn-1")
+    told = plain(voice.tell(model.MessageDelta(*base(), Role.AGENT, "hi")))
+    assert told == [("turn_progress", {"threadId": "thread-1", "turnId": "turn-1", "text": "hi"})]
+    assert voice.tell(model.MessageDelta(*base(), Role.THOUGHT, "hm")) == []
+    assert voice.text == "hi"
+
+
+def test_errors_have_words() -> None:
+    assert threads.error_code(-32000) == "auth_required"
+    assert threads.error_code(429) == "rate_limit"
+    assert threads.error_code(-32099) == "error_32099"
