@@ -25,8 +25,16 @@ MASK: Final = "***"
 
 _NAMES: Final = (
     r"token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential"
-    r"|cookie|bearer"
+    r"|cookie|bearer|passphrase"
 )
+
+_ENDINGS: Final = (
+    r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key)"
+)
+"""What the name of a secret ends with in a text; `max_tokens=5` gives none away."""
+
+_VALUE: Final = r"""(?:(?<=")[^"\\\r\n]{1,4096}|(?<=')[^'\\\r\n]{1,4096}|[^\s"'\\&]+)"""
+"""What stands behind such a name, and behind the quote that may have come first."""
 
 
 @functools.cache
@@ -52,12 +60,25 @@ def _secret_texts() -> tuple[re.Pattern[str], ...]:
         re.compile(
             r"(?s)()-----BEGIN [A-Z ]{0,32}PRIVATE KEY.*?(?:-----END [A-Z ]{0,32}KEY-----|\Z)"
         ),
-        # A variable as it is given to a shell or a container, and a password in an address.
+        # A variable in a command or a file of settings, a part of an address, an option.
         re.compile(
-            r"\b([A-Z0-9_]{0,64}(?:TOKEN|SECRET|PASSW|API_?KEY|ACCESS_KEY)[A-Z0-9_]{0,64}=)"
-            r"[^\s\"']+"
+            r"\b([A-Z0-9_]{0,64}(?:TOKEN|SECRET|PASSW|API_?KEY|ACCESS_KEY)[A-Z0-9_]{0,64}="
+            rf"""\\*["']?){_VALUE}"""
+        ),
+        re.compile(rf"""(?i)((?<![a-z0-9_-])[a-z0-9_-]{{0,64}}{_ENDINGS}=\\*["']?){_VALUE}"""),
+        re.compile(rf"""(?i)((?<!\S)--?[a-z0-9_-]{{0,64}}{_ENDINGS}\s+["']?){_VALUE}"""),
+        # A header as it is given to curl, a password as it is told, a login in an address.
+        re.compile(
+            r"""(?i)((?<![a-z0-9_-])(?:proxy-)?authorization\s*:\s*"""
+            r"""(?:(?:basic|bearer|digest|token)\s+)?)[^\s"'\\]+"""
+        ),
+        re.compile(r"""(?i)((?<![a-z0-9_-])(?:set-)?cookie\s*:\s*)[^"'\\\r\n]+"""),
+        re.compile(
+            r"""(?i)((?<![a-z0-9_-])(?:[a-z0-9-]{1,64}-(?:key|token|secret)|passw(?:or)?d)"""
+            rf"""\s*:\s*["']?){_VALUE}"""
         ),
         re.compile(r"(://[^/\s:@]{1,64}:)[^/\s@]{1,256}(?=@)"),
+        re.compile(r"(://)[^/\s:@]{16,256}(?=@)"),
         # JSON inside a string, or a line of it that was cut off.
         re.compile(
             rf'(?is)("[^"\\]{{0,64}}?(?:{_NAMES})[^"\\]{{0,64}}\\*"\s*:\s*\\*")(?:[^"\\]|\\.)+'
@@ -78,7 +99,8 @@ def mask(value: Any) -> Any:
     """A copy of a JSON value without its secrets.
 
     Masked are strings under a key that names a secret, the `value` beside a `name` that does (as
-    environment variables and headers are sent), and text that looks like a well-known kind of key.
+    environment variables and headers are sent), an argument behind an option that does, and in a
+    text what looks like a well-known kind of key or stands behind such a name.
     Numbers stay: a count of tokens is not a token.
     """
     if isinstance(value, dict):
@@ -90,10 +112,29 @@ def mask(value: Any) -> Any:
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [mask(item) for item in value]
+        return [
+            MASK if _follows_option(value, index) else mask(item)
+            for index, item in enumerate(value)
+        ]
     if isinstance(value, str):
         return _mask_text(value)
     return value
+
+
+def _follows_option(items: list[Any], index: int) -> bool:
+    """Whether an argument of a command stands behind an option that names a secret."""
+    if not index:
+        return False
+    option, item = items[index - 1], items[index]
+    return (
+        isinstance(option, str)
+        and isinstance(item, str)
+        and option.startswith("-")
+        and "=" not in option
+        and len(option) <= 64
+        and not item.isdecimal()
+        and _secret_key().search(option) is not None
+    )
 
 
 def _mask_all(value: Any) -> Any:

@@ -217,6 +217,16 @@ MASKED: list[Any] = [
     {"url": f"https://me:{SECRET}@example.org/x"},
     {"rawInput": json.dumps({"apiKey": SECRET, "x": 1})},
     {"rawInput": json.dumps([{"name": "MY_TOKEN", "value": SECRET}])},
+    {"passphrase": SECRET},
+    {"file": f"A=1\nMY_API_KEY='{SECRET} {SECRET}'\nMY_TOKEN=\"{SECRET} {SECRET}\"\n"},
+    {"quoted file": json.dumps(f"MY_API_KEY='{SECRET}'\nMY_TOKEN=\"{SECRET}\"\n")},
+    {"lower": f"export my_api_key={SECRET}; run --password={SECRET} --auth-token '{SECRET}'"},
+    {"query": f"https://example.org/x?access_token={SECRET}&api_key={SECRET}"},
+    {"login": f"https://{SECRET}-{SECRET}@example.org/x"},
+    {"argv": ["run", "--api-key", SECRET, "-password", SECRET]},
+    {"basic": f"curl -H 'Authorization: Basic {SECRET}' -H 'X-Api-Key: {SECRET}' -b x"},
+    {"cookie in a text": f"Set-Cookie: a={SECRET}; b={SECRET}\nDate: today"},
+    {"told": f"the password: {SECRET}"},
 ]
 
 
@@ -272,6 +282,10 @@ def test_a_private_key_is_masked_whole() -> None:
         {"name": 5, "value": "x"},
         {"url": "https://example.org/a@b"},
         {"text": "if (token == other) { return password_is_set; }"},
+        {"text": "max_tokens=4096 and --max-tokens 4096, token: string, a key: value"},
+        {"args": ["--max-tokens", "4096", "-v", "x"]},
+        {"args": ["run", 5, "--token=", None]},
+        {"url": "ssh://git@example.org/x"},
     ],
     ids=lambda value: "/".join(value),
 )
