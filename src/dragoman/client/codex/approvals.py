@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.permissions import Answer, Question, choose
+from dragoman.client.permissions import Decision, Question, choose
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import command_kind
 from dragoman.events.parts import PermissionOption
@@ -37,7 +37,7 @@ class Approval:
     refused: Any
     """The result to send when nothing was chosen."""
 
-    def question(self, title: str | None = None) -> Question:
+    def question(self, request_id: str, title: str | None = None) -> Question:
         return Question(
             session_id=self.thread_id,
             tool_call_id=self.item_id,
@@ -45,9 +45,10 @@ class Approval:
             kind=self.kind.value,
             options=self.options,
             tool_call=self,
+            request_id=request_id,
         )
 
-    def reply(self, answer: Answer) -> tuple[str | None, Any]:
+    def reply(self, answer: Decision) -> tuple[str | None, Any]:
         """The chosen option and the result to send."""
         option_id = choose(self.options, answer)
         return option_id, self.refused if option_id is None else self.replies[option_id]

@@ -22,21 +22,25 @@ import dragoman
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex.questions import Questions
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.results import explain
 from dragoman.dialects import discovery
 from dragoman.dialects.codex import meaning, shapes
 from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.errors import (
+    CallError,
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    ProcessExited,
     ProtocolMismatch,
     RemoteError,
 )
 from dragoman.events import model
+from dragoman.events.parts import Capabilities
 from dragoman.events.place import Place
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Call, Connection, End, Settings
 from dragoman.transports.base import Stream
-from dragoman.wire import codes
+from dragoman.wire import codes, messages
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -101,6 +105,27 @@ NEVER_USED: Final = (
 )
 """Notifications that no conversation needs; the server is asked not to send them."""
 
+ABILITIES: Final = Capabilities(
+    load=True,
+    resume=True,
+    list=True,
+    fork=True,
+    close=True,
+    delete=True,
+    image=True,
+    audio=True,
+    embedded=True,
+    logout=False,
+    steer=True,
+    set_mode=True,
+    set_model=True,
+    set_option=True,
+    cancel=True,
+    permissions=True,
+    prompt_acknowledged=True,
+)
+"""The server does not say what it can do; this is what every version of the protocol can."""
+
 AnswerQuestions: TypeAlias = Callable[
     [shapes.UserInputRequest], Awaitable[dict[str, Sequence[str]]]
 ]
@@ -128,6 +153,8 @@ class CodexOptions:
     name: str = "dragoman"
     title: str | None = None
     budgets: Budgets = Budgets()
+    on_event: Callable[[model.Event], None] | None = None
+    """Told about every event of the connection, from the first on."""
     on_noise: Callable[[Noise | Stray], None] | None = None
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
@@ -140,7 +167,7 @@ class CodexClient:
         self.budgets = self.options.budgets
         self.server = shapes.InitializeResponse(user_agent="")
         self.conversations: dict[str, CodexConversation] = {}
-        self.on_event: Callable[[model.Event], None] | None = None
+        self.on_event = self.options.on_event
         self._login: shapes.GetAccountResponse | None = None
         self._opening = 0
         self._early: list[model.Event] = []
@@ -150,6 +177,7 @@ class CodexClient:
             self,
             settings=Settings(jsonrpc=False, max_line_size=self.options.max_line_size),
         )
+        self.connection.on_answer = self._answered
         self.connection.on_end = self._lost
         self.numbers = itertools.count(1)
         self.source = model.Source(meaning.DIALECT, self.connection.name)
@@ -247,7 +275,8 @@ class CodexClient:
         conversation = None if event.session is None else self.conversations.get(event.session)
         if conversation is not None:
             event = conversation.seen(event)
-        self.watch(event)
+        if conversation is None or not conversation.will_tell(event):
+            self.watch(event)
         if conversation is not None:
             conversation.deliver(event, size)
         elif event.session is not None and self._opening and len(self._early) < EARLY_LIMIT:
@@ -258,7 +287,11 @@ class CodexClient:
     def watch(self, event: model.Event) -> None:
         """Tell whoever watches all events."""
         if self.on_event is not None:
-            self.on_event(event)
+            try:
+                self.on_event(event)
+            except Exception:
+                # One observer must not stop the others.
+                log.exception("the observer of a connection's events failed")
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -298,11 +331,29 @@ class CodexClient:
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
+        self.not_understood("", noise.line, "no message that is understood here")
         if self.options.on_noise is not None:
             self.options.on_noise(noise)
 
     def request(self, request: Request) -> Any:
         return self._questions.ask(request)
+
+    def not_understood(self, method: str, line: bytes, reason: str) -> None:
+        """Nothing that came is lost for whoever watches."""
+        self.watch(model.Unknown(*self.place(None).base(method, line), reason))
+
+    def _answered(self, call: Call, error: CallError | None) -> None:
+        """An answer came, and whoever waited for it has it."""
+        base = self.place(None).base(call.method, call.line)
+        if call.method == "initialize" and error is None and call.line is not None:
+            answer = messages.decode(call.line)
+            if isinstance(answer, messages.Result):
+                self.watch(
+                    model.ConnectionReady(*base, meaning.peer_info(answer.result), ABILITIES)
+                )
+                return
+        failure = None if error is None else explain(error)[1]
+        self.watch(model.Answered(*base, failure))
 
     def _lost(self, failure: ConnectionLost) -> None:
         """The connection is over. No call stands for a turn that has begun, so tell each one."""
@@ -311,6 +362,17 @@ class CodexClient:
                 error = failure.fresh()
                 error.may_have_run = True
                 conversation.turn.failed(error)
+        exited = failure if isinstance(failure, ProcessExited) else None
+        self.watch(
+            model.ConnectionOver(
+                *self.place(None).base("", None),
+                failure.error_class,
+                str(failure),
+                exited.exit_code if exited else None,
+                exited.signal if exited else None,
+                exited.stderr_tail if exited else "",
+            )
+        )
 
 
 def retry_delay(attempt: int) -> float:

@@ -7,13 +7,12 @@ safe, and the threads that the server remembers. A thread itself is in `thread`.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from dragoman.client.codex.client import CodexClient, CodexOptions
+from dragoman.client.codex.client import ABILITIES, CodexClient, CodexOptions
 from dragoman.client.codex.thread import (
     CLOSE_TIMEOUT,
     OPENAI,
@@ -27,7 +26,6 @@ from dragoman.client.conversation import Opening, Peer, SessionSummary, absolute
 from dragoman.dialects.codex import meaning, shapes
 from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported
 from dragoman.events import model
-from dragoman.events.parts import Capabilities, PeerInfo
 from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
 
@@ -40,39 +38,19 @@ _METHODS: Final = {
     "fork": "thread/fork",
 }
 
-_CAPABILITIES: Final = Capabilities(
-    load=True,
-    resume=True,
-    list=True,
-    fork=True,
-    close=True,
-    delete=True,
-    image=True,
-    audio=True,
-    embedded=True,
-    logout=False,
-    steer=True,
-    set_mode=True,
-    set_model=True,
-    set_option=True,
-    cancel=True,
-    permissions=True,
-    prompt_acknowledged=True,
-)
-
 
 class CodexPeer(Peer):
     """A Codex app-server."""
 
     client: CodexClient
     dialect = meaning.DIALECT
-    capabilities = _CAPABILITIES
+    capabilities = ABILITIES
     auth_methods = ()
 
     def __init__(self, client: CodexClient, workspace: Path) -> None:
         self.client = client
         self.workspace = workspace
-        self.info = PeerInfo("codex", "Codex", _version(client.server.user_agent))
+        self.info = meaning.named(client.server.user_agent)
 
     @classmethod
     async def connect(
@@ -193,12 +171,6 @@ class CodexPeer(Peer):
 
     async def aclose(self) -> None:
         await self.client.aclose()
-
-
-def _version(user_agent: str) -> str | None:
-    """The server only tells its version in its user agent: ``name/0.166.0 (…)``."""
-    found = re.search(r"/(\d+\.\d+\.\d+\S*)", user_agent)
-    return found[1] if found else None
 
 
 def _instant(thread: shapes.Thread) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from dragoman.client.codex import approvals
-from dragoman.client.permissions import Answer, Question
+from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.events import model
@@ -46,7 +46,9 @@ class Questions:
                 wanted = msgspec.json.decode(request.params, type=shapes.ElicitationRequest)
                 return self._fill_in(wanted, request)
         except UNREADABLE as error:
+            self._client.not_understood(request.method, request.line, str(error))
             raise boundary.invalid_params(error) from error
+        self._client.not_understood(request.method, request.line, "an unknown request")
         raise boundary.method_not_found(request.method)
 
     async def _ask(
@@ -65,8 +67,8 @@ class Questions:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
         title = None if conversation is None else conversation.title_of(approval.item_id)
-        question = approval.question(title)
         request_id = str(request.id)
+        question = approval.question(request_id, title)
         place = client.place(approval.thread_id, approval.turn_id)
         client.emit(
             model.PermissionAsked(
@@ -96,7 +98,7 @@ class Questions:
         )
         return reply
 
-    async def _decide(self, question: Question) -> Answer:
+    async def _decide(self, question: Question) -> Decision:
         answer = self._client.options.permit(question)
         return await answer if inspect.isawaitable(answer) else answer
 

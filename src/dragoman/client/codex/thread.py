@@ -15,9 +15,15 @@ from dragoman.client.codex.client import CodexClient
 from dragoman.client.codex.prompt import input_of
 from dragoman.client.codex.turn import CodexTurn
 from dragoman.client.conversation import Conversation, blocks_of
-from dragoman.client.permissions import Answer, Denial, Question
+from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.dialects.codex import meaning, shapes
-from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported, UsageError
+from dragoman.errors import (
+    CallTimeout,
+    DragomanError,
+    ProtocolMismatch,
+    Unsupported,
+    UsageError,
+)
 from dragoman.events import model
 from dragoman.events.parts import Block, Option, Usage
 from dragoman.wire.messages import Id
@@ -102,7 +108,13 @@ class CodexConversation(Conversation):
         """Add to the turn that is running."""
         wire = input_of(blocks_of(prompt))
         turn = self.turn
-        if turn is None or turn.id is None or turn.cancelling:
+        if turn is not None:
+            try:
+                async with asyncio.timeout(self.client.budgets.request):
+                    await turn.wait_active()
+            except TimeoutError:
+                raise CallTimeout("turn/start", self.client.budgets.request) from None
+        if turn is None or turn is not self.turn or turn.cancelling:
             raise UsageError("there is no running turn to steer")
         params = {"threadId": self.id, "expectedTurnId": turn.id, "input": wire}
         await self.client.ask("turn/steer", params, shapes.TurnSteerResponse)
@@ -215,6 +227,10 @@ class CodexConversation(Conversation):
                 pass
         return event if self.turn is None else self.turn.seen(event)
 
+    def will_tell(self, event: model.Event) -> bool:
+        """Whether the running turn tells of an event itself."""
+        return self.turn is not None and self.turn.will_tell(event)
+
     def deliver(self, event: model.Event, size: int) -> None:
         if isinstance(event, model.InputAnswered) and event.native == "serverRequest/resolved":
             self._withdraw(event.request_id)
@@ -247,7 +263,7 @@ class CodexConversation(Conversation):
                 task.cancel()
         return otherwise if task.cancelled() else task.result()
 
-    def answered(self, question: Question, answer: Answer) -> None:
+    def answered(self, question: Question, answer: Decision) -> None:
         if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
             self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
 

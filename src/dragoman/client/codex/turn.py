@@ -15,12 +15,13 @@ from msgspec import Raw
 
 from dragoman.client.codex.client import OVERLOADED_TRIES, retry_delay
 from dragoman.client.conversation import ConversationTurn
-from dragoman.client.turns import State
+from dragoman.client.results import Result
+from dragoman.client.turns import End, State
 from dragoman.dialects.codex import shapes
 from dragoman.errors import AuthRequired, DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.events.parts import Block, Failure, Usage
-from dragoman.events.words import Outcome, TurnPhase
+from dragoman.events.words import Outcome
 from dragoman.rpc import Call
 from dragoman.wire import codes
 
@@ -37,6 +38,7 @@ class CodexTurn(ConversationTurn):
     """A turn of a thread."""
 
     __slots__ = (
+        "_active",
         "_attempt",
         "_before",
         "_blocks",
@@ -60,6 +62,7 @@ class CodexTurn(ConversationTurn):
         self._blocks = tuple(blocks)
         self._input = wire
         self._interrupt = False
+        self._active = asyncio.Event()
         self._attempt = 0
         self._retry: asyncio.TimerHandle | None = None
         self._before = thread.used
@@ -90,8 +93,6 @@ class CodexTurn(ConversationTurn):
             self._retry = loop.call_later(retry_delay(self._attempt), self._send_again)
         elif error is not None:
             self.failed(error)
-        elif self._interrupt:
-            self._send_interrupt()
 
     def _may_retry(self, error: RemoteError) -> bool:
         return (
@@ -116,17 +117,15 @@ class CodexTurn(ConversationTurn):
         if isinstance(event, model.TurnStarted) and self.id in (None, event.turn):
             # The answer to `turn/start` may be late.
             self.id = event.turn
+            self._active.set()
             self._before = self._thread.used
             return msgspec.structs.replace(event, prompt=self._blocks)
         if isinstance(event, model.TurnEnded) and self._is_mine(event):
-            if self._why is not None:
-                # The turn ends for our reason, and that is told in its place.
-                return model.TurnState(*_base(event), TurnPhase.IDLE, (event.stop,))
             usage = _difference(self._before, self._thread.used)
-            outcome, failure = event.outcome, event.failure
+            outcome = event.outcome
             if outcome is Outcome.FAILED and self._client.needs_login:
                 outcome = Outcome.AUTH_REQUIRED
-            return msgspec.structs.replace(event, outcome=outcome, failure=failure, usage=usage)
+            return msgspec.structs.replace(event, outcome=outcome, usage=usage)
         return event
 
     def happened(self, event: model.Event, size: int) -> None:
@@ -136,12 +135,16 @@ class CodexTurn(ConversationTurn):
                 self.conclude(event)
             return
         self.event(event, size)
-        if isinstance(event, model.TurnState) and event.native == "turn/completed":
-            assert self._why is not None
-            self.failed(self._why)
-        elif isinstance(event, model.Noticed) and event.retrying and self._client.needs_login:
+        if isinstance(event, model.TurnStarted) and self._interrupt:
+            self._interrupt = False
+            self._send_interrupt()
+        if isinstance(event, model.Noticed) and event.retrying and self._client.needs_login:
             # Without a login the model is asked in vain, however often.
             self.give_up(AuthRequired(event.detail or event.title, hint=LOGIN_HINT))
+
+    def will_tell(self, event: model.Event) -> bool:
+        """Whether this turn tells of an event itself: of an end for a reason of our own."""
+        return self._why is not None and isinstance(event, model.TurnEnded) and self._is_mine(event)
 
     def _is_mine(self, event: model.TurnEnded) -> bool:
         return self.id is None or event.turn == self.id
@@ -155,6 +158,15 @@ class CodexTurn(ConversationTurn):
     def made(self, event: model.Event) -> None:
         self._client.watch(event)
 
+    async def wait_active(self) -> None:
+        """Wait until the server says that the turn has started; before, it knows of none."""
+        await self._active.wait()
+
+    def _finish(self, end: End[Result]) -> None:
+        # Whoever waits for the start need not wait any longer.
+        self._active.set()
+        super()._finish(end)
+
     async def wait_over(self) -> None:
         """Wait until the turn is over; bounded once it is being cancelled."""
         await self._over.wait()
@@ -162,14 +174,14 @@ class CodexTurn(ConversationTurn):
     # -- cancelling
 
     def _send_cancel(self) -> None:
-        if self.id is not None:
+        if self._active.is_set():
             self._send_interrupt()
         elif self._retry is not None:
             # Nothing was taken up, so there is nothing to interrupt.
             self._retry.cancel()
             asyncio.get_running_loop().call_soon(self._cancelled_before_it_began)
         else:
-            # It has no id yet; the answer that brings it is followed by the interrupt.
+            # The server refuses to interrupt a turn that it has taken but not started.
             self._interrupt = True
 
     def _cancelled_before_it_began(self) -> None:
@@ -191,20 +203,6 @@ class CodexTurn(ConversationTurn):
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
         base = self._client.place(self._thread.id, self.id).base("turn/start", None)
         return model.TurnEnded(*base, outcome, stop, failure)
-
-
-def _base(
-    event: model.Base,
-) -> tuple[model.Source, int, str | None, str | None, str, bytes | None, bool]:
-    return (
-        event.source,
-        event.seq,
-        event.session,
-        event.turn,
-        event.native,
-        event.raw,
-        event.replay,
-    )
 
 
 def _difference(before: Usage | None, after: Usage | None) -> Usage | None:

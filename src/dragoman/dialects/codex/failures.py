@@ -37,7 +37,9 @@ _OUTCOMES: Final[dict[str, Outcome]] = {
     "misalignmentPolicyViolation": Outcome.REFUSED,
     "tooManyDenials": Outcome.DENIED,
 }
-_RETRYABLE: Final = frozenset({ErrorKind.OVERLOADED, ErrorKind.NETWORK, ErrorKind.RATE_LIMITED})
+_RETRYABLE: Final = frozenset(
+    {ErrorKind.OVERLOADED, ErrorKind.NETWORK, ErrorKind.RATE_LIMITED, ErrorKind.INTERNAL}
+)
 
 
 def failure_of(error: Any) -> parts.Failure:
@@ -76,6 +78,9 @@ def _word(info: Any) -> tuple[str, Any]:
     return (info, None) if isinstance(info, str) else ("", None)
 
 
+_NO_THREAD: Final = ("no rollout found", "invalid thread id", "invalid session id")
+
+
 def rpc_error_kind(code: int, message: str) -> ErrorKind:
     """The kind of a JSON-RPC error: nearly all faults are -32600, told apart by their words."""
     if code == -32001:
@@ -90,6 +95,6 @@ def rpc_error_kind(code: int, message: str) -> ErrorKind:
         return ErrorKind.EXPERIMENTAL_REQUIRED
     if message.startswith("Invalid request: unknown variant"):
         return ErrorKind.METHOD_NOT_FOUND
-    if message.startswith(("no rollout found", "invalid thread id")) or "not found" in message:
+    if message.startswith(_NO_THREAD) or "not found" in message:
         return ErrorKind.NOT_FOUND
     return ErrorKind.INVALID_PARAMS if code == -32600 else ErrorKind.PEER

@@ -7,6 +7,7 @@ thread and its turn.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -35,6 +36,20 @@ POLICIES: Final = ("untrusted", "on-request", "never")
 """When the server asks for approval."""
 
 POLICY_OPTION: Final = "approval_policy"
+
+
+def named(user_agent: str) -> parts.PeerInfo:
+    """Who the server is. It tells its version only in its user agent: ``name/0.166.0 (…)``."""
+    found = re.search(r"/(\d+\.\d+\.\d+\S*)", user_agent)
+    return parts.PeerInfo("codex", "Codex", found[1] if found else None)
+
+
+def peer_info(result: Raw) -> parts.PeerInfo:
+    """Who the server is, from its answer to the handshake."""
+    try:
+        return named(msgspec.json.decode(result, type=shapes.InitializeResponse).user_agent)
+    except items.UNREADABLE:
+        return parts.PeerInfo()
 
 
 def mode_of(sandbox: Any) -> str | None:
