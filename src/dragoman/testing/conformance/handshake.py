@@ -65,9 +65,19 @@ async def version_zero_is_answered(lab: Lab) -> None:
 
 @agent_check("ACP1-INIT-10")
 async def version_as_text_is_refused(lab: Lab) -> None:
-    """A version that is no whole number is refused with -32602."""
+    """A version in text is refused with -32602, or taken for that of another protocol."""
     conversation = await lab.fresh()
     answer = await conversation.ask("initialize", hello(version="1.0"))
+    if answer.error is None and isinstance(answer.fields().get("protocolVersion"), str):
+        raise Skip("it speaks another protocol to those who write versions as text")
+    expect(answer.code == codes.INVALID_PARAMS, "it was not refused with -32602", answer.message)
+
+
+@agent_check("ACP1-INIT-10")
+async def strange_version_is_refused(lab: Lab) -> None:
+    """A version that is neither a number nor text is refused with -32602."""
+    conversation = await lab.fresh()
+    answer = await conversation.ask("initialize", hello(version=[1]))
     expect(answer.code == codes.INVALID_PARAMS, "it was not refused with -32602", answer.message)
 
 
@@ -185,6 +195,7 @@ CHECKS: Final[tuple[AgentCheck, ...]] = (
     newer_version_is_negotiated_down,
     version_zero_is_answered,
     version_as_text_is_refused,
+    strange_version_is_refused,
     session_needs_the_handshake,
     second_handshake_changes_nothing,
     agent_names_itself,

@@ -187,7 +187,8 @@ class FaultyAgent:
             self.send(id=id, result={"protocolVersion": 7})
             return
         if not isinstance(version, int):
-            self.refuse(id, -32603 if self.has("version_as_text_is_refused") else -32602)
+            wrong = {str: "version_as_text_is_refused", list: "strange_version_is_refused"}
+            self.refuse(id, -32603 if self.has(wrong[type(version)]) else -32602)
             return
         if version == 0 and self.has("version_zero_is_answered"):
             self.send(id=id, result={"protocolVersion": "zero"})

@@ -1,0 +1,75 @@
+"""Every demand and recommendation of the protocol is proved, or not claimed with a reason."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import defaultdict
+
+import pytest
+
+from dragoman.testing.conformance import agents, client_checks, requirements
+from dragoman.testing.conformance.checks import Check
+from dragoman.testing.conformance.manifest import PROVED, Requirement, Side
+from tests.conformance.places import ROOT
+
+CHECKS: list[Check] = [check.check for check in agents.ALL] + list(client_checks.CHECKS.values())
+
+
+@functools.cache
+def by_requirement() -> dict[tuple[str, str], list[str]]:
+    """The names of the checks for a requirement and a side."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for check in CHECKS:
+        for id in check.ids:
+            found[id, check.side].append(check.name)
+    return found
+
+
+@functools.cache
+def named_in(path: str) -> frozenset[str]:
+    """The names of the tests in a file of the suite."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(node.name for node in tree.body if isinstance(node, functions))
+
+
+PAIRS = [
+    pytest.param(requirement, side, id=f"{requirement.id}-{side}")
+    for requirement in requirements().values()
+    for side in requirement.sides
+]
+
+
+@pytest.mark.parametrize(("requirement", "side"), PAIRS)
+def test_a_requirement_is_proved_or_not_claimed(requirement: Requirement, side: Side) -> None:
+    proof = requirement.proofs[side]
+    checks = by_requirement()[requirement.id, side]
+    for test in proof.tests:
+        path, _, name = test.partition("::")
+        assert name.startswith("test_") and name in named_in(path), f"there is no {test}"
+    if requirement.level in PROVED:
+        assert checks or proof.tests or proof.not_claimed, "nothing proves it, and nobody says why"
+    assert not (proof.not_claimed and (checks or proof.tests)), "it is proved and not claimed"
+
+
+def test_every_requirement_has_a_sentence_of_its_own() -> None:
+    sentences = [requirement.says for requirement in requirements().values()]
+    assert all(sentence.endswith(".") for sentence in sentences)
+    assert len(set(sentences)) == len(sentences)
+
+
+def test_the_chapters_of_the_protocol_are_complete_and_numbered_without_a_gap() -> None:
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for id in requirements():
+        protocol, chapter, number = id.split("-")
+        assert protocol == "ACP1"
+        numbers[chapter].append(int(number))
+    for chapter, found in numbers.items():
+        assert found == list(range(1, len(found) + 1)), chapter
+    assert len(requirements()) == 223
+
+
+def test_every_requirement_that_a_check_names_exists() -> None:
+    named = {id for check in CHECKS for id in check.ids}
+    assert named <= requirements().keys()
