@@ -29,7 +29,7 @@ from dragoman.client.conversation import (
     Result,
     SessionSummary,
 )
-from dragoman.client.permissions import Answer, Permit, Question, deny_all
+from dragoman.client.permissions import Answer, Decision, Permit, Question, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events import model
 from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
@@ -268,7 +268,7 @@ def _in_thread(permit: Permit) -> Permit:
     if inspect.iscoroutinefunction(permit):
         return permit
 
-    async def decide(question: Question) -> Answer:
+    async def decide(question: Question) -> Decision:
         loop = asyncio.get_running_loop()
         decided: asyncio.Future[Any] = loop.create_future()
 
@@ -290,7 +290,7 @@ def _in_thread(permit: Permit) -> Permit:
         # asked may never answer.
         threading.Thread(target=ask, name="dragoman permit", daemon=True).start()
         answer = await decided
-        chosen: Answer = await answer if inspect.isawaitable(answer) else answer
+        chosen: Decision = await answer if inspect.isawaitable(answer) else answer
         return chosen
 
     return decide

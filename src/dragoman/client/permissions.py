@@ -29,6 +29,22 @@ class Answer(enum.Enum):
         return self in (Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS)
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The very option that somebody chose: several options may give the same answer."""
+
+    option_id: str
+    answer: Answer
+
+    @property
+    def allows(self) -> bool:
+        return self.answer.allows
+
+
+Decision: TypeAlias = Answer | Chosen
+"""An answer, which is enough to find an option, or the option itself."""
+
+
 class Option(Protocol):
     """What a question offers, in whatever dialect."""
 
@@ -54,7 +70,7 @@ class Question:
     """As in the event that told of the question, where events are made."""
 
 
-Permit: TypeAlias = Callable[[Question], Awaitable[Answer] | Answer]
+Permit: TypeAlias = Callable[[Question], Awaitable[Decision] | Decision]
 
 _FALLBACKS: Final[dict[Answer, tuple[Answer, ...]]] = {
     # Allowing never widens: "always" may become "once", "once" never becomes "always".
@@ -69,8 +85,15 @@ READING: Final = frozenset({"read", "search", "think"})
 """Kinds of tools that change nothing and reach nothing outside."""
 
 
-def choose(options: Sequence[Option], answer: Answer) -> str | None:
+def choose(options: Sequence[Option], answer: Decision) -> str | None:
     """The id of the first option that says `answer`; None if none does (then it is cancelled)."""
+    if isinstance(answer, Chosen):
+        # It counts for what its option says, so it has to be one of these and of that kind.
+        fits = (
+            option.option_id == answer.option_id and option.kind == answer.answer.value
+            for option in options
+        )
+        return answer.option_id if any(fits) else None
     for wanted in _FALLBACKS[answer]:
         for option in options:
             if option.kind == wanted.value:

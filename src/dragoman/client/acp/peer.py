@@ -28,7 +28,7 @@ from dragoman.client.conversation import (
     Terms,
     blocks_of,
 )
-from dragoman.client.permissions import Answer, Denial, Permit, Question
+from dragoman.client.permissions import Answer, Decision, Denial, Permit, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import CallCancelled, DragomanError
@@ -255,7 +255,7 @@ class AcpSession(Session):
             size = 0
         return request_id
 
-    def answered(self, question: Question, answer: Answer, option_id: str | None) -> None:
+    def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         turn = self.turn
         if turn is not None and not answer.allows and answer is not Answer.CANCEL:
             assert isinstance(turn, AcpConversationTurn)

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.client.acp.turn import Turn
-from dragoman.client.permissions import Answer, Denial, Question
+from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, Unsupported
 
@@ -336,7 +336,7 @@ class Session:
         self.deliver(_progress(request.tool_call), line)
         return ""
 
-    def answered(self, question: Question, answer: Answer, option_id: str | None) -> None:
+    def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         """The question was answered."""
         if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
             self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))

@@ -31,11 +31,11 @@ from dragoman.client.conversation import (
 from dragoman.client.documents.chains import NONE, proves_nothing_ran
 from dragoman.client.documents.client import DocumentClient
 from dragoman.client.documents.content import prompt_blocks, servers
-from dragoman.client.permissions import Answer, Denial, Question
+from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.services.files import Files
 from dragoman.client.services.terminals import Terminals
 from dragoman.client.services.workspace import Workspace
-from dragoman.client.turns import End, State
+from dragoman.client.turns import State
 from dragoman.dialects.base import Listed, Message
 from dragoman.dialects.keyed import shapes as keyed
 from dragoman.errors import (
@@ -320,7 +320,7 @@ class DocumentConversation(Conversation):
 
     # -- questions
 
-    async def asking(self, work: Coroutine[Any, Any, Answer], otherwise: Answer) -> Answer:
+    async def asking(self, work: Coroutine[Any, Any, Decision], otherwise: Decision) -> Decision:
         """Wait for somebody to answer; cancelling the turn answers with `otherwise`."""
         turn = self.turn
         if turn is not None and turn.cancelling:
@@ -340,7 +340,7 @@ class DocumentConversation(Conversation):
                 task.cancel()
         return otherwise if task.cancelled() else task.result()
 
-    def answered(self, question: Question, answer: Answer) -> None:
+    def answered(self, question: Question, answer: Decision) -> None:
         if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
             self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
 
@@ -374,8 +374,7 @@ class DocumentTurn(ConversationTurn):
         self._here.new_turn()
         base = self._here.place.base(self._method, None)
         started = model.TurnStarted(*base, tuple(self._blocks))
-        if self._client.on_event is not None:
-            self._client.on_event(started)
+        self.made(started)
         self.put(started, 0)
         return call
 
@@ -392,7 +391,9 @@ class DocumentTurn(ConversationTurn):
         elif proves_nothing_ran(error, self._method) and not self._seen and not self.cancelling:
             self._refused(error)
         elif self.cancelling and isinstance(error, CallCancelled | ConnectionLost):
-            self.conclude(self._ended(Outcome.CANCELLED, "cancelled", None))
+            ended = self._ended(Outcome.CANCELLED, "cancelled", None)
+            self.made(ended)
+            self.conclude(ended)
         else:
             self.failed(error)
 
@@ -417,8 +418,7 @@ class DocumentTurn(ConversationTurn):
             self.failed(invalid)
             return
         for event in events:
-            if client.on_event is not None:
-                client.on_event(event)
+            self.made(event)
             self.happened(event, 1)
 
     def happened(self, event: model.Event, size: int) -> None:
@@ -461,21 +461,19 @@ class DocumentTurn(ConversationTurn):
 
     def _close_tools(self) -> None:
         for event in self._client.end.closing(self._here.place):
-            if self._client.on_event is not None:
-                self._client.on_event(event)
-            self.event(event, 0)
+            self.made(event)
+            self.put(event, 0)
         if self._client.active is self._here:
             self._client.active = None
 
     def conclude(self, ended: model.TurnEnded, error: DragomanError | None = None) -> None:
-        if self.state is State.ENDED:
-            return
-        self._close_tools()
-        if self._why is not None:
-            # A budget that ran out is the reason: there is one end, and it says so.
-            self._finish(End(error=self._why))
-        else:
+        if self.state is not State.ENDED:
+            self._close_tools()
             super().conclude(ended, error)
+
+    def made(self, event: model.Event) -> None:
+        if self._client.on_event is not None:
+            self._client.on_event(event)
 
     def _failed(self, error: DragomanError) -> Any:
         self._close_tools()

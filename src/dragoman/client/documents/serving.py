@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dragoman.client.permissions import Answer, Question, choose
+from dragoman.client.permissions import Answer, Decision, Question, choose
 from dragoman.dialects.keyed import meaning, shapes
 from dragoman.errors import (
     ArgumentInvalid,
@@ -77,6 +77,7 @@ async def _decided(
         kind=params.kind,
         options=meaning.OPTIONS,
         tool_call=params,
+        request_id=params.permission_id,
     )
     answer = await conversation.asking(_asked(client, question), Answer.CANCEL)
     option = choose(meaning.OPTIONS, answer)
@@ -96,7 +97,7 @@ async def _decided(
     return shapes.Decision(option)
 
 
-async def _asked(client: DocumentClient, question: Question) -> Answer:
+async def _asked(client: DocumentClient, question: Question) -> Decision:
     answer = client.options.permit(question)
     return await answer if inspect.isawaitable(answer) else answer
 
