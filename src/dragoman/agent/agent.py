@@ -19,6 +19,7 @@ from dragoman.agent.server import Server
 from dragoman.agent.settings import Option
 from dragoman.agent.settings import Settings as Choices
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost, UsageError
 from dragoman.rpc import Connection, End, Settings
 from dragoman.transports import listen_unix, listen_websocket, open_stdio
@@ -94,7 +95,9 @@ class Agent:
         self._mcp_capabilities = acp.McpCapabilities(http=mcp_http, sse=mcp_sse)
         self._additional_directories = additional_directories
         self._settings = Settings(
-            max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE, cancel_notice=_cancel_notice
+            max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
+            cancel_notice=_cancel_notice,
+            reserved=RESERVED,
         )
         self.handlers = Handlers()
 

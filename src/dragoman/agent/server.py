@@ -13,7 +13,8 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -128,7 +129,7 @@ class Server:
             params = method.decode_params(request.params)
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
-        return _encoded(serve(params))
+        return serve(params)
 
     def notification(self, notification: Notification) -> None:
         if self._document is not None:
@@ -175,7 +176,7 @@ class Server:
 
     # -- the handshake
 
-    def _initialize(self, request: Request) -> Raw:
+    def _initialize(self, request: Request) -> acp.InitializeResponse:
         try:
             client = acp.INITIALIZE.decode_params(request.params)
         except msgspec.ValidationError as error:
@@ -189,15 +190,11 @@ class Server:
             if not isinstance(method, acp.AuthMethodTerminal)
             or self._client.client_capabilities.auth.terminal
         ]
-        return Raw(
-            acp.encode(
-                acp.InitializeResponse(
-                    protocol_version=acp.PROTOCOL_VERSION,
-                    agent_info=self._agent.info,
-                    agent_capabilities=self._agent.capabilities,
-                    auth_methods=methods,
-                )
-            )
+        return acp.InitializeResponse(
+            protocol_version=acp.PROTOCOL_VERSION,
+            agent_info=self._agent.info,
+            agent_capabilities=self._agent.capabilities,
+            auth_methods=methods,
         )
 
     async def _authenticate(self, params: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
@@ -331,7 +328,9 @@ class Server:
 
     async def _tell(self, session: Session, update: acp.SessionUpdate) -> None:
         with contextlib.suppress(ConnectionLost):
-            await self.speech.update(session.id, update)
+            waiting = self.speech.update(session.id, update)
+            if waiting is not None:
+                await waiting
 
     # -- modes and options
 
@@ -448,33 +447,32 @@ class Server:
 _STOP_REASONS: Final = frozenset(acp.StopReason)
 
 
-async def _run(handler: Callable[..., Any] | None, *args: Any) -> Any:
+def _run(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:
     """Call an author's handler, in a thread if it is a plain function."""
     assert handler is not None
     if _is_async(handler):
-        return await handler(*args)
-    return await run_in_thread(handler, *args)
+        return cast("Coroutine[Any, Any, Any]", handler(*args))
+    return run_in_thread(handler, *args)
 
 
-async def _run_with(
+def _run_with(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
-) -> Any:
+) -> Coroutine[Any, Any, Any]:
     """Call a handler that gets a turn: the blocking one if it is a plain function."""
     assert handler is not None
     if _is_async(handler):
-        return await handler(*before, turn, *after)
-    return await run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
+        return cast("Coroutine[Any, Any, Any]", handler(*before, turn, *after))
+    return run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
 
 
 def _is_async(handler: Callable[..., Any]) -> bool:
     """Whether it is an `async` function, or an object that is called like one."""
+    # Asked for every request, and the long way takes as long as answering one.
+    if type(handler) is FunctionType and handler.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
     )
-
-
-async def _encoded(work: Coroutine[Any, Any, Any]) -> Raw:
-    return Raw(acp.encode(await work))
 
 
 def _absolute(path: str) -> Path:

@@ -81,24 +81,33 @@ class Turn:
             return
         if self.over:
             raise UsageError("the turn is over: its prompt was answered")
-        await self._speech.update(self.session.id, update)
+        waiting = self._speech.update(self.session.id, update)
+        if waiting is not None:
+            await waiting
         self._sent += 1
         if self._sent % UPDATES_PER_BREATH == 0:
             await asyncio.sleep(0)
 
-    async def say(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:
-        """Stream a piece of the answer."""
-        await self.update(acp.AgentMessageChunk(content=_block(content), message_id=message_id))
+    # These three are sent for every few words, and hand on the coroutine of `update` rather than
+    # wrap it in another.
 
-    async def think(
+    def say(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
-    ) -> None:
-        """Stream a piece of the reasoning."""
-        await self.update(acp.AgentThoughtChunk(content=_block(content), message_id=message_id))
+    ) -> Coroutine[Any, Any, None]:
+        """Stream a piece of the answer."""
+        return self.update(acp.AgentMessageChunk(content=_block(content), message_id=message_id))
 
-    async def echo(self, content: str | acp.ContentBlock, *, message_id: str | None = None) -> None:
+    def think(
+        self, content: str | acp.ContentBlock, *, message_id: str | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Stream a piece of the reasoning."""
+        return self.update(acp.AgentThoughtChunk(content=_block(content), message_id=message_id))
+
+    def echo(
+        self, content: str | acp.ContentBlock, *, message_id: str | None = None
+    ) -> Coroutine[Any, Any, None]:
         """Stream a piece of what the user said: for replaying a history."""
-        await self.update(acp.UserMessageChunk(content=_block(content), message_id=message_id))
+        return self.update(acp.UserMessageChunk(content=_block(content), message_id=message_id))
 
     async def plan(self, entries: Sequence[acp.PlanEntry | str]) -> None:
         """Send the plan, complete each time."""

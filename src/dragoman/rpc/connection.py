@@ -39,7 +39,7 @@ from dragoman.rpc.trace import Trace, from_environment
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.messages import Id, Notification, Request, Reserved
 from dragoman.wire.peer import (
     Answered,
     End,
@@ -113,6 +113,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
     """The notification by which a call that we gave up is called off, if the dialect has one."""
+    reserved: Reserved | None = None
+    """A text that the dialect's values may not leave on the wire."""
 
 
 class Connection:
@@ -141,6 +143,7 @@ class Connection:
             jsonrpc=self.settings.jsonrpc,
             half_duplex=self.settings.half_duplex,
             max_line_size=self.settings.max_line_size,
+            reserved=self.settings.reserved,
         )
         self.on_answer: Callable[[Call, CallError | None], None] | None = None
         """Told about every answer once its call is settled; the call has the line."""
@@ -238,14 +241,14 @@ class Connection:
             call.expire_after(timeout)
         return call
 
-    async def call(
+    def call(
         self,
         method: str,
         params: Any = UNSET,
         *,
         timeout: float | None = None,
         after: HandlerLane[Any] | None = None,
-    ) -> Raw:
+    ) -> Coroutine[Any, Any, Raw]:
         """Send a request and wait for its raw result.
 
         With `after`, the result is also held back until that lane has handled everything that
@@ -255,8 +258,9 @@ class Connection:
         ended the connection meanwhile. If the caller is cancelled the call is given up.
         """
         if self.settings.half_duplex or (self._outbox.crowded and self._outbox.is_full):
-            return await self._call_later(method, params, timeout, after)
-        return await self._call(method, params, timeout, after)
+            return self._call_later(method, params, timeout, after)
+        # Handed on rather than awaited: a coroutine less for every call.
+        return self._call(method, params, timeout, after)
 
     async def _call_later(
         self, method: str, params: Any, timeout: float | None, after: HandlerLane[Any] | None
@@ -309,6 +313,11 @@ class Connection:
         except asyncio.CancelledError:
             call.give_up(ConnectionClosed("the caller was cancelled"))
             raise
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the other side does not keep up with reading: `notify` would wait."""
+        return self._outbox.crowded and self._outbox.is_full
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification, waiting only while the other side does not keep up with reading."""

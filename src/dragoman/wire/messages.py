@@ -8,7 +8,8 @@ or which answer belongs to which question (`peer` does).
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -298,6 +299,16 @@ _NEWLINE: Final = 0x0A
 _RETURN: Final = 0x0D
 
 
+class Reserved(NamedTuple):
+    """A text that never gets on the wire, for a dialect whose values write it where they hold what
+    has to be put elsewhere first. Looking for it afterwards costs next to nothing, and looking at
+    every value before would cost more than writing it."""
+
+    text: bytes
+    clear: Callable[[Any], Any]
+    """Makes a body that does not write it of one that did."""
+
+
 class Writer:
     """Makes the lines of one end, with or without the `jsonrpc` member. Lines have no newline yet.
 
@@ -306,22 +317,34 @@ class Writer:
     cannot be encoded is a `UsageError`.
     """
 
-    __slots__ = ("_answer", "_call", "_refusal", "_tell")
+    __slots__ = ("_answer", "_call", "_clear", "_refusal", "_reserved", "_tell")
 
-    def __init__(self, *, jsonrpc: bool = True) -> None:
+    def __init__(self, *, jsonrpc: bool = True, reserved: Reserved | None = None) -> None:
+        # An empty text would be found everywhere; without a function it is not looked for.
+        self._reserved = b"" if reserved is None else reserved.text
+        self._clear = None if reserved is None else reserved.clear
         self._call: type[_Call] = _Call2 if jsonrpc else _Call
         self._tell: type[_Tell] = _Tell2 if jsonrpc else _Tell
         self._answer: type[_Answer] = _Answer2 if jsonrpc else _Answer
         self._refusal: type[_Refusal] = _Refusal2 if jsonrpc else _Refusal
 
     def request(self, id: Id, method: str, params: Any = UNSET) -> bytes:
-        return _line(self._call(id, method, UNSET if params is NO_PARAMS else params))
+        line = _line(self._call(id, method, UNSET if params is NO_PARAMS else params))
+        if self._clear is not None and line.find(self._reserved) >= 0:
+            line = _line(self._call(id, method, self._clear(params)))
+        return line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
-        return _line(self._tell(method, UNSET if params is NO_PARAMS else params))
+        line = _line(self._tell(method, UNSET if params is NO_PARAMS else params))
+        if self._clear is not None and line.find(self._reserved) >= 0:
+            line = _line(self._tell(method, self._clear(params)))
+        return line
 
     def result(self, id: Id, result: Any) -> bytes:
-        return _line(self._answer(id, result))
+        line = _line(self._answer(id, result))
+        if self._clear is not None and line.find(self._reserved) >= 0:
+            line = _line(self._answer(id, self._clear(result)))
+        return line
 
     def failure(self, id: Id | None, error: ErrorObject) -> bytes:
         return _line(self._refusal(id, error))

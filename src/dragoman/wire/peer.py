@@ -148,10 +148,11 @@ class Peer(Generic[Slot]):
         jsonrpc: bool = True,
         half_duplex: bool = False,
         max_line_size: int = DEFAULT_MAX_LINE_SIZE,
+        reserved: messages.Reserved | None = None,
     ) -> None:
         self.end = end
         self._framer = Framer(max_line_size)
-        self._writer = messages.Writer(jsonrpc=jsonrpc)
+        self._writer = messages.Writer(jsonrpc=jsonrpc, reserved=reserved)
         self._limit = max_line_size
         self._half_duplex = half_duplex
         self._next_id = 0

@@ -22,6 +22,7 @@ from dragoman.wire.messages import (
     Malformed,
     Notification,
     Request,
+    Reserved,
     Result,
     Writer,
     decode,
@@ -503,3 +504,20 @@ def test_what_is_written_reads_back_as_it_was(jsonrpc: bool) -> None:
     assert decode(line) == Result(-(2**63), Raw(b"null"), line)
     line = writer.failure(2**63 - 1, ErrorObject(1, "m", [None]))
     assert decode(line) == Failure(2**63 - 1, ErrorObject(1, "m", [None]), line)
+
+
+def test_a_reserved_text_is_cleared_out_of_every_body_and_nothing_else_is_touched() -> None:
+    def clear(body: Any) -> Any:
+        return {"cleared": sorted(body)}
+
+    writer = Writer(jsonrpc=False, reserved=Reserved(b"$mark", clear))
+    assert writer.notification("a", {"$mark": 1}) == (
+        b'{"method":"a","params":{"cleared":["$mark"]}}'
+    )
+    assert writer.request(1, "a", {"$mark": 1}) == (
+        b'{"id":1,"method":"a","params":{"cleared":["$mark"]}}'
+    )
+    assert writer.result(1, {"$mark": 1}) == b'{"id":1,"result":{"cleared":["$mark"]}}'
+    assert writer.notification("a", {"mark": 1}) == b'{"method":"a","params":{"mark":1}}'
+    assert writer.request(1, "a", {"mark": 1}) == b'{"id":1,"method":"a","params":{"mark":1}}'
+    assert writer.result(1, {"mark": 1}) == b'{"id":1,"result":{"mark":1}}'

@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
-from msgspec import Raw
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
@@ -30,8 +29,11 @@ class Speech(Protocol):
     def new_id(self) -> str:
         """The id of a new session."""
 
-    def update(self, session_id: str, update: acp.SessionUpdate) -> Coroutine[Any, Any, None]:
-        """Send an update, waiting only while the client does not keep up."""
+    def update(
+        self, session_id: str, update: acp.SessionUpdate
+    ) -> Coroutine[Any, Any, None] | None:
+        """Send an update. What is returned is to be awaited: it waits for a client that does not
+        keep up. Mostly there is nothing to wait for, and the update was sent."""
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         """Ask the client for something."""
@@ -48,13 +50,20 @@ class AcpSpeech:
     def new_id(self) -> str:
         return secrets.token_hex(16)
 
-    def update(self, session_id: str, update: acp.SessionUpdate) -> Coroutine[Any, Any, None]:
-        # No coroutine of its own: this is the commonest thing that an agent does.
+    def update(
+        self, session_id: str, update: acp.SessionUpdate
+    ) -> Coroutine[Any, Any, None] | None:
+        # A coroutine only if there is something to wait for: this is the commonest thing that an
+        # agent does.
         message = acp.SessionNotification(session_id=session_id, update=update)
-        return self._connection.notify(_UPDATE, Raw(acp.encode(message)))
+        connection = self._connection
+        if connection.is_full:
+            return connection.notify(_UPDATE, message)
+        connection.post(_UPDATE, message)
+        return None
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        raw = await self._connection.call(method.name, Raw(acp.encode(params)))
+        raw = await self._connection.call(method.name, params)
         try:
             return method.decode_result(raw)
         except msgspec.ValidationError as error:

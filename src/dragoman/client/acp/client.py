@@ -27,6 +27,7 @@ from dragoman.client.conversation import absolute
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.dialects.acp.v1.table import Gate, Method
 from dragoman.errors import (
     DragomanError,
@@ -40,6 +41,7 @@ from dragoman.rpc import Connection, End, Settings
 from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id
 from dragoman.wire.peer import Noise, Stray
 
@@ -111,11 +113,12 @@ class AcpClient:
         self.agent = acp.InitializeResponse(protocol_version=0)
         self.hello = Raw(b"")
         """The agent's answer to the handshake, as it came."""
-        settings = Settings(cancel_notice=_cancel_notice)
-        if self.options.max_line_size is not None:
-            settings = Settings(
-                cancel_notice=_cancel_notice, max_line_size=self.options.max_line_size
-            )
+        limit = self.options.max_line_size
+        settings = Settings(
+            cancel_notice=_cancel_notice,
+            reserved=RESERVED,
+            max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,
+        )
         self._serving = Serving(self._sessions, self.options)
         self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
 
@@ -421,10 +424,14 @@ class AcpClient:
         self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET
     ) -> R:
         """Call a method of the protocol and decode its result."""
-        budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
-        raw = await self._translated(
-            self.connection.call(method.name, Raw(acp.encode(params)), timeout=budget)
-        )
+        budget = self.budgets.request if timeout is UNSET else timeout
+        try:
+            raw = await self.connection.call(method.name, params, timeout=budget)
+        except RemoteError as error:
+            explained = self.explain(error)
+            if explained is error:
+                raise
+            raise explained from error
         return self.decode(method, raw)
 
     async def ask_then(
@@ -460,9 +467,7 @@ class AcpClient:
                 raise
 
         budget = self.budgets.request if isinstance(timeout, UnsetType) else timeout
-        call = self.connection.begin(
-            method.name, Raw(acp.encode(params)), settle=settle, timeout=budget
-        )
+        call = self.connection.begin(method.name, params, settle=settle, timeout=budget)
         try:
             return await future
         except asyncio.CancelledError:

@@ -12,14 +12,14 @@ those fields and objects go back where they were found.
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.dialects.acp.v1 import tolerant
 from dragoman.dialects.acp.v1.shape import EXTRA, Kept, Unknown, Wire
-from dragoman.wire.messages import mend
+from dragoman.wire.messages import Reserved, mend
 
 T = TypeVar("T")
 
@@ -139,6 +139,11 @@ def _flatten_struct(value: Wire) -> dict[str, Any]:
     for key, item in (value.extra or {}).items():
         out.setdefault(key, item)
     return out
+
+
+RESERVED: Final = Reserved(_EXTRA_BYTES, _flatten)
+"""For connections, which write values of the protocol as parts of messages: with it they may be
+given the values themselves, and what `encode` does is done to the whole message in one pass."""
 
 
 @functools.cache
