@@ -27,6 +27,7 @@ from dragoman.errors import (
     ConnectionLost,
     InvalidAnswer,
     LineTooLong,
+    MessageTooLong,
     Overflow,
     UsageError,
 )
@@ -492,7 +493,12 @@ class Connection:
             line = self._peer.failure(request.id, code, message, data)
         except Exception:
             log.exception("%s: the error of %s cannot be sent", self.name, request.method)
-            line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
+            try:
+                line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
+            except MessageTooLong:
+                # A long id and a low limit. What can never be answered would stay open for ever.
+                self._fail(Overflow("a request cannot be answered: its id alone fills a line"))
+                return
         self._send(line)
 
     # -- inside

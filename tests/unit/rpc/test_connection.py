@@ -319,6 +319,16 @@ async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
 
 
 @aio
+async def test_a_request_that_can_neither_be_answered_nor_refused_ends_the_connection() -> None:
+    witness = Witness(lambda request: "an answer that is too long, too")
+    async with talk(witness, settings=Settings(max_line_size=100)) as (connection, other):
+        other.say({"id": "x" * 60, "method": "ask"}, {"method": "after"})
+        failure = await soon(connection.wait_ended())
+        assert isinstance(failure, Overflow)
+        assert witness.told == ["after"]
+
+
+@aio
 async def test_requests_that_hold_too_many_bytes_at_once_are_refused_unexecuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
