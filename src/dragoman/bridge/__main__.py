@@ -1,0 +1,107 @@
+"""``python -m dragoman.bridge -- CMD``: put an agent into an editor that speaks ACP v1.
+
+Owns the command line. The bridge itself is in `dragoman.bridge`, and what CMD speaks is found out
+by `dragoman.connect`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from dragoman.bridge.bridge import Bridge
+from dragoman.client.connecting import AUTO, OPENERS, Target, connect
+from dragoman.errors import DragomanError
+from dragoman.transports import open_stdio
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m dragoman.bridge",
+        description="Serve an agent, whatever it speaks, as an ACP v1 agent.",
+    )
+    made.add_argument(
+        "target",
+        nargs="+",
+        metavar="CMD",
+        help="the agent's command line, after --, or one address: unix:/path, ws://, wss://",
+    )
+    made.add_argument("--dialect", default=AUTO, choices=[AUTO, *OPENERS], help="what CMD speaks")
+    made.add_argument("--workspace", default=".", help="where CMD is started")
+    made.add_argument(
+        "--inherit",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an environment variable that CMD may have besides the usual ones; may be repeated",
+    )
+    made.add_argument(
+        "--raw", action="store_true", help="put the agent's own messages into _meta, too"
+    )
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--unix", metavar="PATH", help="serve on a Unix socket instead of stdio")
+    where.add_argument(
+        "--websocket", metavar="HOST:PORT", help="serve on a WebSocket instead of stdio"
+    )
+    return made
+
+
+def target_of(words: Sequence[str]) -> Target:
+    """An address if it is the only word and looks like one, else a command line."""
+    if len(words) == 1 and words[0].startswith(("unix:", "ws://", "wss://")):
+        return words[0]
+    return list(words)
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    target = target_of(arguments.target)
+    if arguments.unix is None and arguments.websocket is None:
+        # Ours before anything else can print into it.
+        stream = await open_stdio()
+        try:
+            async with _connected(arguments, target) as peer:
+                await Bridge(peer, raw=arguments.raw).serve(stream)
+        finally:
+            await stream.aclose()
+        return
+    async with _connected(arguments, target) as peer:
+        bridge = Bridge(peer, raw=arguments.raw)
+        if arguments.unix is not None:
+            listener = await bridge.serve_unix(arguments.unix)
+        else:
+            host, _, port = arguments.websocket.rpartition(":")
+            listener = await bridge.serve_websocket(host or "127.0.0.1", int(port))
+        try:
+            # On stderr: stdout is for agents, and whoever started us may wait for this line.
+            sys.stderr.write(f"listening on {listener.address}\n")
+            sys.stderr.flush()
+            await peer.client.connection.wait_ended()
+        finally:
+            await listener.aclose()
+
+
+def _connected(arguments: argparse.Namespace, target: Target):  # type: ignore[no-untyped-def]
+    return connect(
+        target,
+        workspace=arguments.workspace,
+        dialect=arguments.dialect,
+        inherit=arguments.inherit,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        asyncio.run(run(arguments))
+    except DragomanError as error:
+        sys.stderr.write(f"dragoman.bridge: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""One peer, served to any number of ACP clients.
+
+Owns the way of the peer's events and questions to the client whose session they belong to. What
+one client sees and sends is in `link`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dragoman.bridge.link import RAW_KEY, Link
+from dragoman.client.conversation import Peer
+from dragoman.client.permissions import Answer, Decision, Question
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectionLost
+from dragoman.events import model
+from dragoman.rpc import Settings
+from dragoman.transports import listen_unix, listen_websocket
+from dragoman.transports.base import Stream
+from dragoman.transports.listener import Listener
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import Id
+
+__all__ = ["RAW_KEY", "Bridge", "serve"]
+
+MAX_EARLY: Final = 4096
+"""Events kept for sessions that are just being opened. An agent greets with a handful."""
+
+
+async def serve(
+    peer: Peer, stream: Stream, *, raw: bool = False, max_line_size: int | None = None
+) -> ConnectionLost:
+    """Serve a connected peer to one client on a stream until either has gone."""
+    return await Bridge(peer, raw=raw, max_line_size=max_line_size).serve(stream)
+
+
+class Bridge:
+    """Serves a peer. From now on its permissions are decided by its clients.
+
+    With `raw`, updates that had to be translated carry the peer's own message in their `_meta`.
+    """
+
+    def __init__(self, peer: Peer, *, raw: bool = False, max_line_size: int | None = None) -> None:
+        self.peer = peer
+        self.raw = raw
+        self.settings = Settings(
+            max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE, cancel_notice=_cancel_notice
+        )
+        self._links: dict[str, Link] = {}
+        self._opening = 0
+        self._early: list[model.Event] = []
+        self._before = peer.on_event
+        peer.on_event = self._happened
+        peer.answer_with(self._decide)
+
+    async def serve(self, stream: Stream) -> ConnectionLost:
+        """Serve one client until it or the peer has gone; returns why its connection ended."""
+        return await Link(self).serve(stream)
+
+    async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
+        """Serve clients on a Unix socket; close the returned listener to stop."""
+        return await listen_unix(path, self._serve_one)
+
+    async def serve_websocket(self, host: str, port: int, **options: Any) -> Listener:
+        """Serve clients on a WebSocket; close the returned listener to stop."""
+        return await listen_websocket(host, port, self._serve_one, **options)
+
+    async def _serve_one(self, stream: Stream) -> None:
+        await self.serve(stream)
+
+    # -- whose session it is
+
+    @contextlib.contextmanager
+    def expecting(self) -> Iterator[None]:
+        """While a session is being opened: what happens in it is kept until it has its client."""
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+            if not self._opening:
+                self._early.clear()
+
+    def adopt(self, session_id: str, link: Link) -> None:
+        """A session has its client."""
+        self._links[session_id] = link
+        early, self._early = self._early, []
+        for event in early:
+            if event.session == session_id:
+                link.happened(event)
+            else:
+                self._early.append(event)
+
+    def forget(self, session_id: str, link: Link) -> None:
+        if self._links.get(session_id) is link:
+            del self._links[session_id]
+
+    def _happened(self, event: model.Event) -> None:
+        if self._before is not None:
+            self._before(event)
+        if event.session is None:
+            return
+        link = self._links.get(event.session)
+        if link is not None:
+            link.happened(event)
+        elif self._opening and len(self._early) < MAX_EARLY:
+            self._early.append(event)
+
+    async def _decide(self, question: Question) -> Decision:
+        link = self._links.get(question.session_id)
+        # A question about a session that nobody has open can be allowed by nobody.
+        return Answer.REJECT_ONCE if link is None else await link.decide(question)
+
+
+def _cancel_notice(id: Id) -> tuple[str, Any]:
+    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

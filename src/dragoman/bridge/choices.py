@@ -1,0 +1,126 @@
+"""What a client may choose in a session that lives at the peer.
+
+Owns the way from the peer's modes, models and options to those of ACP. The peer has the last word
+on every value: nothing is checked here, and what is shown is always what the peer said last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dragoman.agent.settings import Settings
+from dragoman.client.conversation import Conversation
+from dragoman.dialects.acp import v1 as acp
+from dragoman.events import parts
+from dragoman.events.view import View
+
+MODEL_OPTION: Final = "model"
+"""The id of the option that offers the models of an agent which has them apart from options."""
+
+
+class Choices(Settings):
+    """The choices of one session as they are now; without one, the rule for all: ask the peer."""
+
+    __slots__ = ("_conversation", "_view")
+
+    def __init__(self, conversation: Conversation | None = None, view: View | None = None) -> None:
+        super().__init__((), ())
+        self._conversation = conversation
+        self._view = view or View()
+
+    @property
+    def first_mode(self) -> str | None:
+        return self._view.mode if self._mode_list() else None
+
+    def has_mode(self, mode_id: object) -> bool:
+        return True
+
+    def allows(self, option_id: str, value: object) -> bool:
+        return True
+
+    def mode_state(self, mode_id: str | None) -> acp.SessionModeState | None:
+        modes = self._mode_list()
+        if not modes or self._view.mode is None:
+            return None
+        return acp.SessionModeState(current_mode_id=self._view.mode, available_modes=modes)
+
+    def config_options(
+        self, mode_id: str | None, values: Mapping[str, str | bool], client: acp.ClientCapabilities
+    ) -> list[acp.SessionConfigOption]:
+        session = self._native()
+        options: list[acp.SessionConfigOption]
+        if session is not None:
+            options = list(session.config_options or ())
+            if session.models is not None and not any(_is_model(option) for option in options):
+                options.append(_models(session.models))
+        else:
+            options = [_option(option) for option in self._view.options]
+        if _takes_booleans(client):
+            return options
+        return [option for option in options if not isinstance(option, acp.SessionConfigBoolean)]
+
+    def _mode_list(self) -> Sequence[acp.SessionMode]:
+        session = self._native()
+        if session is not None:
+            return session.modes.available_modes if session.modes is not None else ()
+        return [acp.SessionMode(id=mode.id, name=mode.name) for mode in self._view.modes]
+
+    def _native(self) -> Any:
+        """The session of an agent that speaks ACP itself: its own values need no translation."""
+        return getattr(self._conversation, "session", None)
+
+
+def stands_for_models(conversation: Conversation, option_id: str) -> bool:
+    """Whether an option is the one that was made up for the models of the agent."""
+    session: Any = getattr(conversation, "session", None)
+    if option_id != MODEL_OPTION or session is None or session.models is None:
+        return False
+    return not any(_is_model(option) for option in session.config_options or ())
+
+
+def _is_model(option: acp.SessionConfigOption) -> bool:
+    return isinstance(option, acp.SessionConfigSelect) and option.category == "model"
+
+
+def _models(models: Any) -> acp.SessionConfigSelect:
+    return acp.SessionConfigSelect(
+        id=MODEL_OPTION,
+        name="Model",
+        category="model",
+        current_value=models.current_model_id,
+        options=[
+            acp.SessionConfigSelectOption(
+                value=model.model_id, name=model.name, description=model.description
+            )
+            for model in models.available_models
+        ],
+    )
+
+
+def _option(option: parts.Option) -> acp.SessionConfigSelect | acp.SessionConfigBoolean:
+    if isinstance(option.value, bool):
+        return acp.SessionConfigBoolean(
+            id=option.id, name=option.name, current_value=option.value, category=option.category
+        )
+    return acp.SessionConfigSelect(
+        id=option.id,
+        name=option.name,
+        current_value=option.value,
+        category=option.category,
+        options=[
+            acp.SessionConfigSelectOption(
+                value=choice.value, name=choice.name, description=choice.description
+            )
+            for choice in option.choices
+        ],
+    )
+
+
+def _takes_booleans(capabilities: acp.ClientCapabilities) -> bool:
+    session = capabilities.session
+    return (
+        session is not None
+        and session.config_options is not None
+        and session.config_options.boolean is not None
+    )

@@ -1,0 +1,454 @@
+"""One client of a bridge: its requests go to the peer, the peer's events go to it.
+
+Owns the sessions that one client has opened, and the order of what it is told: events of a turn in
+the order of the wire with the answer behind them, and what happens outside of turns after that.
+It does not know what events mean (`speaking`) nor how errors are put (`answers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from msgspec import Raw, json
+from msgspec.structs import replace
+
+from dragoman.agent import Agent, Turn
+from dragoman.agent.client_side import ClientSide
+from dragoman.agent.server import Server
+from dragoman.agent.session import Session
+from dragoman.agent.speech import AcpSpeech
+from dragoman.bridge import answers
+from dragoman.bridge.choices import Choices, stands_for_models
+from dragoman.bridge.speaking import Speaker
+from dragoman.client.conversation import Conversation, ConversationTurn, Opening
+from dragoman.client.permissions import Answer, Chosen, Decision, Question
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.errors import ConnectionLost, DragomanError, RemoteError
+from dragoman.events import model
+from dragoman.events.fold import apply
+from dragoman.events.view import View
+from dragoman.rpc import Connection, End
+from dragoman.transports.base import Stream
+from dragoman.wire import codes, messages
+
+if TYPE_CHECKING:
+    from dragoman.bridge.bridge import Bridge
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.bridge")
+
+RAW_KEY: Final = "dragoman.raw"
+"""Where in an update's `_meta` the peer's own message stands, if that is wanted."""
+
+TOLD_TIMEOUT: Final = 10.0
+"""How long a question waits for the events before it to reach the client. They are on their way:
+this only bounds what a client that does not read can hold up."""
+
+LAST_WORDS_TIMEOUT: Final = 5.0
+"""How long the answers to running prompts may take after the peer has gone."""
+
+MAX_LISTED: Final = 10_000
+"""Sessions that a client is told about in one list."""
+
+_UPDATE: Final = acp.SESSION_UPDATE.name
+_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
+
+
+class Bridged:
+    """One session of a client, and the conversation behind it."""
+
+    def __init__(self, conversation: Conversation, speaker: Speaker, side: ClientSide) -> None:
+        self.conversation = conversation
+        self.speaker = speaker
+        self.side = side
+        self.view = View()
+        self.turning = False
+        """Whether events of a turn are still on their way to the client."""
+        self.later: list[model.Event] = []
+        """What happened outside of a turn and is not told yet."""
+        self.telling = False
+        self.asked: dict[str, asyncio.Event] = {}
+        """Set when the client has been told of everything before a question."""
+        self.last_raw: bytes | None = None
+
+    def question(self, request_id: str) -> asyncio.Event:
+        return self.asked.setdefault(request_id, asyncio.Event())
+
+
+def refusing(
+    handler: Callable[P, Awaitable[T]],
+) -> Callable[P, Awaitable[T]]:
+    """The same handler, with its errors as the protocol's."""
+
+    @functools.wraps(handler)
+    async def refused(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await handler(*args, **kwargs)
+        except DragomanError as error:
+            raise answers.refusal(error) from error
+
+    return refused
+
+
+class Link:
+    """Serves a peer to one client."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._peer = bridge.peer
+        self._forwards = bridge.peer.dialect == meaning.DIALECT
+        self._sessions: dict[str, Bridged] = {}
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._server = Server(self._agent())
+        self._connection: Connection | None = None
+
+    # -- life
+
+    async def serve(self, stream: Stream) -> ConnectionLost:
+        """Serve the client until it or the peer has gone; returns why its connection ended."""
+        try:
+            connection = Connection(stream, End.AGENT, self._server, settings=self._bridge.settings)
+        except BaseException:
+            await stream.aclose()
+            raise
+        self._connection = connection
+        try:
+            async with connection:
+                connection.tasks.start(self._end_with_peer(connection), "watch the peer")
+                return await connection.wait_ended()
+        finally:
+            await self._close_sessions()
+
+    async def _end_with_peer(self, connection: Connection) -> None:
+        """A bridge without a far side is of no use: answer what is open, and end."""
+        await self._peer.client.connection.wait_ended()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_TIMEOUT):
+                await self._idle.wait()
+        # The answers are sent by tasks that were woken together with this one.
+        await asyncio.sleep(0)
+        await connection.aclose()
+
+    async def _close_sessions(self) -> None:
+        for bridged in list(self._sessions.values()):
+            self._forget(bridged.conversation.id)
+            with contextlib.suppress(DragomanError):
+                await bridged.conversation.close()
+
+    # -- the agent that the client sees
+
+    def _agent(self) -> Agent:
+        peer = self._peer
+        can = peer.capabilities
+        agent = Agent(
+            peer.info.name or peer.dialect,
+            version=peer.info.version or "0",
+            title=peer.info.title,
+            auth_methods=self._auth_methods(),
+            image=bool(can.image),
+            audio=bool(can.audio),
+            embedded_context=bool(can.embedded),
+            mcp_http=bool(can.mcp_http),
+            mcp_sse=bool(can.mcp_sse),
+            additional_directories=bool(can.additional_directories),
+        )
+        agent.choices = Choices()
+        agent.prompt(self._prompt)
+        agent.new_session(refusing(self._new))
+        agent.close_session(refusing(self._close))
+        agent.set_mode(refusing(self._set_mode))
+        agent.set_option(refusing(self._set_option))
+        # What a dialect cannot tell is offered: the peer refuses what it cannot do.
+        if can.load is not False:
+            agent.load_session(refusing(self._load))
+        if can.resume is not False:
+            agent.resume_session(refusing(self._resume))
+        if can.list is not False:
+            agent.list_sessions(refusing(self._list))
+        if can.delete is not False:
+            agent.delete_session(refusing(peer.delete_session))
+        if agent.auth_methods:
+            agent.authenticate(refusing(peer.authenticate))
+        if can.logout:
+            agent.logout(refusing(peer.logout))
+        return agent
+
+    def _auth_methods(self) -> list[acp.AuthMethod]:
+        if self._forwards:
+            return list(self._peer.client.agent.auth_methods)
+        return [
+            acp.AuthMethodAgent(id=method.id, name=method.name, description=method.description)
+            for method in self._peer.auth_methods
+            if method.kind == "agent"
+        ]
+
+    # -- sessions
+
+    async def _open(self, session: Session, how: str) -> Bridged:
+        can = self._peer.capabilities
+        servers = session.mcp_servers
+        if servers and can.mcp_stdio is False:
+            log.warning("%s takes no MCP servers; those of the client are left out", self._peer)
+            servers = ()
+        opening = Opening(
+            cwd=session.cwd,
+            how=how,
+            session_id=None if how == "new" else session.id,
+            mcp_servers=servers,
+            additional_directories=session.additional_directories,
+        )
+        with self._bridge.expecting():
+            conversation = await self._peer.open(opening)
+            session.id = conversation.id
+            capabilities = session.client.client_capabilities
+            connection = self._server.connection
+            side = ClientSide(connection, conversation.id, capabilities, speech=self._server.speech)
+            bridged = Bridged(
+                conversation,
+                Speaker(
+                    notices=side.can("session.notices"),
+                    compaction=side.can("session.compaction"),
+                ),
+                side,
+            )
+            self._sessions[conversation.id] = bridged
+            self._bridge.adopt(conversation.id, self)
+        session.choose_from(Choices(conversation, bridged.view))
+        return bridged
+
+    async def _new(self, session: Session) -> None:
+        await self._open(session, "new")
+
+    async def _resume(self, session: Session) -> None:
+        await self._open(session, "resume")
+
+    async def _load(self, session: Session, replay: Turn) -> None:
+        bridged = await self._open(session, "load")
+        await bridged.conversation.wait_replayed()
+        for event in bridged.conversation.replayed:
+            await self._tell(bridged, event)
+
+    async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
+        found: list[acp.SessionInfo] = []
+        async for summary in self._peer.list_sessions(request.cwd):
+            found.append(
+                acp.SessionInfo(
+                    session_id=summary.id,
+                    cwd=summary.cwd or str(self._peer.workspace),
+                    title=summary.title,
+                    updated_at=summary.updated_at,
+                )
+            )
+            if len(found) >= MAX_LISTED:
+                break
+        return found
+
+    async def _close(self, session: Session) -> None:
+        bridged = self._sessions.get(session.id)
+        if bridged is not None:
+            self._forget(session.id)
+            await bridged.conversation.close()
+
+    def _forget(self, session_id: str) -> None:
+        self._sessions.pop(session_id, None)
+        self._bridge.forget(session_id, self)
+
+    def _bridged(self, session_id: str) -> Bridged:
+        bridged = self._sessions.get(session_id)
+        if bridged is None:
+            raise RemoteError(codes.NOT_FOUND, "there is no such session")
+        return bridged
+
+    async def _set_mode(self, session: Session, mode_id: str) -> None:
+        await self._bridged(session.id).conversation.set_mode(mode_id)
+
+    async def _set_option(self, session: Session, option_id: str, value: str | bool) -> None:
+        bridged = self._bridged(session.id)
+        if isinstance(value, str) and stands_for_models(bridged.conversation, option_id):
+            await bridged.conversation.set_model(value)
+        else:
+            await bridged.conversation.set_option(option_id, value)
+
+    # -- turns
+
+    async def _prompt(self, turn: Turn) -> acp.PromptResponse:
+        bridged = self._bridged(turn.session.id)
+        self._running += 1
+        self._idle.clear()
+        bridged.turning = True
+        try:
+            prompt = [meaning.block(block) for block in turn.prompt]
+            async with bridged.conversation.prompt(prompt) as running:
+                ended = await self._follow(bridged, running)
+                result = running.result
+            return answers.response(result, ended)
+        except RemoteError:
+            raise
+        except DragomanError as error:
+            raise answers.refusal(error) from error
+        finally:
+            bridged.turning = False
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+            self._tell_later(bridged)
+
+    async def _follow(self, bridged: Bridged, running: ConversationTurn) -> model.TurnEnded | None:
+        """Tell the client what happens in a turn, to its end, also after the client cancelled."""
+        cancelled: asyncio.CancelledError | None = None
+        ended: model.TurnEnded | None = None
+        untold: model.Event | None = None
+        while True:
+            try:
+                if untold is not None:
+                    await self._tell(bridged, untold)
+                    untold = None
+                async for event in running:
+                    untold = event
+                    await self._tell(bridged, event)
+                    untold = None
+                    if isinstance(event, model.TurnEnded):
+                        ended = event
+            except asyncio.CancelledError as error:
+                if cancelled is not None:
+                    raise
+                # The client wants the turn to end; what the peer still says is part of it.
+                cancelled = error
+                running.cancel()
+                continue
+            if cancelled is not None:
+                raise cancelled
+            return ended
+
+    # -- telling
+
+    def happened(self, event: model.Event) -> None:
+        """An event of one of our sessions, at once and in order."""
+        bridged = self._sessions[event.session or ""]
+        if isinstance(event, model.SettingsChanged):
+            apply(bridged.view, event)
+        if bridged.conversation.turn is None and not event.replay:
+            bridged.later.append(event)
+            self._tell_later(bridged)
+
+    def _tell_later(self, bridged: Bridged) -> None:
+        """Tell what happened outside of turns, behind whatever is being answered right now."""
+        connection = self._server.connection
+        if bridged.later and not bridged.telling and connection.failure is None:
+            bridged.telling = True
+            connection.tasks.start(self._tell_outside(bridged), "tell what happened")
+
+    async def _tell_outside(self, bridged: Bridged) -> None:
+        try:
+            while bridged.later and not bridged.turning:
+                await self._tell(bridged, bridged.later.pop(0))
+        except ConnectionLost:
+            bridged.later.clear()
+        finally:
+            bridged.telling = False
+
+    async def _tell(self, bridged: Bridged, event: model.Event) -> None:
+        """Tell the client of one event, in its own words if it speaks the client's language."""
+        speech = self._server.speech
+        raw = event.raw
+        if self._forwards and type(speech) is AcpSpeech:
+            # One line may be several events, and is told once.
+            if raw is not None and raw is not bridged.last_raw:
+                bridged.last_raw = raw
+                if event.native.startswith(_UPDATE):
+                    await self._forward(raw)
+        else:
+            for update in self._updates(bridged, event):
+                if (sending := speech.update(bridged.conversation.id, update)) is not None:
+                    await sending
+        if isinstance(event, model.PermissionAsked):
+            bridged.question(event.request_id).set()
+
+    async def _forward(self, line: bytes) -> None:
+        """The client gets what the peer sent, and nothing of it is decoded."""
+        connection = self._server.connection
+        try:
+            params = messages.decode_envelope(line).params
+        except messages.UNDECODABLE:
+            message = messages.decode(line)
+            params = message.params if isinstance(message, messages.Notification) else Raw(b"{}")
+        await connection.notify(_UPDATE, params)
+
+    def _updates(self, bridged: Bridged, event: model.Event) -> list[acp.SessionUpdate]:
+        if isinstance(event, model.SettingsChanged):
+            updates = self._settings(bridged, event)
+        else:
+            updates = list(bridged.speaker.updates(event))
+        if self._bridge.raw and event.raw is not None:
+            meta = {RAW_KEY: _plain(event.raw)}
+            updates = [replace(update, meta=meta) for update in updates]
+        return updates
+
+    def _settings(self, bridged: Bridged, event: model.SettingsChanged) -> list[acp.SessionUpdate]:
+        updates: list[acp.SessionUpdate] = []
+        if isinstance(event.mode, str) and bridged.view.modes:
+            updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))
+        if bridged.view.options:
+            options = Choices(bridged.conversation, bridged.view).config_options(
+                None, {}, bridged.side.capabilities
+            )
+            updates.append(acp.ConfigOptionUpdate(config_options=options))
+        return updates
+
+    # -- questions of the peer
+
+    async def decide(self, question: Question) -> Decision:
+        """Let the client's user decide."""
+        bridged = self._sessions[question.session_id]
+        offered = {option.option_id: option for option in question.options}
+        options = [
+            acp.PermissionOption(
+                option_id=option.option_id,
+                name=getattr(option, "name", option.option_id),
+                kind=str(option.kind),
+            )
+            for option in offered.values()
+            if option.kind in _KINDS
+        ]
+        if question.request_id and bridged.turning:
+            # The client shall know the tool call before it is asked about it.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_TIMEOUT):
+                    await bridged.question(question.request_id).wait()
+        bridged.asked.pop(question.request_id, None)
+        try:
+            chosen = await bridged.side.permission(_tool_call(question), options)
+        except DragomanError as error:
+            log.warning("nobody could be asked for permission: %s", error)
+            return Answer.REJECT_ONCE
+        if chosen is None:
+            return Answer.CANCEL
+        return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
+
+
+def _tool_call(question: Question) -> acp.ToolCallUpdate:
+    if isinstance(question.tool_call, acp.ToolCallUpdate):
+        return question.tool_call
+    return acp.ToolCallUpdate(
+        tool_call_id=question.tool_call_id,
+        title=question.title,
+        kind=question.kind,
+        status="pending",
+    )
+
+
+def _plain(line: bytes) -> Any:
+    try:
+        return json.decode(line)
+    except messages.UNDECODABLE:
+        return line.decode("utf-8", "replace")

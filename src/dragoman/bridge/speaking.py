@@ -1,0 +1,293 @@
+"""Events in the words of ACP v1.
+
+Owns the way back from the common vocabulary to session updates, for one session. ACP replaces the
+whole content of a tool call with every update, so what a tool has shown so far is kept here. It
+sends nothing: `link` does. What ACP has no word for makes no update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec import UNSET, UnsetType
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.events import model, parts
+from dragoman.events.words import PlanStatus, Role, ToolStatus
+
+SHOWN_OUTPUT: Final = 32 * 1024
+"""Characters of a tool's output that are shown, the newest: every update repeats all of them."""
+
+_CHUNKS: Final[dict[Role, type[Any]]] = {
+    Role.USER: acp.UserMessageChunk,
+    Role.AGENT: acp.AgentMessageChunk,
+    Role.THOUGHT: acp.AgentThoughtChunk,
+}
+
+_STATUS: Final[dict[ToolStatus, str]] = {
+    ToolStatus.PENDING: "pending",
+    ToolStatus.RUNNING: "in_progress",
+    ToolStatus.PAUSED: "in_progress",
+    ToolStatus.COMPLETED: "completed",
+    ToolStatus.FAILED: "failed",
+    ToolStatus.DECLINED: "failed",
+    ToolStatus.CANCELLED: "failed",
+}
+
+_PLAN_STATUS: Final[dict[PlanStatus, str]] = {
+    PlanStatus.PENDING: "pending",
+    PlanStatus.RUNNING: "in_progress",
+    PlanStatus.COMPLETED: "completed",
+    PlanStatus.CANCELLED: "completed",
+}
+
+
+@dataclass(slots=True)
+class _Tool:
+    """What was shown of a tool call."""
+
+    items: Sequence[acp.ToolCallContent] = ()
+    changes: Sequence[acp.ToolCallContent] = ()
+    output: str = ""
+    sent_size: int = 0
+    error: str | None = None
+    announced: bool = field(default=False)
+
+    def content(self) -> list[acp.ToolCallContent]:
+        shown = [*self.items, *self.changes]
+        if self.output:
+            shown.append(_text(self.output))
+        if self.error:
+            shown.append(_text(self.error))
+        return shown
+
+
+class Speaker:
+    """Says the events of one session to a client with these capabilities."""
+
+    def __init__(self, *, notices: bool = True, compaction: bool = True) -> None:
+        self._notices = notices
+        self._compaction = compaction
+        self._tools: dict[str, _Tool] = {}
+        self._streamed: set[str | None] = set()
+
+    def updates(self, event: model.Event) -> Sequence[acp.SessionUpdate]:
+        """The updates that say what an event says; none if ACP has no word for it."""
+        match event:
+            case model.MessageDelta():
+                return self._delta(event)
+            case model.MessageSet():
+                return self._message(event)
+            case model.ToolChanged():
+                return self._tool(event)
+            case model.ToolDelta():
+                return self._tool_delta(event)
+            case model.FilesChanged():
+                return self._files(event)
+            case model.PlanSet():
+                return (_plan(event),)
+            case model.PlanRemoved():
+                return (acp.Plan(entries=[]),)
+            case model.CommandsChanged(commands=commands):
+                return (_commands(commands),)
+            case model.SessionChanged(title=title, updated_at=updated_at):
+                if title is UNSET and updated_at is UNSET:
+                    return ()
+                return (acp.SessionInfoUpdate(title=title, updated_at=updated_at),)
+            case model.UsageReported(usage=usage):
+                return _usage(usage)
+            case model.Noticed():
+                return self._notice(event.severity, event.title, event.detail)
+            case model.ErrorReported(failure=failure):
+                return self._notice("error", failure.message, None)
+            case model.Compacted():
+                return self._compacted(event)
+            case _:
+                return ()
+
+    # -- messages
+
+    def _delta(self, event: model.MessageDelta) -> Sequence[acp.SessionUpdate]:
+        if event.role is Role.USER and not event.replay:
+            # The client has just said it itself.
+            return ()
+        self._streamed.add(event.message_id)
+        content: acp.ContentBlock
+        if event.block is None:
+            content = acp.TextContent(text=event.text)
+        else:
+            content = meaning.to_block(event.block)
+        return (_CHUNKS[event.role](content=content, message_id=event.message_id),)
+
+    def _message(self, event: model.MessageSet) -> Sequence[acp.SessionUpdate]:
+        blocks = event.blocks
+        if isinstance(blocks, UnsetType) or not blocks or event.message_id in self._streamed:
+            # What was streamed cannot be taken back, and a whole message repeats it.
+            return ()
+        if event.role is Role.USER and not event.replay:
+            return ()
+        self._streamed.add(event.message_id)
+        chunk = _CHUNKS[event.role]
+        return [
+            chunk(content=meaning.to_block(block), message_id=event.message_id) for block in blocks
+        ]
+
+    # -- tools
+
+    def _tool(self, event: model.ToolChanged) -> Sequence[acp.SessionUpdate]:
+        tool = self._tools.setdefault(event.tool_id, _Tool())
+        again = False
+        if not isinstance(event.content, UnsetType):
+            tool.items = [
+                item for value in event.content or () if (item := _item(value)) is not None
+            ]
+            again = True
+        if not isinstance(event.error, UnsetType):
+            tool.error = event.error
+            again = True
+        status = None if isinstance(event.status, UnsetType) else _STATUS.get(event.status)
+        over = not isinstance(event.status, UnsetType) and event.status.over
+        if over and len(tool.output) != tool.sent_size:
+            again = True
+        locations = None
+        if not isinstance(event.locations, UnsetType):
+            locations = [
+                acp.ToolCallLocation(path=place.path, line=place.line)
+                for place in event.locations or ()
+            ]
+        fields: dict[str, Any] = {
+            "tool_call_id": event.tool_id,
+            "name": _given(event.name),
+            "kind": None if isinstance(event.kind, UnsetType) else event.kind.value,
+            "status": status,
+            "content": self._shown(tool) if again else None,
+            "locations": locations,
+            "raw_input": _given(event.input),
+            "raw_output": _given(event.output),
+        }
+        title = _given(event.title)
+        if tool.announced:
+            return (acp.ToolCallProgress(title=title, **fields),)
+        tool.announced = True
+        return (acp.ToolCall(title=title or fields["name"] or event.tool_id, **fields),)
+
+    def _tool_delta(self, event: model.ToolDelta) -> Sequence[acp.SessionUpdate]:
+        tool = self._tools.setdefault(event.tool_id, _Tool())
+        if event.item is not None:
+            item = _item(event.item)
+            if item is None:
+                return ()
+            tool.items = [*tool.items, item]
+        elif event.stream in ("output", "progress"):
+            tool.output = (tool.output + event.text)[-SHOWN_OUTPUT:]
+            # Everything is sent again each time, so it is sent less and less often; what is
+            # missing comes at the end.
+            if len(tool.output) - tool.sent_size < tool.sent_size // 4:
+                return ()
+        else:
+            return ()
+        return self._progress(event.tool_id, tool)
+
+    def _files(self, event: model.FilesChanged) -> Sequence[acp.SessionUpdate]:
+        if event.tool_id is None:
+            # The sum of what the tool calls have shown already.
+            return ()
+        tool = self._tools.setdefault(event.tool_id, _Tool())
+        tool.changes = [_change(change) for change in event.changes]
+        return self._progress(event.tool_id, tool)
+
+    def _progress(self, tool_id: str, tool: _Tool) -> Sequence[acp.SessionUpdate]:
+        content = self._shown(tool)
+        if tool.announced:
+            return (acp.ToolCallProgress(tool_call_id=tool_id, content=content),)
+        tool.announced = True
+        return (acp.ToolCall(tool_call_id=tool_id, title=tool_id, content=content),)
+
+    def _shown(self, tool: _Tool) -> list[acp.ToolCallContent]:
+        tool.sent_size = len(tool.output)
+        return tool.content()
+
+    # -- the rest
+
+    def _notice(self, severity: str, title: str, detail: str | None) -> Sequence[acp.SessionUpdate]:
+        if self._notices:
+            return (acp.Notice(severity=severity, title=title, description=detail),)
+        text = f"{title}: {detail}\n" if detail else f"{title}\n"
+        return (acp.AgentThoughtChunk(content=acp.TextContent(text=text)),)
+
+    def _compacted(self, event: model.Compacted) -> Sequence[acp.SessionUpdate]:
+        if not self._compaction:
+            return ()
+        summary = UNSET if event.summary is None else [acp.TextContent(text=event.summary)]
+        return (
+            acp.CompactionUpdate(
+                compaction_id=event.compaction_id or "compaction",
+                status=event.status,
+                summary=summary,
+                error=event.error if event.error is not None else UNSET,
+            ),
+        )
+
+
+def _given(value: Any) -> Any:
+    return None if isinstance(value, UnsetType) else value
+
+
+def _text(text: str) -> acp.Content:
+    return acp.Content(content=acp.TextContent(text=text))
+
+
+def _item(item: parts.ToolItem) -> acp.ToolCallContent | None:
+    # A terminal of the peer is none of the client's.
+    if isinstance(item, parts.TerminalRef):
+        return None
+    return acp.Content(content=meaning.to_block(item))
+
+
+def _change(change: parts.FileChange) -> acp.ToolCallContent:
+    if change.new_text is not None:
+        return acp.Diff(path=change.path, new_text=change.new_text, old_text=change.old_text)
+    if change.diff is not None:
+        return _text(f"{change.op} {change.path}\n```diff\n{change.diff}\n```")
+    return _text(f"{change.op} {change.path}")
+
+
+def _plan(event: model.PlanSet) -> acp.Plan:
+    entries = [
+        acp.PlanEntry(
+            content=entry.text,
+            priority=entry.priority or "medium",
+            status=_PLAN_STATUS.get(entry.status, "pending"),
+        )
+        for entry in event.entries
+    ]
+    if not entries and event.text:
+        entries = [acp.PlanEntry(content=event.text, priority="medium", status="pending")]
+    return acp.Plan(entries=entries)
+
+
+def _commands(commands: Sequence[parts.Command]) -> acp.AvailableCommandsUpdate:
+    return acp.AvailableCommandsUpdate(
+        available_commands=[
+            acp.AvailableCommand(
+                name=command.name,
+                description=command.description,
+                input=None
+                if command.hint is None
+                else acp.UnstructuredCommandInput(hint=command.hint),
+            )
+            for command in commands
+        ]
+    )
+
+
+def _usage(usage: parts.Usage) -> Sequence[acp.SessionUpdate]:
+    if usage.context_used is None or usage.context_size is None:
+        return ()
+    cost = (
+        None if usage.cost is None else acp.Cost(amount=usage.cost.amount, currency=usage.cost.unit)
+    )
+    return (acp.UsageUpdate(used=usage.context_used, size=usage.context_size, cost=cost),)
