@@ -73,6 +73,12 @@ class Session:
 
     # -- modes and options
 
+    def choose_from(self, settings: Settings) -> None:
+        """Let this session have other choices than the agent's other sessions."""
+        self._settings = settings
+        self.mode = settings.first_mode
+        self.options = settings.first_values
+
     def switch_mode(self, mode_id: str) -> None:
         """Change the mode without telling anybody."""
         if not self._settings.has_mode(mode_id):
