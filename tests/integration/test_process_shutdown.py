@@ -465,7 +465,11 @@ async def test_a_command_with_mixed_output_has_the_same_shutdown() -> None:
 @aio
 async def test_a_command_can_be_interrupted() -> None:
     reader, writer = os.pipe()
-    program = "import os, signal\nos.write(1, b'.')\nsignal.pause()"
+    # Whoever runs the tests in the background may have made their children ignore the signal.
+    program = (
+        "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "os.write(1, b'.')\nsignal.pause()"
+    )
     child = start_child(python(program), stdin=subprocess.DEVNULL, stdout=writer, stderr=writer)
     os.close(writer)
     assert os.read(reader, 1) == b"."

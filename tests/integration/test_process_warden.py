@@ -139,7 +139,8 @@ def test_nothing_outlives_a_host_that_is_killed_while_the_warden_is_told_to_end(
 def test_nothing_outlives_a_host_that_a_signal_ends(number: signal.Signals) -> None:
     with host(
         """
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         async def main():
             _, pids = await start_tree()
             say(pids=pids)
