@@ -152,6 +152,7 @@ class ClientEnd:
         answer = msgspec.json.decode(result, type=Answer)
         usage = usage_of(answer.usage)
         return [
+            *self.closing(place),
             model.TurnEnded(
                 *place.base(PROMPT, bytes(result)),
                 words.outcome_of(answer.finish_reason),

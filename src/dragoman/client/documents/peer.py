@@ -145,6 +145,8 @@ class DocumentPeer(Peer):
     def _opened(self, opening: Opening, raw: Raw | None) -> DocumentConversation:
         """The answer is here: make the conversation at once, before what comes behind it."""
         client = self.client
+        if opening.session_id in client.conversations:
+            client.conversations[opening.session_id].place.replay = False
         session_id, events = client.end.opened(
             raw, opening.session_id, opening.how, client.place_of
         )
@@ -152,7 +154,6 @@ class DocumentPeer(Peer):
         if conversation is None or conversation.turn is not None or raw is None:
             conversation = DocumentConversation(self, session_id, opening.cwd)
             client.adopt(conversation)
-        conversation.place.replay = False
         base = conversation.place.base(opening.how, None)
         how = opening.how if raw is not None or opening.session_id else "implicit"
         client.emit(model.SessionOpened(*base, how, str(opening.cwd)), 0)
@@ -210,13 +211,13 @@ class KeyedPeer(DocumentPeer):
     """An agent of the keyed dialect, which knows passwords and tokens."""
 
     async def authenticate(
-        self, method: str, *, password: str | None = None, token: str | None = None
+        self, method_id: str, *, password: str | None = None, token: str | None = None
     ) -> None:
         """Log in. A secret is only sent if it is given here: none is looked for anywhere."""
         known = [each.id for each in self.auth_methods]
-        if method not in known:
-            raise UsageError(f"the agent has no login method {method!r}; it has {known}")
-        body = keyed.Authenticate(method, password, token)
+        if method_id not in known:
+            raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")
+        body = keyed.Authenticate(method_id, password, token)
         await self.client.ask(
             (keyed.AUTHENTICATE, body), lambda raw: None, timeout=self.client.budgets.request
         )
@@ -391,6 +392,7 @@ class DocumentTurn(ConversationTurn):
         elif proves_nothing_ran(error, self._method) and not self._seen and not self.cancelling:
             self._refused(error)
         elif self.cancelling and isinstance(error, CallCancelled | ConnectionLost):
+            self._close_tools()
             ended = self._ended(Outcome.CANCELLED, "cancelled", None)
             self.made(ended)
             self.conclude(ended)
@@ -474,6 +476,12 @@ class DocumentTurn(ConversationTurn):
     def made(self, event: model.Event) -> None:
         if self._client.on_event is not None:
             self._client.on_event(event)
+
+    def failed(self, error: DragomanError) -> None:
+        if self.state is not State.ENDED:
+            # First, so that nothing is numbered after the end.
+            self._close_tools()
+            super().failed(error)
 
     def _failed(self, error: DragomanError) -> Any:
         self._close_tools()

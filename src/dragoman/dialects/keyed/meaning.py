@@ -109,6 +109,8 @@ class ClientEnd:
             mcp_http=None,
             mcp_sse=None,
             set_mode=answer.agent_capabilities.modes,
+            # Only when a session is opened.
+            set_model=None,
             cancel=True,
             permissions=True,
         )
