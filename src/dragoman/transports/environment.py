@@ -47,16 +47,15 @@ WINDOWS_NAMES = (
 
 WILDCARD = re.compile(r"[*?[]")
 
-_owner = ""
+_owner: dict[str, str] = {}
 _serials = itertools.count(1)
 
 
 def owner() -> str:
     """The random name of this process in the marks of its children."""
-    global _owner
-    if not _owner:
-        _owner = secrets.token_hex(8)
-    return _owner
+    # One step, because the first children of two threads must not get two owners: the warden would
+    # know one of them. A lock would have to survive a fork.
+    return _owner.get("name") or _owner.setdefault("name", secrets.token_hex(8))
 
 
 def new_mark() -> str:
@@ -66,8 +65,8 @@ def new_mark() -> str:
 
 def _forget_owner() -> None:
     """A forked copy of this process is another owner: its children are not the original's."""
-    global _owner, _serials
-    _owner = ""
+    global _serials
+    _owner.clear()
     _serials = itertools.count(1)
 
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import os
+import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dragoman.transports import environment
 from dragoman.transports.environment import build_environment, new_mark, owner
 
 BASE = {
@@ -97,6 +101,24 @@ def test_the_environment_of_this_process_is_the_usual_source(
     built = build_environment()
     assert built["PATH"] == "/from/here"
     assert "SOME_SECRET" not in built
+
+
+def test_threads_that_start_their_first_children_at_once_have_one_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = threading.Barrier(2)
+
+    def name(size: int) -> str:
+        # Both have found that there is no owner yet.
+        together.wait(10)
+        return threading.current_thread().name
+
+    monkeypatch.setattr(environment, "_owner", {})
+    monkeypatch.setattr(secrets, "token_hex", name)
+    with ThreadPoolExecutor(2) as pool:
+        marks = [task.result(10) for task in [pool.submit(new_mark) for _ in range(2)]]
+    assert len(set(marks)) == 2
+    assert {mark.rpartition(".")[0] for mark in marks} == {owner()}
 
 
 def test_every_mark_is_new_and_names_its_owner() -> None:
