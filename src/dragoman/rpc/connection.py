@@ -32,7 +32,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.rpc import boundary
-from dragoman.rpc.calls import FOREIGN, Call, Settle, Waiter
+from dragoman.rpc.calls import FOREIGN, Call, Deadlines, Settle, Waiter
 from dragoman.rpc.lanes import Flow, HandlerLane, Limits, consuming
 from dragoman.rpc.outbox import Outbox
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish
@@ -153,6 +153,7 @@ class Connection:
         end: the place to end what no call stands for."""
         # Kept, because asking for it costs a system call each time.
         self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._loop)
         self._started = False
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
@@ -239,7 +240,7 @@ class Connection:
         call.id, line = self._peer.request(method, call, params)
         self._send(line)
         if timeout is not None:
-            call.expire_after(timeout)
+            self._deadlines.add(call, timeout)
         return call
 
     def call(
@@ -299,8 +300,11 @@ class Connection:
     ) -> Raw:
         waiter = Waiter(self._loop.create_future(), after)
         call = self.begin(method, params, settle=waiter.settle)
-        if timeout is not None:
+        if left is not None:
+            assert timeout is not None
             call.expire_after(timeout, left=left)
+        elif timeout is not None:
+            self._deadlines.add(call, timeout)
         try:
             if consuming.get() is not self.flow:
                 return await waiter.future
@@ -449,7 +453,8 @@ class Connection:
             self._refuse(request, *boundary.to_wire(error, request.method))
             return
         if inspect.iscoroutine(result):
-            task = self.tasks.start(self._answer_later(request, result), request.method)
+            work = self._answer_later(request, result)
+            task = self.tasks.start(work, request.method, ends_itself=True)
             self._inbound[request.id] = task
             self._inbound_size += len(request.line)
         else:
@@ -473,7 +478,7 @@ class Connection:
             self._refuse(request, codes.REQUEST_CANCELLED, "the request was cancelled", None)
             raise
         finally:
-            self._inbound.pop(request.id, None)
+            self.tasks.forget(self._inbound.pop(request.id))
             self._inbound_size -= len(request.line)
 
     def _answer(self, request: Request, result: Any) -> None:
@@ -541,6 +546,7 @@ class Connection:
         # Nobody is left to answer to. What was queued before the end is still worked off.
         for task in self._inbound.values():
             cancel_soon(task)
+        self._deadlines.close()
         self.flow.close(failure)
         self._ended.set()
         if isinstance(failure, Overflow | LineTooLong):

@@ -26,6 +26,7 @@ from dragoman.errors import (
 )
 from dragoman.rpc import Router, Settings
 from dragoman.rpc import tasks as tasks_module
+from dragoman.rpc.calls import MAX_QUEUES
 from dragoman.wire import codes
 from dragoman.wire.messages import Id
 from dragoman.wire.peer import Stray
@@ -200,7 +201,7 @@ async def test_the_primitive_under_a_call_settles_once_and_in_wire_order() -> No
         await until(lambda: len(told) == 3)
         assert told == ["one", Raw(b"1"), "two"]
         assert call.settled
-        assert call._timer is not None and call._timer.cancelled()
+        assert not call._queue
         call.give_up(CallTimeout("ask", 1))
         call.settle(None, ConnectionClosed())
         assert len(told) == 3
@@ -404,3 +405,48 @@ async def test_a_failure_of_whoever_is_told_about_answers_is_logged_and_stops_no
         other.answer(await other.next(), 1)
         assert await soon(call) == Raw(b"1")
     assert "told about answers" in caplog.text
+
+
+@aio
+async def test_calls_with_one_timeout_share_a_timer_and_each_expires() -> None:
+    ends: list[str] = []
+
+    def settle(result: Raw | None, error: DragomanError | None) -> None:
+        ends.append(type(error).__name__)
+        if len(ends) == 1:
+            # Whoever is told may try again at once.
+            connection.begin("again", settle=settle, timeout=0.01)
+
+    async with talk() as (connection, _):
+        for _ in range(3):
+            connection.begin("ask", settle=settle, timeout=0.01)
+        assert len(connection._deadlines._timers) == 1
+        await until(lambda: len(ends) == 4)
+        assert ends == ["CallTimeout"] * 4
+        assert not connection._deadlines._timers
+        assert not connection._deadlines._queues
+
+
+@aio
+async def test_timeouts_that_are_all_different_expire_too_and_the_shared_timers_are_few() -> None:
+    ends: list[object] = []
+    async with talk() as (connection, _):
+        for number in range(MAX_QUEUES + 5):
+            connection.begin(
+                "ask",
+                settle=lambda result, error: ends.append(error),
+                timeout=0.01 + number / 10_000,
+            )
+        assert len(connection._deadlines._timers) == MAX_QUEUES
+        await until(lambda: len(ends) == MAX_QUEUES + 5)
+        assert all(isinstance(error, CallTimeout) for error in ends)
+
+
+@aio
+async def test_a_connection_that_is_over_leaves_no_timer() -> None:
+    ends: list[object] = []
+    async with talk() as (connection, _):
+        connection.begin("ask", settle=lambda result, error: ends.append(error), timeout=60.0)
+        (timer,) = connection._deadlines._timers.values()
+    assert timer.cancelled()
+    assert len(ends) == 1

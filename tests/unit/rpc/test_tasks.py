@@ -235,3 +235,30 @@ async def test_work_that_is_itself_cancelled_ends_the_caller_as_cancelled() -> N
 
     with pytest.raises(asyncio.CancelledError):
         await finish(clean_up())
+
+
+@aio
+async def test_an_owner_does_not_wait_for_work_that_was_cancelled_before_it_began() -> None:
+    owner = TaskOwner("test")
+
+    async def work() -> None:
+        owner.forget(task)
+
+    task = owner.start(work(), "ends itself", ends_itself=True)
+    task.cancel()
+    await asyncio.wait([task])
+    assert len(owner) == 1
+    async with asyncio.timeout(1):
+        await owner.aclose()
+
+
+@aio
+async def test_work_that_ends_itself_is_forgotten() -> None:
+    owner = TaskOwner("test")
+
+    async def work() -> None:
+        owner.forget(task)
+
+    task = owner.start(work(), "ends itself", ends_itself=True)
+    await asyncio.wait([task])
+    assert len(owner) == 0
