@@ -110,9 +110,12 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
             # 32: both kinds of head are understood.
             unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
             try:
-                return unpack.decompress(body, MAX_BODY_SIZE)
+                plain = unpack.decompress(body, MAX_BODY_SIZE)
             except zlib.error as error:
                 raise BadRequest(400, f"the body is not packed as it says: {error}") from error
+            if not unpack.eof:
+                raise BadRequest(400, "the packed body is cut off, or too long")
+            return plain
         case _:
             raise BadRequest(415, f"a body packed with {encoding} is not understood")
 
