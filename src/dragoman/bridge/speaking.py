@@ -97,8 +97,8 @@ class Speaker:
                 if title is UNSET and updated_at is UNSET:
                     return ()
                 return (acp.SessionInfoUpdate(title=title, updated_at=updated_at),)
-            case model.UsageReported(usage=usage):
-                return _usage(usage)
+            case model.UsageReported():
+                return _usage(event)
             case model.Noticed():
                 return self._notice(event.severity, event.title, event.detail)
             case model.ErrorReported(failure=failure):
@@ -147,6 +147,9 @@ class Speaker:
             again = True
         if not isinstance(event.error, UnsetType):
             tool.error = event.error
+            again = True
+        if isinstance(event.output, str) and event.output and not tool.output:
+            tool.output = event.output[-SHOWN_OUTPUT:]
             again = True
         status = None if isinstance(event.status, UnsetType) else _STATUS.get(event.status)
         over = not isinstance(event.status, UnsetType) and event.status.over
@@ -284,10 +287,15 @@ def _commands(commands: Sequence[parts.Command]) -> acp.AvailableCommandsUpdate:
     )
 
 
-def _usage(usage: parts.Usage) -> Sequence[acp.SessionUpdate]:
-    if usage.context_used is None or usage.context_size is None:
+def _usage(event: model.UsageReported) -> Sequence[acp.SessionUpdate]:
+    usage = event.usage
+    used = usage.context_used
+    if used is None and event.scope == "call":
+        # What the last call to the model took and gave is what the context holds now.
+        used = usage.total_tokens
+    if used is None or usage.context_size is None:
         return ()
-    cost = (
-        None if usage.cost is None else acp.Cost(amount=usage.cost.amount, currency=usage.cost.unit)
-    )
-    return (acp.UsageUpdate(used=usage.context_used, size=usage.context_size, cost=cost),)
+    cost = None
+    if usage.cost is not None:
+        cost = acp.Cost(amount=usage.cost.amount, currency=usage.cost.unit)
+    return (acp.UsageUpdate(used=used, size=usage.context_size, cost=cost),)

@@ -284,16 +284,14 @@ def _codex(
     from dragoman.client.codex import CodexOptions, CodexPeer
 
     options = CodexOptions(
-        permit=terms.permit, budgets=terms.budgets, on_noise=terms.on_noise, name=terms.name
+        permit=terms.permit,
+        budgets=terms.budgets,
+        on_event=terms.on_event,
+        on_noise=terms.on_noise,
+        name=terms.name,
     )
     options = _detailed(_sized(options, terms), details, CodexOptions, dialect)
-
-    async def open(stream: Stream) -> Peer:
-        peer = await CodexPeer.connect(stream, terms.workspace, options)
-        peer.on_event = terms.on_event
-        return peer
-
-    return open
+    return lambda stream: CodexPeer.connect(stream, terms.workspace, options)
 
 
 def _documents(
