@@ -75,8 +75,8 @@ async def answer(turn: Turn) -> str | None:
         await asyncio.Event().wait()
     await turn.think("What could be meant?")
     await turn.plan(["Think", "Answer"])
-    async with turn.tool("Look at nothing", kind="read", locations=["/tmp/nothing"]) as tool:
-        await tool.diff("/tmp/nothing", "something\n")
+    async with turn.tool("Look at nothing", kind="read", locations=["/somewhere/nothing"]) as tool:
+        await tool.diff("/somewhere/nothing", "something\n")
     await turn.usage(10, 1000)
     await turn.say("OK")
     stored = remembered(turn.session.id)

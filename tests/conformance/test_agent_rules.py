@@ -60,7 +60,7 @@ async def turn_of(
     async with serving(agent, respond) as conversation:
         hello = {"protocolVersion": 1, "clientCapabilities": capabilities or {}}
         (await conversation.ask("initialize", hello)).result()
-        opened = await conversation.ask("session/new", {"cwd": "/work", "mcpServers": []})
+        opened = await conversation.ask("session/new", {"cwd": "/somewhere", "mcpServers": []})
         params = {
             "sessionId": opened.fields()["sessionId"],
             "prompt": [{"type": "text", "text": "go"}],

@@ -23,7 +23,7 @@ from dragoman.events.view import View
 from tests.aio import aio
 from tests.conformance.fake_agent import Answers, FakeAgent, Refusal, client_of
 
-HERE = str(Path("/work/folder"))
+HERE = str(Path("/somewhere/folder"))
 
 
 async def listed(client: AcpClient) -> list[acp.SessionInfo]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dragoman.testing.conformance import Verdict, check_agent
 from tests.aio import aio
 from tests.conformance.places import ENVIRONMENT, PATIENCE, full_agent
@@ -16,6 +18,7 @@ NOT_TRIED = {
 }
 
 
+@pytest.mark.timeout(240)  # some twenty processes, one after the other
 @aio
 async def test_an_agent_with_every_handler_passes_every_check(tmp_path: Path) -> None:
     report = await check_agent(

@@ -100,8 +100,12 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
         says="Optional members of the wrong type and bad items in lists do no harm.",
     ),
     _check(
-        "noise_is_survived", NO_PROMPT, "ACP1-TRN-11", "ACP1-TRN-09",
-        says="Lines that are no messages do no harm.",
+        "noise_is_survived", NO_PROMPT, "ACP1-TRN-11",
+        says="Lines that are not JSON do no harm.",
+    ),
+    _check(
+        "odd_json_is_survived", NO_PROMPT, "ACP1-TRN-09", "ACP1-TRN-11",
+        says="Lines that are JSON but no messages, batches among them, do no harm.",
     ),
     _check(
         "stray_answer_is_survived", NO_PROMPT, "ACP1-RPC-11",
@@ -129,7 +133,7 @@ ALL: Final[tuple[tuple[Check, str], ...]] = (
         says="A question for permission without what it needs is refused with -32602.",
     ),
     _check(
-        "services_not_offered_are_refused", NO_PROMPT, "ACP1-CAP-01", "ACP1-ELI-01",
+        "services_not_offered_are_refused", NO_PROMPT, "ACP1-CAP-01", "ACP1-ELI-01", advisory=True,
         says="Files, terminals and questions that the client did not offer are refused.",
     ),
     _check(

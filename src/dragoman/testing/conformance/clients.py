@@ -18,7 +18,7 @@ from typing import Final, Self, TypeAlias
 import dragoman
 from dragoman.errors import ConnectionLost, UsageError
 from dragoman.testing.conformance.client_checks import merged
-from dragoman.testing.conformance.probe import ANSWER_TIMEOUT, Scenario
+from dragoman.testing.conformance.probe import ANSWER_TIMEOUT, SCENARIOS, Scenario
 from dragoman.testing.conformance.report import Report, from_json
 from dragoman.transports import spawn
 
@@ -102,8 +102,7 @@ async def check_client(run: RunClient, *, timeout: float = ANSWER_TIMEOUT) -> Re
     them, has shown by then what it does.
     """
     reports: list[Report] = []
-    scenarios: tuple[Scenario, ...] = ("main", "version")
-    for scenario in scenarios:
+    for scenario in SCENARIOS:
         with ClientProbe(scenario=scenario, timeout=timeout) as probe:
             await asyncio.gather(run(probe.command), return_exceptions=True)
             reports.append(await probe.report())

@@ -31,8 +31,11 @@ from dragoman.testing.conformance.report import Report
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
 
-Scenario = Literal["main", "version"]
-"""``main`` plays everything; ``version`` agrees on a version that nobody speaks."""
+Scenario = Literal["main", "version", "noise"]
+"""``main`` plays almost everything; ``version`` agrees on a version that nobody speaks; ``noise``
+sends lines that are no messages, which some clients do not survive."""
+
+SCENARIOS: Final[tuple[Scenario, ...]] = ("main", "version", "noise")
 
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for an answer of the client, behind which there may be a person."""
@@ -167,7 +170,9 @@ class Probe:
         self._running.add(session)
         text = " ".join(str(b.get("text", "")) for b in blocks).lower()
         reason = "end_turn"
-        if "cancel" in text:
+        if self._scenario == "noise":
+            await self._noise()
+        elif "cancel" in text:
             reason = await self._cancelling(session)
         elif not self._played:
             self._played = True
@@ -180,6 +185,14 @@ class Probe:
         self._talk.say(answer)
         await self._afterwards(session)
 
+    async def _noise(self) -> None:
+        for name, lines, what in (
+            ("noise_is_survived", scenes.NOISE, "a line that is not JSON"),
+            ("stray_answer_is_survived", scenes.STRAY, "stray answers"),
+            ("odd_json_is_survived", scenes.ODD_JSON, "lines that are JSON but no messages"),
+        ):
+            await self._try(name, self._lines(lines, what))
+
     async def _scenes(self, session: str) -> None:
         self._update(session, scenes.chunk("Looking around."))
         for name, updates in scenes.UPDATES.items():
@@ -188,8 +201,6 @@ class Probe:
         await self._try("unknown_method_is_refused", self._unknown("dragoman/no_such_method"))
         await self._try("ids_are_echoed_as_they_came", self._ids)
         await self._try("unknown_notification_is_ignored", self._notifications)
-        await self._try("noise_is_survived", self._lines(scenes.NOISE, "noise"))
-        await self._try("stray_answer_is_survived", self._lines(scenes.STRAY, "stray answers"))
         await self._try("permission_gets_an_offered_option", self._permission(session))
         await self._try("unknown_kinds_are_not_chosen", self._odd_permission(session))
         await self._try("called_off_permission_is_answered", self._called_off(session))
@@ -335,6 +346,9 @@ class Probe:
         self._talk.tell("session/update", {"sessionId": session, "update": update})
 
     async def _try(self, name: str, play: Callable[[], Awaitable[None]]) -> None:
+        if self._talk.failure is not None:
+            self.record.skipped(name, NOT_LEFT)
+            return
         try:
             await play()
         except Skip as skip:

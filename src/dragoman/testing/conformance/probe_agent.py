@@ -14,11 +14,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.testing.conformance.probe import ANSWER_TIMEOUT, Probe
+from dragoman.testing.conformance.probe import ANSWER_TIMEOUT, SCENARIOS, Probe, Scenario
 from dragoman.transports import open_stdio
 
 
-async def serve(report: Path, *, scenario: str, timeout: float) -> None:
+async def serve(report: Path, *, scenario: Scenario, timeout: float) -> None:
     """Play for the client on standard input and output, and write down what is found."""
 
     def write() -> None:
@@ -29,7 +29,7 @@ async def serve(report: Path, *, scenario: str, timeout: float) -> None:
 
     probe = Probe(
         await open_stdio(),
-        scenario="version" if scenario == "version" else "main",
+        scenario=scenario,
         timeout=timeout,
         on_change=write,
     )
@@ -46,9 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "and send a prompt; then one with the word cancel, to be cancelled.",
     )
     parser.add_argument("--report", type=Path, required=True, help="where the report is written")
-    parser.add_argument(
-        "--scenario", choices=("main", "version"), default="main", help="what is played"
-    )
+    parser.add_argument("--scenario", choices=SCENARIOS, default="main", help="what is played")
     parser.add_argument(
         "--timeout", type=float, default=ANSWER_TIMEOUT, help="seconds for an answer of the client"
     )

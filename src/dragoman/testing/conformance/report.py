@@ -125,7 +125,7 @@ def shortened(value: bytes | str | object) -> str:
         text = value
     else:
         text = msgspec.json.encode(value).decode()
-    text = "".join(character if character.isprintable() else "�" for character in text)
+    text = "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
     if len(text) <= EVIDENCE_SIZE:
         return text
     return f"{text[:EVIDENCE_SIZE]}… ({len(text)} characters)"

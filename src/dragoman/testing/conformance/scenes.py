@@ -146,7 +146,9 @@ LATE: Final[tuple[dict[str, Any], ...]] = (
     {"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed"},
 )
 
-NOISE: Final = b"Loading model weights... done\n\n[1]\nnull\n42\n{}\n"
+NOISE: Final = b"Loading model weights... done\n\n"
+
+ODD_JSON: Final = b"null\n42\n{}\n[1]\n"
 
 STRAY: Final = (
     b'{"jsonrpc":"2.0","id":987654321,"result":{}}\n'

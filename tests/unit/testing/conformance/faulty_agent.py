@@ -39,7 +39,7 @@ async def checked(*faults: str, only: tuple[str, ...] = (), silent: bool = False
     return await check_stream(
         open_stream,
         subject="faulty",
-        cwd="/work",
+        cwd="/somewhere",
         turns=True,
         only=only,
         timeout=timeout,
@@ -187,8 +187,9 @@ class FaultyAgent:
             self.send(id=id, result={"protocolVersion": 7})
             return
         if not isinstance(version, int):
-            wrong = {str: "version_as_text_is_refused", list: "strange_version_is_refused"}
-            self.refuse(id, -32603 if self.has(wrong[type(version)]) else -32602)
+            text = isinstance(version, str)
+            fault = "version_as_text_is_refused" if text else "strange_version_is_refused"
+            self.refuse(id, -32603 if self.has(fault) else -32602)
             return
         if version == 0 and self.has("version_zero_is_answered"):
             self.send(id=id, result={"protocolVersion": "zero"})
@@ -341,7 +342,7 @@ class FaultyAgent:
             return
         if self.has("listing_changes_nothing"):
             self.store[f"listed-{len(self.store)}"] = []
-        entries = [{"sessionId": session, "cwd": "/work"} for session in self.store]
+        entries = [{"sessionId": session, "cwd": "/somewhere"} for session in self.store]
         if self.has("listed_sessions_are_well_formed"):
             entries = [{"sessionId": "s"}]
         self.send(id=id, result={"sessions": entries})
@@ -439,9 +440,11 @@ class FaultyAgent:
             self.say(session, "agent_message_chunk", "by the way")
 
     def called_off(self, session: str) -> None:
+        if self.has("ignores calling off"):
+            return
+        id = self.running.pop(session)
         if not self.has("cancelled_request_is_still_answered"):
-            code = -32603 if self.has("cancelled_request_is_still_answered b") else -32800
-            self.refuse(self.running.pop(session), code)
+            self.refuse(id, -32603 if self.has("cancelled_request_is_still_answered b") else -32800)
 
 
 METHODS: dict[str, Callable[[FaultyAgent, Any, Reply], None]] = {

@@ -178,9 +178,11 @@ class FaultyClient:
         try:
             message = json.loads(line)
         except ValueError:
-            message = None
-        if not isinstance(message, dict) or not message:
             if self.has("noise_is_survived") and line:
+                self.end()
+            return
+        if not isinstance(message, dict) or not message:
+            if self.has("odd_json_is_survived"):
                 self.end()
         elif "method" not in message:
             if message["id"] in (0, 1, 2, 22):

@@ -23,7 +23,7 @@ def lab(*faults: str) -> tuple[Lab, list[MemoryStream]]:
         FaultyAgent(far, frozenset(faults), {})
         return near
 
-    return Lab(open_stream, cwd="/work", timeout=20.0), ends
+    return Lab(open_stream, cwd="/somewhere", timeout=20.0), ends
 
 
 def test_a_breach_of_what_is_only_recommended_is_a_warning() -> None:

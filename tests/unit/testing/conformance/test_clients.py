@@ -35,7 +35,7 @@ async def say_hello(argv: Sequence[str]) -> None:
 
 
 @aio
-async def test_both_scenarios_are_played_and_their_reports_put_together() -> None:
+async def test_every_scenario_is_played_and_their_reports_put_together() -> None:
     runs: list[str] = []
 
     async def run(argv: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ async def test_both_scenarios_are_played_and_their_reports_put_together() -> Non
         await say_hello(argv)
 
     report = await check_client(run)
-    assert runs == ["main", "version"]
+    assert runs == ["main", "version", "noise"]
     assert report.subject == "c"
     assert report.finding("unknown_version_ends_it").verdict is Verdict.PASSED
     assert report.finding("client_names_itself").verdict is Verdict.PASSED

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.testing.conformance import Verdict
-from dragoman.testing.conformance.client_checks import CHECKS, NO_CANCEL, NO_PROMPT
+from dragoman.testing.conformance.client_checks import CHECKS, NO_CANCEL, NO_PROMPT, NOT_LEFT
+from dragoman.testing.conformance.probe import Scenario
 from tests.unit.testing.conformance.faulty_client import PROMPTS, probed
 
 UNTRIED = {
@@ -42,10 +43,14 @@ SILENT = {
 }
 
 
+NOISE = ("noise_is_survived", "odd_json_is_survived", "stray_answer_is_survived")
+
+
 def test_a_good_client_passes_everything_that_can_be_tried(tmp_path: Path) -> None:
     report = asyncio.run(probed(folder=tmp_path))
     assert report.of(Verdict.FAILED) == report.of(Verdict.WARNED) == []
-    assert {finding.check for finding in report.of(Verdict.SKIPPED)} == {"unknown_version_ends_it"}
+    skipped = {finding.check for finding in report.of(Verdict.SKIPPED)}
+    assert skipped == {"unknown_version_ends_it", *NOISE}
     assert report.conforms
     assert report.peer == {"name": "faulty", "version": "1"}
     assert list(tmp_path.iterdir()) == [], "the probe leaves no file behind"
@@ -57,11 +62,28 @@ def test_the_fault_is_caught(fault: str, tmp_path: Path) -> None:
     late = name == "late_updates_are_survived"
     prompts = ("hello",) if late else PROMPTS
     silent = fault in SILENT
-    report = asyncio.run(probed(fault, folder=tmp_path, silent=silent, prompts=prompts))
+    scenario: Scenario = "noise" if name in NOISE else "main"
+    report = asyncio.run(
+        probed(fault, folder=tmp_path, silent=silent, prompts=prompts, scenario=scenario)
+    )
     finding = report.finding(name)
     demanded = CHECKS[name].level in ("MUST", "MUST NOT", "FACT")
     assert finding.verdict is (Verdict.FAILED if demanded else Verdict.WARNED), report.to_text()
     assert finding.reason
+
+
+def test_lines_that_are_no_messages_are_survived_by_a_good_client(tmp_path: Path) -> None:
+    report = asyncio.run(probed(folder=tmp_path, scenario="noise"))
+    assert {report.finding(name).verdict for name in NOISE} == {Verdict.PASSED}
+    assert report.conforms
+
+
+def test_after_a_client_has_gone_the_rest_is_skipped_and_not_held_against_it(
+    tmp_path: Path,
+) -> None:
+    report = asyncio.run(probed("unknown_updates_are_survived", folder=tmp_path))
+    assert report.finding("unknown_updates_are_survived").verdict is Verdict.WARNED
+    assert report.finding("files_are_written_and_read").reason == NOT_LEFT
 
 
 def test_a_client_that_offers_nothing_has_its_services_skipped(tmp_path: Path) -> None:
@@ -75,7 +97,7 @@ def test_a_client_that_offers_nothing_has_its_services_skipped(tmp_path: Path) -
 def test_a_service_that_works_without_being_offered_is_caught(tmp_path: Path) -> None:
     faults = ("offers nothing", "services_not_offered_are_refused")
     report = asyncio.run(probed(*faults, folder=tmp_path))
-    assert report.finding("services_not_offered_are_refused").verdict is Verdict.FAILED
+    assert report.finding("services_not_offered_are_refused").verdict is Verdict.WARNED
 
 
 def test_a_client_that_does_not_speak_the_agreed_version_has_to_stop(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_report_is_written_and_marked_as_done(
     monkeypatch.setattr(f"{MODULE}.open_stdio", open_stdio)
     asyncio.run(serve(report, scenario="main", timeout=20.0))
     found = from_json(report.read_bytes())
-    assert found.finding("noise_is_survived").verdict is Verdict.PASSED
+    assert found.finding("large_update_is_taken").verdict is Verdict.PASSED
     assert sorted(path.name for path in report.parent.iterdir()) == ["report.done", "report.json"]
 
 

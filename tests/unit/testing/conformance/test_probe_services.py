@@ -33,10 +33,10 @@ def test_the_limit_of_output_cuts_into_a_character() -> None:
 async def test_what_is_not_offered_is_skipped_and_what_is_all_offered_cannot_be_refused() -> None:
     near, _ = memory_pair()
     conversation = Conversation(near, timeout=20.0, respond=lambda request: refuse())
-    bare = Services(conversation, "s", "/work", {})
+    bare = Services(conversation, "s", "/somewhere", {})
     for service in (bare.files, bare.wrong_paths, bare.terminal, bare.truncated, bare.killed,
                     bare.form, bare.unknown_way):  # fmt: skip
         with pytest.raises(Skip, match="does not offer"):
             await service()
     with pytest.raises(Skip, match="offers everything"):
-        await Services(conversation, "s", "/work", EVERYTHING).refused()
+        await Services(conversation, "s", "/somewhere", EVERYTHING).refused()

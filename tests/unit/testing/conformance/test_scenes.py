@@ -30,7 +30,10 @@ def test_strange_updates_are_strange_and_still_have_what_is_required() -> None:
 def test_stray_answers_are_messages_and_noise_is_none() -> None:
     for line in scenes.STRAY.splitlines():
         assert json.loads(line)["jsonrpc"] == "2.0"
-    assert not any(line.startswith(b'{"') for line in scenes.NOISE.splitlines())
+    for line in scenes.ODD_JSON.splitlines():
+        assert not json.loads(line) or not isinstance(json.loads(line), dict)
+    with pytest.raises(ValueError, match="Expecting value"):
+        json.loads(scenes.NOISE)
 
 
 @pytest.mark.parametrize(

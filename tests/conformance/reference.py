@@ -1,0 +1,98 @@
+"""Writes docs/reference/conformance.md from the manifest and the checks.
+
+``python -m tests.conformance.reference`` writes the page; a test compares it with what this would
+write. The text around the tables stands here, because the page has no other author.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dragoman.testing.conformance import agents, client_checks, requirements
+from dragoman.testing.conformance.checks import Check
+from dragoman.testing.conformance.manifest import Requirement, Side
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "conformance.md"
+
+HEAD = """\
+# Conformance
+
+What version 1 of the Agent Client Protocol asks of agents and clients, the checks that try it
+against any program, and how dragoman proves that it keeps it. How to run the checks is in
+[how to check an agent or a client](../how-to/check-an-agent.md).
+
+This page is written from the manifest (`dragoman.testing.conformance.requirements`) and a test
+compares the two.
+
+## Levels and verdicts
+
+| level | meaning | a breach |
+|---|---|---|
+| MUST, MUST NOT | a demand of the protocol's text | failed |
+| FACT | a shape that the protocol's schema fixes | failed |
+| SHOULD, SHOULD NOT | a recommendation | warned |
+| IMPL | not in the protocol; peers rely on it, or it fills a silence of the protocol | warned |
+| MAY | a freedom | – |
+
+A check has the strictest level of its requirements, or SHOULD where the protocol does not say what
+exactly has to happen in the case that is tried. A program conforms if no check failed and at least
+one passed. What does not apply is skipped with its reason.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    turned = {check.check.name for check in agents.ALL if check.turns}
+    parts = [
+        HEAD,
+        "\n## Checks of agents\n\nChecks marked with * make the agent call its model, and run only "
+        "when they are asked for.\n\n",
+        _checks([check.check for check in agents.ALL], turned),
+        "\n## Checks of clients\n\n",
+        _checks(list(client_checks.CHECKS.values()), set()),
+        "\n## Requirements\n\nThe last column says how dragoman's own agent kit (A) and client (C) "
+        "are shown to keep a requirement: by a check, by a test of its suite, or not at all and "
+        "why.\n\n",
+        _requirements(),
+    ]
+    return "".join(parts)
+
+
+def _checks(checks: list[Check], turned: set[str]) -> str:
+    lines = ["| check | level | expects | requirements |", "|---|---|---|---|"]
+    for check in checks:
+        name = f"`{check.name}`{' *' if check.name in turned else ''}"
+        lines.append(f"| {name} | {check.level} | {check.says} | {', '.join(check.ids)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _requirements() -> str:
+    lines = ["| id | side | level | requirement | proof |", "|---|---|---|---|---|"]
+    for entry in requirements().values():
+        side = "both" if len(entry.sides) == 2 else entry.sides[0]
+        proofs = "; ".join(_proofs(entry))
+        lines.append(f"| {entry.id} | {side} | {entry.level} | {entry.says} | {proofs} |")
+    return "\n".join(lines).replace("|  |", "| |") + "\n"
+
+
+def _proofs(entry: Requirement) -> Iterator[str]:
+    for side in entry.sides:
+        proof = entry.proofs[side]
+        names = [f"`{name}`" for name in _named(entry.id, side)]
+        names += [f"`{test}`" for test in proof.tests]
+        if proof.not_claimed:
+            names.append(f"not claimed: {proof.not_claimed}")
+        if names:
+            yield f"{side[0].upper()}: {', '.join(names)}"
+
+
+def _named(id: str, side: Side) -> Iterator[str]:
+    checks = [check.check for check in agents.ALL] + list(client_checks.CHECKS.values())
+    return (check.name for check in checks if check.side == side and id in check.ids)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
+    sys.stdout.write(f"{PAGE}\n")

@@ -1,0 +1,10 @@
+"""docs/reference/conformance.md is what the manifest and the checks say."""
+
+from __future__ import annotations
+
+from tests.conformance.reference import PAGE, page
+
+
+def test_the_reference_is_written_from_the_manifest() -> None:
+    written = PAGE.read_text("utf-8")
+    assert written == page(), "run: python -m tests.conformance.reference"
