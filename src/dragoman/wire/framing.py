@@ -93,13 +93,17 @@ class Framer:
 
     def _skip_mark(self, data: bytes) -> bytes:
         """Drop a byte order mark, which may itself be cut; hold back what may become one."""
-        data = (self._mark or b"") + data
-        if len(data) < len(_BOM) and _BOM.startswith(data):
-            self._mark = data
+        held = self._mark or b""
+        start = held + data[: len(_BOM)]
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._mark = start
             return b""
         self._mark = None
-        if data.startswith(_BOM):
-            data = data[len(_BOM) :]
+        if start.startswith(_BOM):
+            data = data[len(_BOM) - len(held) :]
+            self.copied += len(data)
+        elif held:
+            data = held + data
             self.copied += len(data)
         return data
 

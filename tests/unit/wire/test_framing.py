@@ -274,6 +274,15 @@ def test_no_byte_is_copied_more_than_twice(sizes: tuple[int, ...], ending: bytes
     assert framer.copied <= 2 * len(data)
 
 
+@pytest.mark.parametrize("start", [BOM, BOM[:2] + b"x"], ids=["mark", "no mark"])
+def test_the_beginning_of_a_stream_is_copied_once_more_at_most(start: bytes) -> None:
+    data = start + b"x" * KIB + b"\n"
+    for cut in range(len(start) + 1):
+        framer = Framer()
+        assert fed(framer, [data[:cut], data[cut:]]) == [data[:-1].removeprefix(BOM)]
+        assert framer.copied <= 2 * len(data), cut
+
+
 def test_pieces_as_large_as_a_read_are_copied_once() -> None:
     framer = Framer()
     assert fed(framer, itertools.repeat(bytes(64 * KIB), 40)) == []
