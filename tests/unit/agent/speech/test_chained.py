@@ -1,0 +1,151 @@
+"""An agent that serves a client of the chained dialect, under all its names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.agent import Agent, Turn
+from dragoman.dialects.acp import v1 as acp
+from tests.aio import aio
+from tests.fixtures.documents import load
+from tests.unit.agent.speech.client_of_document import DocumentClient, make_agent, served
+from tests.unit.rpc.other_side import until
+
+EXAMPLES = load("chained")
+CHAINS = [
+    ("session/list", "session/create", "prompt/send", "message/delta", "turn/status"),
+    ("sessions/list", "session/start", "message/send", "stream/chunk", "message/status"),
+    ("list_sessions", "create_session", "chat/send", "completion/delta", "completion/status"),
+    ("listSessions", "startSession", "sendMessage", "text/delta", "completion/status"),
+]
+
+
+async def ended(client: DocumentClient, status: str = "turn/status") -> Any:
+    await until(lambda: any(method == status for method, _ in client.told))
+    return next(params for method, params in client.told if method == status)
+
+
+async def prompted(client: DocumentClient, text: str, **more: Any) -> dict[str, Any]:
+    session = (await client.play(EXAMPLES["create"]))["sessionId"]
+    body = {"sessionId": session, "message": text, "stream": True, **more}
+    sent: dict[str, Any] = await client.call("prompt/send", body)
+    return {"sessionId": session, **sent}
+
+
+@pytest.mark.parametrize("family", CHAINS)
+def test_any_name_is_understood_and_answered_in_its_family(family: tuple[str, ...]) -> None:
+    list_, create, prompt, delta, status = family
+
+    @aio
+    async def run() -> None:
+        async with served() as client:
+            assert await client.call(list_, EXAMPLES["list"].body) == {"sessions": []}
+            created = await client.call(create, EXAMPLES["create"].body)
+            assert created["status"] == "active"
+            body = {**EXAMPLES["prompt"].body, "sessionId": created["sessionId"]}
+            sent = await client.call(prompt, body)
+            assert sent["status"] == "processing"
+            about = {"sessionId": created["sessionId"], "turnId": sent["turnId"]}
+            assert await ended(client, status) == {**about, "status": "completed", "detail": None}
+            said = f"You said: {EXAMPLES['prompt'].body['message']}"
+            assert client.told[0] == (delta, {**about, "delta": said, "type": "text"})
+
+    run()
+
+
+@aio
+async def test_the_acknowledgement_comes_before_everything_else() -> None:
+    async with served() as client:
+        about = await prompted(client, "tools")
+        await ended(client)
+        order = [m.get("method", "answer") for m in client.heard]
+        assert order == [
+            "answer",
+            "answer",
+            "reasoning/delta",
+            "tool/start",
+            "tool/result",
+            "message/delta",
+            "turn/status",
+        ]
+        start, result = client.told[1][1], client.told[2][1]
+        assert start["name"] == "Edit c.py" and start["input"] == {"path": "c"}
+        assert start["toolId"] == result["toolId"]
+        assert start["turnId"] == about["turnId"]
+
+
+@aio
+async def test_attachments_are_images() -> None:
+    async with served() as client:
+        await prompted(client, "see", attachments=[{"type": "image/png", "data": "aGk="}])
+        await ended(client)
+        assert client.told[0][1]["delta"] == "You said: see and 1"
+
+
+@aio
+async def test_a_failure_is_told_as_an_error_and_a_status() -> None:
+    async with served() as client:
+        about = await prompted(client, "refuse")
+        status = await ended(client)
+        assert status["status"] == "error" and status["detail"] == "Authentication required"
+        method, error = client.told[0]
+        assert method == "error"
+        assert error["error"] == {"code": -32000, "message": "Authentication required"}
+        assert error["turnId"] == about["turnId"]
+    async with served() as client:
+        await prompted(client, "fail")
+        await ended(client)
+        assert "secret" not in str(client.heard)
+    async with served() as client:
+        await prompted(client, "long")
+        assert (await ended(client))["detail"] == "max_tokens"
+
+
+@aio
+async def test_a_second_prompt_meanwhile_is_refused() -> None:
+    async with served() as client:
+        about = await prompted(client, "wait")
+        body = {"sessionId": about["sessionId"], "message": "x"}
+        assert (await client.refused("prompt/send", body))["code"] == -32600
+
+
+@aio
+async def test_a_list_has_pages_made_from_all_that_the_agent_remembers() -> None:
+    agent = make_agent()
+
+    @agent.list_sessions
+    async def list_sessions(request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
+        first = request.cursor is None
+        numbers = range(2) if first else range(2, 3)
+        return acp.ListSessionsResponse(
+            sessions=[
+                acp.SessionInfo(session_id=f"s{n}", cwd="/", title=f"Session {n}") for n in numbers
+            ],
+            next_cursor="more" if first else None,
+        )
+
+    async with served(agent) as client:
+        page = await client.call("session/list", {"limit": 2, "offset": 0})
+        assert page == {
+            "sessions": [{"id": "s0", "title": "Session 0"}, {"id": "s1", "title": "Session 1"}],
+            "nextOffset": 2,
+        }
+        rest = await client.call("session/list", {"limit": 2, "offset": 2})
+        assert [s["id"] for s in rest["sessions"]] == ["s2"] and "nextOffset" not in rest
+
+
+@aio
+async def test_without_a_list_the_sessions_of_this_connection_are_listed() -> None:
+    agent = Agent("a")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        pass
+
+    async with served(agent) as client:
+        created = await client.play(EXAMPLES["create"])
+        listed = await client.call("session/list", {})
+        entry = {"id": created["sessionId"], "title": "New session", "status": "active"}
+        assert listed == {"sessions": [entry]}

@@ -1,0 +1,124 @@
+"""An agent that serves a client of the tagged dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.agent import Agent, Session, Turn
+from tests.aio import aio
+from tests.fixtures.documents import load
+from tests.unit.agent.speech.client_of_document import DocumentClient, served
+from tests.unit.rpc.other_side import until
+
+EXAMPLES = load("tagged")
+
+
+async def opened(client: DocumentClient) -> None:
+    await client.play(EXAMPLES["initialize"])
+    await client.play(EXAMPLES["new"])
+
+
+def prompt(text: str, **more: Any) -> dict[str, Any]:
+    return {"sessionId": "session-1", "prompt": [{"type": "text", "text": text}], **more}
+
+
+@aio
+async def test_the_documents_conversation_is_answered() -> None:
+    async with served() as client:
+        # Everything but `loadSession`: this agent loads nothing.
+        hello = await client.play(EXAMPLES["initialize"])
+        expected = EXAMPLES["initialized"].body
+        assert hello["agentInfo"] == expected["agentInfo"]
+        assert hello["protocolVersion"] == expected["protocolVersion"]
+        prompts = expected["capabilities"]["promptCapabilities"]
+        assert hello["capabilities"] == {"promptCapabilities": prompts}
+        assert await client.play(EXAMPLES["new"]) == EXAMPLES["opened"].body
+        assert await client.play(EXAMPLES["prompt"]) == {"stopReason": "endTurn"}
+        text = "You said: Read the file and 1"
+        update = {"type": "messageChunk", "role": "assistant", "chunk": text}
+        assert client.told == [("session/update", {"sessionId": "session-1", "update": update})]
+
+
+@aio
+async def test_sessions_are_numbered_and_their_metadata_reaches_the_agent() -> None:
+    agent = Agent("a")
+    seen: list[Session] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        pass
+
+    @agent.new_session
+    async def new(session: Session) -> None:
+        seen.append(session)
+
+    async with served(agent) as client:
+        await opened(client)
+        second = await client.call("session/new", {})
+        assert second == {"session": {"id": "session-2"}}
+    assert str(seen[0].cwd) == "/project"
+    assert seen[0].meta == {"workDir": "/project", "branch": "feature/new-ui"}
+    assert seen[1].cwd.is_absolute()
+
+
+@aio
+async def test_a_command_is_carried_out_and_an_unknown_one_ends_with_an_error() -> None:
+    async with served() as client:
+        await opened(client)
+        assert await client.play(EXAMPLES["command"]) == {"stopReason": "endTurn"}
+        assert client.told[-1][1]["update"]["chunk"] == "searching routers"
+        unknown = prompt("x", command={"name": "dance"})
+        assert await client.call("session/prompt", unknown) == {"stopReason": "error"}
+
+
+@aio
+async def test_a_failing_handler_ends_with_an_error() -> None:
+    async with served() as client:
+        await opened(client)
+        for text in ("fail", "refuse", "long"):
+            assert await client.call("session/prompt", prompt(text)) == {"stopReason": "error"}
+        assert "secret" not in str(client.heard)
+
+
+@aio
+async def test_a_cancel_is_answered_at_once_and_the_prompt_as_cancelled() -> None:
+    async with served() as client:
+        await opened(client)
+        id = client.send("session/prompt", prompt("wait"))
+        await until(lambda: bool(client.told))
+        assert await client.call("session/cancel", {"sessionId": "session-1"}) == {}
+        assert (await client.answered(id))["result"] == EXAMPLES["cancelled"].body
+        assert await client.call("session/cancel", {"sessionId": "session-9"}) == {}
+
+
+@aio
+async def test_a_cancel_right_behind_its_prompt_is_not_lost() -> None:
+    async with served() as client:
+        await opened(client)
+        client.say(
+            {"jsonrpc": "2.0", "id": 50, "method": "session/prompt", "params": prompt("wait")},
+            {**EXAMPLES["cancel"].message, "id": 51},
+        )
+        assert (await client.answered(50))["result"] == {"stopReason": "cancelled"}
+        assert (await client.answered(51))["result"] == EXAMPLES["cancel_answer"].body
+
+
+@aio
+async def test_thoughts_plans_and_tools_travel_as_far_as_the_dialect_has_words() -> None:
+    async with served() as client:
+        await opened(client)
+        await client.call("session/prompt", prompt("tools"))
+        updates = [params["update"] for _, params in client.told]
+        assert updates[0] == {"type": "messageChunk", "role": "thought", "chunk": "hm"}
+        assert updates[1] == {"type": "planUpdate", "chunk": "- [ ] Look\n- [ ] Edit"}
+        calls = [u["toolCall"] for u in updates if u["type"] == "toolCall"]
+        assert calls[0]["status"] == "running" and calls[0]["input"] == '{"path":"c"}'
+        assert calls[-1]["status"] == "completed" and calls[-1]["output"] == "done"
+
+
+@aio
+async def test_the_documents_error_code_for_a_method_that_does_not_exist() -> None:
+    async with served() as client:
+        await opened(client)
+        error = await client.refused("session/nothing", {})
+        assert error["code"] == EXAMPLES["not_found"].message["error"]["code"]
