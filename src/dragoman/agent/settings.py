@@ -25,10 +25,11 @@ MODE_OPTION: Final = "mode"
 class Settings:
     """The choices of every session of an agent."""
 
-    __slots__ = ("modes", "options")
+    __slots__ = ("_mode_ids", "modes", "options")
 
     def __init__(self, modes: Sequence[acp.SessionMode], options: Sequence[Option]) -> None:
         self.modes = tuple(modes)
+        self._mode_ids = {mode.id for mode in self.modes}
         self.options = tuple(options)
         names = [option.id for option in self.options]
         if self.modes:
@@ -46,7 +47,7 @@ class Settings:
         return {option.id: option.current_value for option in self.options}
 
     def has_mode(self, mode_id: object) -> bool:
-        return any(mode.id == mode_id for mode in self.modes)
+        return mode_id in self._mode_ids
 
     def allows(self, option_id: str, value: object) -> bool:
         """Whether there is such an option and it can have this value."""

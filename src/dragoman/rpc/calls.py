@@ -147,7 +147,12 @@ class Waiter:
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
         # A timeout comes from here, not from the wire, and there is nothing for it to overtake.
         if self._after is None or isinstance(error, CallTimeout):
-            self._hand_over(result, error)
+            # Written out, because this is how every call ends.
+            if not self.future.done():
+                if error is None:
+                    self.future.set_result(result)  # type: ignore[arg-type]
+                else:
+                    self.future.set_exception(error)
         else:
             self._after.after(lambda: self._hand_over(result, error))
 

@@ -238,7 +238,9 @@ class Connection:
             raise self._failure.fresh()
         call = Call(method, settle, self._forget)
         call.id, line = self._peer.request(method, call, params)
-        self._send(line)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        self._outbox.put(line)
         if timeout is not None:
             self._deadlines.add(call, timeout)
         return call

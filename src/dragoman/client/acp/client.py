@@ -432,7 +432,10 @@ class AcpClient:
             if explained is error:
                 raise
             raise explained from error
-        return self.decode(method, raw)
+        try:
+            return method.decode_result(raw)
+        except msgspec.ValidationError as error:
+            raise _malformed(method, error) from error
 
     async def ask_then(
         self,
@@ -478,7 +481,7 @@ class AcpClient:
         try:
             return method.decode_result(raw)
         except msgspec.ValidationError as error:
-            raise InvalidAnswer(f"the answer to {method.name} is malformed: {error}") from error
+            raise _malformed(method, error) from error
 
     def explain(self, error: DragomanError) -> DragomanError:
         """The error to give to the caller: a wanted login becomes `AuthRequired`."""
@@ -590,6 +593,10 @@ class AcpClient:
                 case _:
                     pass
         return absolute(cwd), tuple(absolute(path) for path in additional_directories)
+
+
+def _malformed(method: Method[Any, Any], error: msgspec.ValidationError) -> InvalidAnswer:
+    return InvalidAnswer(f"the answer to {method.name} is malformed: {error}")
 
 
 def _extension(method: str) -> str:

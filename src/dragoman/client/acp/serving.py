@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.permissions import Answer, Question, choose
+from dragoman.client.permissions import Answer, Decision, Question, choose
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.client")
 
@@ -50,9 +51,9 @@ Elicit: TypeAlias = Callable[
 ]
 """Answers a question of the agent to its user."""
 
-Serve: TypeAlias = Callable[[Any, bytes], Coroutine[Any, Any, Any]]
-"""Answers a request, given its params and the line it came in. What it does before it returns is
-done in the order of the wire."""
+Serve: TypeAlias = Callable[[Any, bytes], Any]
+"""Answers a request, given its params and the line it came in, or returns a coroutine that will.
+What it does before it returns is done in the order of the wire."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
 _UNKNOWN: Final = "session/update: no such session is open here"
@@ -175,7 +176,8 @@ class Serving:
         if self.watch is not None and method.name not in _QUESTIONS:
             self.watch.served(method.name, params.session_id, request.line)
         try:
-            return self._mapped(handler(params, request.line))
+            answer = handler(params, request.line)
+            return self._mapped(answer) if inspect.iscoroutine(answer) else answer
         except RemoteError as error:
             self._heard(request, str(error))
             raise
@@ -250,21 +252,10 @@ class Serving:
 
     # -- permission
 
-    def _permission(
-        self, params: acp.RequestPermissionRequest, line: bytes
-    ) -> Coroutine[Any, Any, acp.RequestPermissionResponse]:
+    def _permission(self, params: acp.RequestPermissionRequest, line: bytes) -> Any:
         session = self._session(params.session_id)
         # Now and not in the coroutine, which begins behind everything that arrived together.
         request_id = session.asked(params, line)
-        return self._decided(session, session.turn, params, request_id)
-
-    async def _decided(
-        self,
-        session: Session,
-        turn: Turn | None,
-        params: acp.RequestPermissionRequest,
-        request_id: str,
-    ) -> acp.RequestPermissionResponse:
         call = params.tool_call
         question = Question(
             session_id=params.session_id,
@@ -275,16 +266,36 @@ class Serving:
             tool_call=call,
             request_id=request_id,
         )
-        permit = self.permit
+        turn = session.turn
+        if turn is not None and turn.cancelling:
+            return self._decided(session, question, Answer.CANCEL)
+        answer = self.permit(question)
+        # A policy that is a plain function has decided; only one that waits for somebody needs
+        # tasks, which cost more than all the rest of a question.
+        if not inspect.isawaitable(answer):
+            return self._decided(session, question, answer)
+        assert self._connection is not None
+        task = self._connection.tasks.start(_coroutine(answer), "ask")
+        session.question_opened(task, turn)
+        return self._decided_later(session, turn, question, task)
+
+    def _decided(
+        self, session: Session, question: Question, answer: Decision
+    ) -> acp.RequestPermissionResponse:
+        option_id = choose(question.options, answer)
+        session.answered(question, answer, option_id)
+        return acp.cancelled() if option_id is None else acp.selected(option_id)
+
+    async def _decided_later(
+        self, session: Session, turn: Turn | None, question: Question, task: asyncio.Task[Any]
+    ) -> acp.RequestPermissionResponse:
         try:
-            answer = await self._asked(session, turn, lambda: permit(question), Answer.CANCEL)
+            answer = await self._answered(session, turn, task, Answer.CANCEL)
         except asyncio.CancelledError:
             # The agent called its question off, or has gone.
             session.answered(question, Answer.CANCEL, None)
             raise
-        option_id = choose(params.options, answer)
-        session.answered(question, answer, option_id)
-        return acp.cancelled() if option_id is None else acp.selected(option_id)
+        return self._decided(session, question, answer)
 
     async def _asked(
         self, session: Session, turn: Turn | None, ask: Callable[[], Any], cancelled: Any
@@ -295,6 +306,12 @@ class Serving:
         assert self._connection is not None
         task = self._connection.tasks.start(_answer(ask), "ask")
         session.question_opened(task, turn)
+        return await self._answered(session, turn, task, cancelled)
+
+    async def _answered(
+        self, session: Session, turn: Turn | None, task: asyncio.Task[Any], cancelled: Any
+    ) -> Any:
+        """What the task of an open question says; `cancelled` if it was cancelled."""
         try:
             await asyncio.wait([task])
         finally:
@@ -411,10 +428,10 @@ class Serving:
         await self._session(params.session_id).terminals().release(params.terminal_id)
         return acp.ReleaseTerminalResponse()
 
-    async def _mapped(self, work: Coroutine[Any, Any, Any]) -> Raw:
+    async def _mapped(self, work: Coroutine[Any, Any, Any]) -> Any:
         """The answer of a service, with its refusals as the protocol's errors."""
         try:
-            return Raw(acp.encode(await work))
+            return await work
         except (ServiceError, SpawnError) as error:
             raise RemoteError(
                 _code(error), str(error), {"errorClass": error.error_class}
@@ -445,6 +462,16 @@ def _action(answer: acp.CreateElicitationResponse) -> str:
 
 def _nobody(action: str) -> None:
     """Stands for a watch where there is none."""
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer
+
+
+def _coroutine(answer: Awaitable[T]) -> Coroutine[Any, Any, T]:
+    """An awaitable as the work of a task. A coroutine is its own: wrapped, it would stay unawaited
+    if the task is cancelled before its first step."""
+    return answer if inspect.iscoroutine(answer) else _awaited(answer)
 
 
 async def _answer(ask: Callable[[], Any]) -> Any:

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -387,10 +388,12 @@ _APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
 }
 
 
+_CALL_FIELDS: Final = acp.ToolCallUpdate.__struct_fields__
+_call_values: Final = attrgetter(*_CALL_FIELDS)
+
+
 def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:
-    return acp.ToolCallProgress(
-        **{name: getattr(call, name) for name in acp.ToolCallUpdate.__struct_fields__}
-    )
+    return acp.ToolCallProgress(**dict(zip(_CALL_FIELDS, _call_values(call), strict=True)))
 
 
 def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[str | bool]:

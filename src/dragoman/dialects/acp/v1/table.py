@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -74,11 +74,13 @@ class Method(Struct, Generic[P, R], frozen=True):
 
     def decode_params(self, data: Body) -> P:
         """The parameters; none at all count as an empty object. Raises msgspec.ValidationError."""
-        return cast(P, codec.decode(data, self.params))
+        params: P = codec.decode(data, self.params)
+        return params
 
     def decode_result(self, data: Body) -> R:
         """The result; null counts as an empty object. Raises msgspec.ValidationError."""
-        return cast(R, codec.decode(data, self.result))
+        result: R = codec.decode(data, self.result)
+        return result
 
 
 class MethodTable:
