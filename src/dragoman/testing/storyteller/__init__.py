@@ -1,0 +1,89 @@
+"""A scripted agent that tells one story in any dialect, as a real child process.
+
+Owns the front: the steps of a story, the dialects it can be told in, and the command line that
+starts a teller. The tellers are written from the documents and from the official schema with plain
+`json`, and share no code with dragoman's own dialects: they are witnesses of their own.
+
+    story = Story((Say("Hello."), End()))
+    async with dragoman.connect(command(story, dialect="acp"), dialect="acp") as peer: ...
+
+The same by hand: ``python -m dragoman.testing.storyteller --dialect acp STORY``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import IO
+
+from dragoman.testing.storyteller.acp import AcpTeller
+from dragoman.testing.storyteller.chained import ChainedTeller
+from dragoman.testing.storyteller.keyed import KeyedTeller
+from dragoman.testing.storyteller.oneshot import OneshotTeller
+from dragoman.testing.storyteller.story import (
+    Ask,
+    ChangeFile,
+    Count,
+    End,
+    Fail,
+    FinishTool,
+    Past,
+    Say,
+    SetPlan,
+    Step,
+    Story,
+    Think,
+    UseTool,
+    Wait,
+    dumps,
+    loads,
+)
+from dragoman.testing.storyteller.tagged import TaggedTeller
+from dragoman.testing.storyteller.teller import Teller
+from dragoman.testing.storyteller.threads import ThreadsTeller
+
+TELLERS: dict[str, type[Teller]] = {
+    teller.name: teller
+    for teller in (
+        AcpTeller,
+        OneshotTeller,
+        ThreadsTeller,
+        TaggedTeller,
+        KeyedTeller,
+        ChainedTeller,
+    )
+}
+"""Who tells a story, by the name of the dialect."""
+
+
+def command(story: Story, *, dialect: str) -> list[str]:
+    """The command line of a child process that tells this story."""
+    module = "dragoman.testing.storyteller"
+    return [sys.executable, "-m", module, "--dialect", dialect, dumps(story)]
+
+
+def tell(story: Story, dialect: str, source: IO[bytes], sink: IO[bytes]) -> None:
+    """Tell the story to a client on two open files, until it has gone."""
+    TELLERS[dialect](story, source, sink).run()
+
+
+__all__ = [
+    "TELLERS",
+    "Ask",
+    "ChangeFile",
+    "Count",
+    "End",
+    "Fail",
+    "FinishTool",
+    "Past",
+    "Say",
+    "SetPlan",
+    "Step",
+    "Story",
+    "Think",
+    "UseTool",
+    "Wait",
+    "command",
+    "dumps",
+    "loads",
+    "tell",
+]

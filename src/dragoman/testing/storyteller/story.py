@@ -1,0 +1,185 @@
+"""What a story is made of: steps that belong to no dialect, and their JSON.
+
+Owns the steps and how they travel to the program that tells them. How a step is put into a dialect
+is known by the tellers beside this module; what a story proves, by the test that has it told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    """A piece of the reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseTool:
+    """A tool call begins. `path` is the file that it is about."""
+
+    id: str
+    name: str
+    title: str
+    kind: str = "other"
+    input: Any = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFile:
+    """A tool call is going to change a file; without an old text the file is new."""
+
+    tool: str
+    path: str
+    new: str
+    old: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTool:
+    """A tool call is over: completed or failed. What it changed is changed, if it completed."""
+
+    id: str
+    output: str = ""
+    status: str = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlan:
+    """The plan as it is now: pairs of a text and pending, in_progress or completed."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask whether a tool call may go on. In a dialect that cannot ask, an agent just does it."""
+
+    tool: str
+    allowed: tuple[Step, ...] = ()
+    refused: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What the turn used in tokens, and how full the context is."""
+
+    input: int
+    output: int
+    used: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing until the turn is cancelled, or the client is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the turn, with a stop reason of ACP. A story without an end ends well."""
+
+    stop: str = "end_turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End the turn with an error: `rate_limit` or `internal`."""
+
+    reason: str
+    message: str
+
+
+Step: TypeAlias = (
+    Say | Think | UseTool | ChangeFile | FinishTool | SetPlan | Ask | Count | Wait | End | Fail
+)
+
+STEPS: dict[str, type] = {
+    step.__name__: step
+    for step in (
+        Say,
+        Think,
+        UseTool,
+        ChangeFile,
+        FinishTool,
+        SetPlan,
+        Ask,
+        Count,
+        Wait,
+        End,
+        Fail,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A session of earlier times: who said what, as pairs of user or agent and a text."""
+
+    id: str
+    title: str
+    messages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is told at every prompt, and the sessions that are remembered."""
+
+    steps: tuple[Step, ...]
+    past: tuple[Past, ...] = ()
+
+
+def dumps(story: Story) -> str:
+    """The story as JSON."""
+    return json.dumps(
+        {
+            "steps": [_plain(step) for step in story.steps],
+            "past": [asdict(past) for past in story.past],
+        }
+    )
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    values = {field.name: getattr(step, field.name) for field in fields(step)}
+    if isinstance(step, Ask):
+        values["allowed"] = [_plain(each) for each in step.allowed]
+        values["refused"] = [_plain(each) for each in step.refused]
+    return {"step": type(step).__name__, **values}
+
+
+def loads(text: str) -> Story:
+    """The way back."""
+    told = json.loads(text)
+    past = [
+        Past(each["id"], each["title"], tuple((who, said) for who, said in each["messages"]))
+        for each in told["past"]
+    ]
+    return Story(_steps(told["steps"]), tuple(past))
+
+
+def _steps(told: Sequence[dict[str, Any]]) -> tuple[Step, ...]:
+    return tuple(_step(each) for each in told)
+
+
+def _step(told: dict[str, Any]) -> Step:
+    values = {name: value for name, value in told.items() if name != "step"}
+    if told["step"] == "Ask":
+        values["allowed"] = _steps(values["allowed"])
+        values["refused"] = _steps(values["refused"])
+    if told["step"] == "SetPlan":
+        values["entries"] = tuple((text, status) for text, status in values["entries"])
+    step: Step = STEPS[told["step"]](**values)
+    return step

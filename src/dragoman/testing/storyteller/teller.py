@@ -1,0 +1,206 @@
+"""What tellers of all dialects share: lines of JSON, the order of the steps, and the waiting.
+
+Owns the loop that reads requests and the walk through a story. What is said for a step is the
+business of the dialects' own tellers, which fill in the methods here. It uses plain `json` and
+nothing of dragoman's own protocols, so that it is a witness of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, ClassVar
+
+from dragoman.testing.storyteller.story import (
+    Ask,
+    ChangeFile,
+    Count,
+    End,
+    Fail,
+    FinishTool,
+    Say,
+    SetPlan,
+    Step,
+    Story,
+    Think,
+    UseTool,
+    Wait,
+)
+
+METHOD_NOT_FOUND = -32601
+INTERNAL_ERROR = -32603
+
+Params = dict[str, Any]
+
+
+class Gone(Exception):
+    """The client has gone; there is nobody to tell anything."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call as far as it was told."""
+
+    begun: UseTool
+    changes: list[ChangeFile] = field(default_factory=list)
+    status: str = "in_progress"
+    output: str = ""
+
+
+class Teller:
+    """An agent that tells its story at every prompt. One request at a time is served."""
+
+    name: ClassVar[str]
+
+    def __init__(self, story: Story, source: IO[bytes], sink: IO[bytes]) -> None:
+        self.story = story
+        self.calls: dict[str, Call] = {}
+        self.count: Count | None = None
+        self.cancelled = False
+        self.requests: dict[str, Callable[[Any, Params], None]] = {}
+        """What a request is answered by: given its id and its params."""
+        self._source = source
+        self._sink = sink
+        self._waiting: list[Params] = []
+        self._asked = 0
+        self._told = 0
+        self._last: type | None = None
+
+    # -- lines
+
+    def send(self, **message: Any) -> None:
+        self._sink.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self._sink.flush()
+
+    def notify(self, method: str, params: Params) -> None:
+        self.send(method=method, params=params)
+
+    def answer(self, id: Any, result: Any) -> None:
+        self.send(id=id, result=result)
+
+    def refuse(self, id: Any, code: int, message: str) -> None:
+        self.send(id=id, error={"code": code, "message": message})
+
+    def read(self) -> Params:
+        line = self._source.readline()
+        if not line:
+            raise Gone
+        message: Params = json.loads(line)
+        return message
+
+    def run(self) -> None:
+        """Serve until the client has gone."""
+        try:
+            while True:
+                self._serve(self._waiting.pop(0) if self._waiting else self.read())
+        except Gone:
+            return
+
+    def _serve(self, message: Params) -> None:
+        method = message.get("method", "")
+        if "id" not in message:
+            self.heard(method, message.get("params") or {})
+        elif method in self.requests:
+            self.requests[method](message["id"], message.get("params") or {})
+        else:
+            self.refuse(message["id"], METHOD_NOT_FOUND, f"there is no method {method}")
+
+    def heard(self, method: str, params: Params) -> None:
+        """A notification of the client."""
+
+    def meanwhile(self, message: Params) -> bool:
+        """Whether a message that came while a story is told was dealt with at once."""
+        if "method" in message and "id" not in message:
+            self.heard(message["method"], message.get("params") or {})
+            return True
+        return False
+
+    def request(self, method: str, params: Params) -> Any:
+        """Ask the client, and wait for its answer."""
+        self._asked += 1
+        id = f"ask-{self._asked}"
+        self.send(id=id, method=method, params=params)
+        while True:
+            message = self.read()
+            if message.get("id") == id and "method" not in message:
+                return message.get("result")
+            if not self.meanwhile(message):
+                self._waiting.append(message)
+
+    # -- the story
+
+    def tell(self) -> End | Fail:
+        """Tell the story once, to its end or until it is cancelled."""
+        self.cancelled = False
+        self.count = None
+        self.calls.clear()
+        self._last = None
+        end = self._walk(self.story.steps) or End()
+        return End("cancelled") if self.cancelled else end
+
+    def _walk(self, steps: Sequence[Step]) -> End | Fail | None:
+        for step in steps:
+            if self.cancelled:
+                return None
+            if type(step) is not self._last:
+                # What is said in one go is one message.
+                self._told += 1
+                self._last = type(step)
+            end = self._step(step)
+            if end is not None:
+                return end
+        return None
+
+    def _step(self, step: Step) -> End | Fail | None:
+        match step:
+            case Say(text=text):
+                self.say(text, f"message-{self._told}")
+            case Think(text=text):
+                self.think(text, f"message-{self._told}")
+            case UseTool():
+                self.calls[step.id] = Call(step)
+                self.begin(self.calls[step.id])
+            case ChangeFile():
+                self.calls[step.tool].changes.append(step)
+                self.change(self.calls[step.tool])
+            case FinishTool():
+                call = self.calls[step.id]
+                call.status, call.output = step.status, step.output
+                self.finish(call)
+            case SetPlan(entries=entries):
+                self.plan(entries)
+            case Count():
+                self.count = step
+                self.use(step)
+            case Ask():
+                allowed = self.ask(self.calls[step.tool])
+                return self._walk(step.allowed if allowed else step.refused)
+            case Wait():
+                while not self.cancelled:
+                    message = self.read()
+                    if not self.meanwhile(message):
+                        self._waiting.append(message)
+            case End() | Fail():
+                return step
+        return None
+
+    # -- for the dialects. What a dialect has no words for is not said.
+
+    def say(self, text: str, message_id: str) -> None: ...
+
+    def think(self, text: str, message_id: str) -> None: ...
+
+    def begin(self, call: Call) -> None: ...
+
+    def change(self, call: Call) -> None: ...
+
+    def finish(self, call: Call) -> None: ...
+
+    def plan(self, entries: Sequence[tuple[str, str]]) -> None: ...
+
+    def use(self, count: Count) -> None: ...
+
+    def ask(self, call: Call) -> bool:
+        """Whether a tool call may go on; an agent that cannot ask just goes on."""
+        return True

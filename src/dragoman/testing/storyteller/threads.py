@@ -1,0 +1,69 @@
+"""The story in the dialect of threads: the answer to a turn is all there is.
+
+Owns its words as its document has them. There may be a handshake, which opens the first thread, or
+none. Progress has no names in the dialect, so this agent uses one of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.testing.storyteller.story import Fail
+from dragoman.testing.storyteller.teller import INTERNAL_ERROR, Params, Teller
+
+
+class ThreadsTeller(Teller):
+    """An agent of the dialect of threads."""
+
+    name = "threads"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._threads = 0
+        self._turns = 0
+        self._said = ""
+        self.requests = {
+            "initialize": self._start,
+            "threadStart": self._start,
+            "threadResume": self._resume,
+            "turn": self._turn,
+        }
+
+    def _start(self, id: Any, params: Params) -> None:
+        if "service_name" not in params:
+            self.refuse(id, -32602, "service_name is missing")
+            return
+        self._threads += 1
+        self.answer(id, {"threadId": f"thread-{self._threads}"})
+
+    def _resume(self, id: Any, params: Params) -> None:
+        for past in self.story.past:
+            if past.id == params["threadId"]:
+                pairs = zip(past.messages[::2], past.messages[1::2], strict=True)
+                turns = [
+                    {"turnId": f"past-{n}", "status": "complete", "text": asked, "content": said}
+                    for n, ((_, asked), (_, said)) in enumerate(pairs)
+                ]
+                self.answer(id, {"threadId": past.id, "turns": turns})
+                return
+        self.refuse(id, INTERNAL_ERROR, "there is no such thread")
+
+    def _turn(self, id: Any, params: Params) -> None:
+        self._turns += 1
+        self._said = ""
+        end = self.tell()
+        thread, turn = params["threadId"], f"turn-{self._turns}"
+        result: Params = {"threadId": thread, "turnId": turn, "status": "complete"}
+        if isinstance(end, Fail):
+            error = {"code": end.reason, "message": end.message}
+            self.answer(id, {**result, "status": "error", "error": error})
+            return
+        result["content"] = self._said
+        if self.count is not None:
+            used = {"input_tokens": self.count.input, "output_tokens": self.count.output}
+            result["usage"] = used
+        self.answer(id, result)
+
+    def say(self, text: str, message_id: str) -> None:
+        self._said += text
+        self.notify("storyteller/said", {"text": text})
