@@ -26,6 +26,13 @@ T = TypeVar("T")
 
 _EMPTY: Final = Raw(b"{}")
 
+MAX_LANES: Final = 10_000
+"""Lanes of one router. Their keys come from the other side, and each takes about a kilobyte; those
+that come after so many share a lane, which keeps their order and gives up only their independence.
+"""
+
+_SHARED: Final = object()
+
 
 class _Route(Struct):
     decode: Callable[[Raw], Any]
@@ -48,7 +55,8 @@ class Router:
         on_cut: Callable[[Hashable, Overflow], None] | None = None,
     ) -> None:
         """`on_noise` is told what is no message or fits nothing; `on_cut` is told the key of a lane
-        that lost messages because its handlers were too slow, after the last that it got."""
+        that lost messages because its handlers were too slow, after the last that it got (an object
+        of no meaning for the lane that is shared by the keys over `MAX_LANES`)."""
         self._requests: dict[str, _Route] = {}
         self._notifications: dict[str, _Route] = {}
         self._lanes: dict[Hashable, HandlerLane[tuple[_Route, Any]]] = {}
@@ -90,6 +98,11 @@ class Router:
     def lane(self, key: Hashable = None) -> HandlerLane[tuple[_Route, Any]]:
         """The lane of a key, to hold back the answer to a call until it is worked off."""
         lane = self._lanes.get(key)
+        if lane is None and (_SHARED in self._lanes or len(self._lanes) >= MAX_LANES):
+            # From the first such key on, for good: a key that moved to a lane of its own when
+            # another was forgotten would overtake what it left behind in the shared one.
+            key = _SHARED
+            lane = self._lanes.get(key)
         if lane is None:
             if self._connection is None:
                 raise UsageError("a router has no lanes before it serves a connection")

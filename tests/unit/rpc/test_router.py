@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 
 from dragoman.errors import Overflow, RemoteError, UsageError
 from dragoman.rpc import Limits, Router, Settings
+from dragoman.rpc import router as router_module
 from dragoman.wire import codes
 from dragoman.wire.peer import Noise, Stray
 from tests.aio import aio
@@ -357,6 +358,32 @@ async def test_the_answer_to_a_call_waits_for_its_lane() -> None:
         await soon(asking)
         await until(lambda: 5 in seen)
     assert seen == [0, 1, 2, 3, 4, "answer", 5]
+
+
+@aio
+async def test_keys_without_end_share_a_lane_and_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(router_module, "MAX_LANES", 3)
+    router = Router()
+    seen: list[tuple[str, int]] = []
+
+    async def handle(point: Point) -> None:
+        await turns(point.x % 3)
+        seen.append((point.name, point.x))
+
+    router.on_notification("point", handle, Point, lane_of=lambda point: point.name)
+    names = "abcdefgh"
+    async with talk(router) as (_, other):
+        sent = [{"x": x, "name": name} for x in range(6, 0, -1) for name in names]
+        other.say(*({"method": "point", "params": point} for point in sent))
+        await until(lambda: len(seen) == len(sent))
+        lanes = {id(router.lane(name)) for name in names}
+        assert len(lanes) == 4
+        router.forget_lane("a")
+        assert router.lane("h") is router.lane("g") is router.lane("new")
+    for name in names:
+        assert [x for who, x in seen if who == name] == [6, 5, 4, 3, 2, 1]
 
 
 @aio
