@@ -1,0 +1,112 @@
+"""How approvals are put and answered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.client.codex import approvals
+from dragoman.client.permissions import Answer
+from dragoman.events.words import PermissionKind, ToolKind
+
+HERE = {"threadId": "t", "turnId": "u", "itemId": "i"}
+
+
+def made(method: str, **params: Any) -> approvals.Approval:
+    return approvals.APPROVALS[method](Raw(json.dumps(params).encode()))
+
+
+def command(**params: Any) -> approvals.Approval:
+    return made("item/commandExecution/requestApproval", **HERE, **params)
+
+
+def test_a_command_is_asked_about_by_its_words() -> None:
+    approval = command(command="touch x", reason="because", cwd="/w")
+    question = approval.question("7")
+    assert (question.session_id, question.tool_call_id, question.request_id) == ("t", "i", "7")
+    assert (question.title, question.kind, approval.description) == (
+        "touch x",
+        "execute",
+        "because",
+    )
+    assert approval.question("7", "another title").title == "another title"
+    assert command().title == "Run a command"
+
+
+def test_a_command_that_only_reads_is_told_so() -> None:
+    assert command(commandActions=[{"type": "read"}]).kind is ToolKind.READ
+    assert command(commandActions=[{"type": "read"}, {"type": "unknown"}]).kind is ToolKind.EXECUTE
+
+
+@pytest.mark.parametrize(
+    ("answer", "option", "reply"),
+    [
+        (Answer.ALLOW_ONCE, "accept", {"decision": "accept"}),
+        (Answer.ALLOW_ALWAYS, "acceptForSession", {"decision": "acceptForSession"}),
+        (Answer.REJECT_ONCE, "decline", {"decision": "decline"}),
+        (Answer.REJECT_ALWAYS, "decline", {"decision": "decline"}),
+        (Answer.CANCEL, None, {"decision": "cancel"}),
+    ],
+)
+def test_an_answer_becomes_a_decision(answer: Answer, option: str | None, reply: Any) -> None:
+    assert command().reply(answer) == (option, reply)
+    file = made("item/fileChange/requestApproval", **HERE)
+    assert file.reply(answer) == (option, reply)
+
+
+def test_the_decisions_that_are_offered_are_the_options_and_declining_is_always_one() -> None:
+    amendment = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["touch"]}}
+    approval = command(availableDecisions=["accept", amendment, "cancel", "accept", "odd", 3])
+    assert [(option.option_id, option.kind) for option in approval.options] == [
+        ("accept", PermissionKind.ALLOW_ONCE),
+        ("acceptWithExecpolicyAmendment", PermissionKind.ALLOW_ALWAYS),
+        ("cancel", PermissionKind.CANCEL_TURN),
+        ("odd", PermissionKind.OTHER),
+        ("3", PermissionKind.OTHER),
+        ("decline", PermissionKind.REJECT_ONCE),
+    ]
+    assert approval.reply(Answer.ALLOW_ALWAYS) == (
+        "acceptWithExecpolicyAmendment",
+        {"decision": amendment},
+    )
+    assert approval.reply(Answer.REJECT_ONCE) == ("decline", {"decision": "decline"})
+
+
+def test_allowing_once_never_becomes_allowing_always() -> None:
+    approval = command(availableDecisions=["acceptForSession", "cancel"])
+    assert approval.reply(Answer.ALLOW_ONCE) == (None, {"decision": "cancel"})
+
+
+def test_a_change_of_files_says_where_it_wants_to_write() -> None:
+    assert made("item/fileChange/requestApproval", **HERE).title == "Change files"
+    approval = made("item/fileChange/requestApproval", **HERE, grantRoot="/other")
+    assert (approval.title, approval.kind) == ("Write below /other", ToolKind.EDIT)
+
+
+def test_permissions_are_granted_whole_or_not_at_all() -> None:
+    wanted = {"network": {"enabled": True}}
+    approval = made("item/permissions/requestApproval", **HERE, permissions=wanted)
+    assert approval.reply(Answer.ALLOW_ONCE)[1] == {"permissions": wanted, "scope": "turn"}
+    assert approval.reply(Answer.ALLOW_ALWAYS)[1] == {"permissions": wanted, "scope": "session"}
+    assert approval.reply(Answer.REJECT_ONCE)[1] == {"permissions": {}}
+    assert approval.reply(Answer.CANCEL) == (None, {"permissions": {}})
+
+
+def test_the_old_questions_get_the_old_words() -> None:
+    run = made("execCommandApproval", conversationId="t", callId="i", command=["ls", "-l"])
+    assert (run.title, run.kind, run.turn_id) == ("ls -l", ToolKind.EXECUTE, None)
+    assert run.reply(Answer.ALLOW_ONCE)[1] == {"decision": "approved"}
+    assert run.reply(Answer.REJECT_ONCE)[1]["decision"].keys() == {"denied"}
+    edit = made("applyPatchApproval", conversationId="t", callId="i", fileChanges={})
+    assert (edit.title, edit.kind) == ("Change files", ToolKind.EDIT)
+    assert edit.reply(Answer.CANCEL)[1] == {"decision": "abort"}
+
+
+@pytest.mark.parametrize("method", sorted(approvals.APPROVALS))
+def test_a_question_that_is_none_is_refused(method: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        made(method, nonsense=1)

@@ -1,0 +1,250 @@
+"""An app-server as a peer."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.client.codex import CodexOptions
+from dragoman.errors import ProtocolMismatch, RemoteError, Unsupported
+from dragoman.events import model
+from dragoman.events.fold import fold
+from dragoman.events.words import Outcome
+from tests.aio import aio
+from tests.unit.client.codex.server_side import BUDGETS, Server, connected, thread, watch
+
+TURN = {
+    "id": "u0",
+    "status": "completed",
+    "items": [
+        {"type": "userMessage", "id": "a", "content": [{"type": "text", "text": "asked"}]},
+        {"type": "agentMessage", "id": "b", "text": "answered"},
+        {"type": 3},
+    ],
+}
+
+
+@aio
+async def test_a_new_thread_gets_the_safe_settings_and_the_folder() -> None:
+    server = Server()
+    async with connected(server) as peer:
+        events = watch(peer)
+        async with peer.session() as talk:
+            assert talk.id == "t1"
+        assert server.sent("thread/start") == [
+            {
+                "cwd": "/w",
+                "approvalPolicy": "on-request",
+                "sandbox": "read-only",
+                "serviceName": "dragoman",
+            }
+        ]
+        assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]
+        opened, settings = (
+            e for e in events if isinstance(e, model.SessionOpened | model.SettingsChanged)
+        )
+        assert isinstance(opened, model.SessionOpened)
+        assert (opened.how, opened.cwd, opened.model) == ("new", "/w", "m")
+        assert isinstance(settings, model.SettingsChanged)
+        assert settings.mode == "read-only"
+        assert fold(events).options[0].value == "on-request"
+
+
+@pytest.mark.parametrize(
+    "took",
+    [
+        {"sandbox": {"type": "dangerFullAccess"}},
+        {"sandbox": {"type": "workspaceWrite"}},
+        {"sandbox": "read-only"},
+        {"sandbox": None},
+        {"approvalPolicy": "never"},
+        {"approvalPolicy": {"granular": {}}},
+    ],
+)
+@aio
+async def test_a_thread_without_the_settings_that_keep_it_safe_is_not_used(took: Any) -> None:
+    server = Server({"thread/start": thread(**took)})
+    async with connected(server) as peer:
+        with pytest.raises(ProtocolMismatch, match="not used"):
+            async with peer.session():
+                raise AssertionError
+        assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]
+        assert peer.client.conversations == {}
+
+
+@aio
+async def test_a_thread_that_is_not_used_is_left_even_if_that_fails() -> None:
+    server = Server(
+        {
+            "thread/start": thread(approvalPolicy="never"),
+            "thread/unsubscribe": RemoteError(-32603, "no"),
+        }
+    )
+    async with connected(server) as peer:
+        with pytest.raises(ProtocolMismatch):
+            async with peer.session():
+                raise AssertionError
+
+
+@aio
+async def test_another_sandbox_is_asked_for_as_a_mode() -> None:
+    server = Server({"thread/start": thread(sandbox={"type": "workspaceWrite"})})
+    async with connected(server) as peer, peer.session(mode="workspace-write"):
+        assert server.sent("thread/start")[0]["sandbox"] == "workspace-write"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "what"),
+    [
+        ({"mode": "yolo"}, "no mode 'yolo'"),
+        ({"mcp_servers": [1]}, "MCP"),
+        ({"additional_directories": ["/x"]}, "director"),
+    ],
+)
+@aio
+async def test_what_codex_cannot_do_is_refused_before_anything_is_sent(
+    kwargs: dict[str, Any], what: str
+) -> None:
+    server = Server()
+    async with connected(server) as peer:
+        with pytest.raises(Unsupported, match=what):
+            async with peer.session(**kwargs):
+                raise AssertionError
+        assert "thread/start" not in server.methods()
+
+
+@aio
+async def test_a_policy_that_nobody_knows_is_refused_before_anything_is_sent() -> None:
+    server = Server()
+    options = CodexOptions(budgets=BUDGETS, approval_policy="unlessTrusted")
+    async with connected(server, options) as peer:
+        with pytest.raises(Unsupported, match="unlessTrusted"):
+            async with peer.session():
+                raise AssertionError
+        assert "thread/start" not in server.methods()
+
+
+def models(*names: str) -> dict[str, Any]:
+    return {"data": [{"id": n, "model": n, "displayName": n} for n in names]}
+
+
+@aio
+async def test_a_model_that_openai_has_not_is_refused() -> None:
+    server = Server({"thread/start": thread(model="x"), "model/list": models("a", "b")})
+    async with connected(server) as peer:
+        with pytest.raises(Unsupported, match="it has a, b"):
+            async with peer.session(model="x"):
+                raise AssertionError
+        assert server.sent("thread/unsubscribe") == [{"threadId": "t1"}]
+
+
+@aio
+async def test_a_model_that_was_not_taken_is_a_mismatch() -> None:
+    async with connected(Server({"thread/start": thread(model="y")})) as peer:
+        with pytest.raises(ProtocolMismatch, match="took 'y'"):
+            async with peer.session(model="x"):
+                raise AssertionError
+
+
+@aio
+async def test_a_model_of_another_provider_is_not_looked_up() -> None:
+    server = Server({"thread/start": thread(model="x", modelProvider="mine")})
+    async with connected(server) as peer, peer.session(model="x"):
+        assert "model/list" not in server.methods()
+
+
+@aio
+async def test_a_thread_is_loaded_with_its_history() -> None:
+    server = Server({"thread/resume": thread(thread={"turns": [TURN]})})
+    async with connected(server) as peer:
+        events = watch(peer)
+        async with peer.session(load="t1") as talk:
+            view = fold(talk.replayed)
+            assert [m.text for m in view.messages] == ["asked", "answered"]
+            assert [turn.outcome for turn in view.turns] == [Outcome.OK]
+            assert all(event.replay and event.turn == "u0" for event in talk.replayed)
+            assert [e for e in events if e.replay] == list(talk.replayed)
+            assert [type(e) for e in talk.replayed].count(model.Unknown) == 1
+        (params,) = server.sent("thread/resume")
+        assert (params["threadId"], params["excludeTurns"]) == ("t1", False)
+
+
+@pytest.mark.parametrize(("how", "method"), [("resume", "thread/resume"), ("fork", "thread/fork")])
+@aio
+async def test_a_thread_is_resumed_and_forked_without_its_history(how: str, method: str) -> None:
+    server = Server({method: thread("t2", thread={"turns": [TURN], "forkedFromId": "t1"})})
+    async with connected(server) as peer:
+        kwargs: dict[str, Any] = {how: "t1"}
+        async with peer.session(**kwargs) as talk:
+            assert (talk.id, list(talk.replayed)) == ("t2", [])
+        (params,) = server.sent(method)
+        assert (params["threadId"], params["excludeTurns"]) == ("t1", True)
+
+
+@aio
+async def test_threads_are_listed_page_by_page() -> None:
+    pages: list[Any] = [
+        {"data": [{"id": "a", "cwd": "/w", "name": "N", "updatedAt": 0}], "nextCursor": "2"},
+        {"data": [{"id": "b", "preview": "P"}, {"id": "c"}], "nextCursor": None},
+    ]
+    server = Server({"thread/list": pages})
+    async with connected(server) as peer:
+        found = [session async for session in peer.list_sessions("/w")]
+        assert [(s.id, s.cwd, s.title, s.updated_at) for s in found] == [
+            ("a", "/w", "N", "1970-01-01T00:00:00+00:00"),
+            ("b", None, "P", None),
+            ("c", None, None, None),
+        ]
+        assert server.sent("thread/list") == [{"cwd": "/w"}, {"cwd": "/w", "cursor": "2"}]
+
+
+@aio
+async def test_a_list_that_repeats_itself_ends() -> None:
+    page = {"data": [], "nextCursor": "same"}
+    server = Server({"thread/list": lambda params: page})
+    async with connected(server) as peer:
+        assert [s async for s in peer.list_sessions()] == []
+        assert len(server.sent("thread/list")) == 2
+
+
+@aio
+async def test_threads_are_read_renamed_archived_and_deleted() -> None:
+    answers = {
+        "thread/read": {"thread": {"id": "t", "turns": [TURN]}},
+        "thread/name/set": {},
+        "thread/archive": {},
+        "thread/unarchive": {},
+        "thread/delete": {},
+    }
+    server = Server(dict(answers))
+    async with connected(server) as peer:
+        history = await peer.read_session("t")
+        assert [m.text for m in fold(history).messages] == ["asked", "answered"]
+        assert all(event.replay for event in history)
+        await peer.rename_session("t", "N")
+        await peer.archive_session("t")
+        await peer.unarchive_session("t")
+        await peer.delete_session("t")
+        assert server.sent("thread/name/set") == [{"threadId": "t", "name": "N"}]
+        for method in ("thread/archive", "thread/unarchive", "thread/delete"):
+            assert server.sent(method) == [{"threadId": "t"}]
+
+
+@aio
+async def test_the_peer_can_be_given_another_observer() -> None:
+    async with connected(Server()) as peer:
+        assert peer.on_event is None
+        events = watch(peer)
+        assert peer.on_event is not None
+        async with peer.session():
+            pass
+        assert any(isinstance(event, model.SessionOpened) for event in events)
+        assert peer.workspace == Path("/w")
+
+
+def test_options_are_values() -> None:
+    options = CodexOptions()
+    assert dataclasses.replace(options, sandbox="read-only") == options

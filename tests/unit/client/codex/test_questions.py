@@ -1,0 +1,231 @@
+"""What the server asks of us."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dragoman.client.codex import CodexOptions
+from dragoman.client.permissions import Answer, Question, approve_all
+from dragoman.dialects.codex import shapes
+from dragoman.errors import RemoteError
+from dragoman.events import model
+from tests.aio import aio
+from tests.unit.client.codex.server_side import BUDGETS, WAIT, Server, talking, watch
+
+HERE = {"threadId": "t1", "turnId": "u1", "itemId": "i"}
+COMMAND = "item/commandExecution/requestApproval"
+OPTIONS = CodexOptions(budgets=BUDGETS, permit=approve_all)
+
+
+@aio
+async def test_a_permission_is_asked_for_answered_and_told() -> None:
+    server = Server()
+    async with talking(server, OPTIONS) as (peer, talk):
+        events = watch(peer)
+        async with talk.prompt("x") as turn:
+            server.start_turn()
+            assert await server.ask(COMMAND, **HERE, command="ls") == {"decision": "accept"}
+            server.end_turn()
+            await turn.wait()
+        asked, answered = (
+            e for e in events if isinstance(e, model.PermissionAsked | model.PermissionAnswered)
+        )
+        assert isinstance(asked, model.PermissionAsked)
+        assert isinstance(answered, model.PermissionAnswered)
+        assert asked.request_id == answered.request_id
+        assert (asked.title, asked.session, asked.turn, asked.tool_id) == ("ls", "t1", "u1", "i")
+        assert (answered.allowed, answered.option_id, answered.by) == (True, "accept", "caller")
+
+
+@aio
+async def test_without_anybody_to_decide_everything_is_refused() -> None:
+    server = Server()
+    async with talking(server) as (_, talk):
+        async with talk.prompt("x") as turn:
+            server.start_turn()
+            assert await server.ask(COMMAND, **HERE, command="ls") == {"decision": "decline"}
+            server.end_turn()
+            result = await turn.wait()
+        assert [denial.title for denial in result.denials] == ["ls"]
+
+
+@aio
+async def test_a_change_of_files_is_asked_about_by_its_announcement() -> None:
+    questions: list[Question] = []
+
+    def permit(question: Question) -> Answer:
+        questions.append(question)
+        return Answer.ALLOW_ONCE
+
+    server = Server()
+    options = dataclasses.replace(OPTIONS, permit=permit)
+    async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
+        server.start_turn()
+        change = {"path": "/a", "kind": {"type": "add"}, "diff": "+"}
+        item = {"type": "fileChange", "id": "i", "status": "inProgress", "changes": [change]}
+        server.tell("item/started", threadId="t1", turnId="u1", item=item)
+        await server.ask("item/fileChange/requestApproval", **HERE)
+        server.end_turn()
+        await turn.wait()
+    assert questions[0].title == "Edit /a"
+
+
+@aio
+async def test_nobody_answers_for_a_thread_that_is_not_ours() -> None:
+    server = Server()
+    async with talking(server, OPTIONS):
+        elsewhere = {**HERE, "threadId": "another"}
+        assert await server.ask(COMMAND, **elsewhere) == {"decision": "cancel"}
+
+
+@aio
+async def test_somebody_who_fails_to_decide_is_no_answer_but_an_error() -> None:
+    def permit(question: Question) -> Answer:
+        raise RuntimeError("secret")
+
+    server = Server()
+    options = dataclasses.replace(OPTIONS, permit=permit)
+    async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
+        server.start_turn()
+        with pytest.raises(RemoteError, match="Internal error") as refused:
+            await server.ask(COMMAND, **HERE)
+        assert "secret" not in str(refused.value.data)
+        server.end_turn()
+        await turn.wait()
+
+
+@aio
+async def test_a_question_that_the_server_withdraws_is_cancelled() -> None:
+    asked, over = asyncio.Event(), asyncio.Event()
+
+    async def permit(question: Question) -> Answer:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+        raise AssertionError
+
+    server = Server()
+    options = dataclasses.replace(OPTIONS, permit=permit)
+    async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
+        server.start_turn()
+        question = server.connection.tasks.start(server.ask(COMMAND, **HERE), "ask")
+        async with asyncio.timeout(WAIT):
+            await asked.wait()
+            server.tell("serverRequest/resolved", threadId="t1", requestId="nonsense")
+            (id,) = talk._questions.values()
+            server.tell("serverRequest/resolved", threadId="t1", requestId=id)
+            await over.wait()
+            assert await question == {"decision": "cancel"}
+        server.end_turn()
+        assert (await turn.wait()).denials == ()
+
+
+@aio
+async def test_questions_of_a_turn_that_is_being_cancelled_are_not_asked() -> None:
+    questions: list[Question] = []
+
+    def permit(question: Question) -> Answer:
+        questions.append(question)
+        return Answer.ALLOW_ONCE
+
+    server = Server()
+    options = dataclasses.replace(OPTIONS, permit=permit)
+    async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
+        server.start_turn()
+        server.say("x")
+        async for event in turn:
+            if isinstance(event, model.MessageDelta):
+                turn.cancel()
+                break
+        assert await server.ask(COMMAND, **HERE) == {"decision": "cancel"}
+        server.end_turn(status="interrupted")
+        await turn.wait()
+    assert questions == []
+
+
+QUESTIONS = [{"id": "q", "question": "Which?"}]
+
+
+@aio
+async def test_questions_to_the_user_are_answered_by_their_ids() -> None:
+    async def answer(asked: shapes.UserInputRequest) -> dict[str, Sequence[str]]:
+        return {str(question["id"]): ["a", "b"] for question in asked.questions}
+
+    server = Server()
+    options = dataclasses.replace(OPTIONS, answer_questions=answer)
+    async with talking(server, options) as (peer, _):
+        events = watch(peer)
+        answers = await server.ask("item/tool/requestUserInput", **HERE, questions=QUESTIONS)
+        assert answers == {"answers": {"q": {"answers": ["a", "b"]}}}
+        told = [e for e in events if isinstance(e, model.InputAsked | model.InputAnswered)]
+        assert isinstance(told[0], model.InputAsked)
+        assert (told[0].mode, told[0].message) == ("questions", "Which?")
+        assert isinstance(told[1], model.InputAnswered)
+        assert told[1].action == "accept"
+
+
+@aio
+async def test_questions_that_nobody_answers_are_answered_with_nothing() -> None:
+    server = Server()
+    async with talking(server) as (peer, _):
+        events = watch(peer)
+        answers = await server.ask("item/tool/requestUserInput", **HERE, questions=QUESTIONS)
+        assert answers == {"answers": {}}
+        assert [e.action for e in events if isinstance(e, model.InputAnswered)] == ["decline"]
+
+
+FORM = {"threadId": "t1", "turnId": None, "serverName": "s", "mode": "form", "message": "Name?"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reply"),
+    [
+        ({"name": "x"}, {"action": "accept", "content": {"name": "x"}}),
+        (None, {"action": "decline", "content": None}),
+    ],
+)
+@aio
+async def test_a_form_is_filled_in_or_declined(content: Any, reply: Any) -> None:
+    async def fill(asked: shapes.ElicitationRequest) -> dict[str, Any] | None:
+        assert (asked.server_name, asked.message) == ("s", "Name?")
+        return content  # type: ignore[no-any-return]
+
+    server = Server()
+    options = dataclasses.replace(OPTIONS, answer_form=fill)
+    async with talking(server, options):
+        assert await server.ask("mcpServer/elicitation/request", **FORM) == reply
+
+
+@aio
+async def test_a_form_that_nobody_fills_in_is_declined() -> None:
+    server = Server()
+    async with talking(server):
+        answer = await server.ask("mcpServer/elicitation/request", **FORM)
+        assert answer["action"] == "decline"
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [
+        ("item/tool/call", -32601),
+        ("attestation/generate", -32601),
+        (COMMAND, -32602),
+        ("item/tool/requestUserInput", -32602),
+    ],
+)
+@aio
+async def test_what_is_not_understood_is_refused_and_told(method: str, code: int) -> None:
+    server = Server()
+    async with talking(server) as (peer, _):
+        events = watch(peer)
+        with pytest.raises(RemoteError) as refused:
+            await server.ask(method, nonsense=1)
+        assert refused.value.code == code
+        assert [e.native for e in events if isinstance(e, model.Unknown)] == [method]
