@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -63,13 +63,12 @@ async def codex(
     *,
     options: CodexOptions = OPTIONS,
     extra: str = WITH_KEY,
-    tap: Callable[[Stream], Stream] | None = None,
 ) -> AsyncIterator[tuple[CodexPeer, FakeModel]]:
     """A connected Codex and the model behind it."""
     async with FakeModel() as model:
         configure(home, model, extra)
         stream = await start(home, workspace)
-        peer = await CodexPeer.connect(tap(stream) if tap else stream, workspace, options)
+        peer = await CodexPeer.connect(stream, workspace, options)
         async with peer:
             yield peer, model
 

@@ -17,6 +17,7 @@ from dragoman.errors import (
     CallTimeout,
     ConnectionClosed,
     ConnectionEnded,
+    ConnectionLost,
     DragomanError,
     InvalidAnswer,
     MessageTooLong,
@@ -24,7 +25,7 @@ from dragoman.errors import (
     RequestInProgress,
     UsageError,
 )
-from dragoman.rpc import Router, Settings
+from dragoman.rpc import Lane, Router, Settings
 from dragoman.rpc import tasks as tasks_module
 from dragoman.rpc.calls import MAX_QUEUES
 from dragoman.wire import codes
@@ -405,6 +406,28 @@ async def test_a_failure_of_whoever_is_told_about_answers_is_logged_and_stops_no
         other.answer(await other.next(), 1)
         assert await soon(call) == Raw(b"1")
     assert "told about answers" in caplog.text
+
+
+@aio
+async def test_the_end_is_told_once_after_every_call_and_before_the_lanes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[tuple[str, bool, bool]] = []
+
+    async with talk() as (connection, other):
+        lane: Lane[int] = Lane(connection.flow)
+        call = connection.begin("ask", settle=lambda *_: None)
+
+        def end(failure: ConnectionLost) -> None:
+            told.append((type(failure).__name__, call.settled, lane.ended is None))
+            raise RuntimeError("broken")
+
+        connection.on_end = end
+        await other.stream.aclose()
+        await soon(connection.wait_ended())
+        assert lane.ended is not None
+    assert told == [("ConnectionEnded", True, True)]
+    assert "told about the end" in caplog.text
 
 
 @aio
