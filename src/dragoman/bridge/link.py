@@ -59,6 +59,15 @@ MAX_LISTED: Final = 10_000
 """Sessions that a client is told about in one list."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
+
+_GATED: Final = {
+    "session.notices": (f"{_UPDATE}:notice",),
+    "session.compaction": (f"{_UPDATE}:compaction_update", f"{_UPDATE}:compaction_summary_chunk"),
+    # An option that is on or off may stand among the others.
+    "session.configOptions.boolean": (f"{_UPDATE}:config_option_update",),
+}
+"""Updates that only clients with a capability get."""
+
 _KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 
 
@@ -78,6 +87,17 @@ class Bridged:
         self.asked: dict[str, asyncio.Event] = {}
         """Set when the client has been told of everything before a question."""
         self.last_raw: bytes | None = None
+        self._strange = frozenset(
+            native
+            for capability, natives in _GATED.items()
+            if not side.can(capability)
+            for native in natives
+        )
+
+    def takes(self, event: model.Event) -> bool:
+        """Whether the client said that it knows this kind of update. We say to every peer that we
+        do, so that it may send what the client does not know."""
+        return event.native not in self._strange
 
     def question(self, request_id: str) -> asyncio.Event:
         return self.asked.setdefault(request_id, asyncio.Event())
@@ -361,7 +381,7 @@ class Link:
         """Tell the client of one event, in its own words if it speaks the client's language."""
         speech = self._server.speech
         raw = event.raw
-        if self._forwards and type(speech) is AcpSpeech:
+        if self._forwards and type(speech) is AcpSpeech and bridged.takes(event):
             # One line may be several events, and is told once.
             if raw is not None and raw is not bridged.last_raw:
                 bridged.last_raw = raw
@@ -396,7 +416,7 @@ class Link:
 
     def _settings(self, bridged: Bridged, event: model.SettingsChanged) -> list[acp.SessionUpdate]:
         updates: list[acp.SessionUpdate] = []
-        if isinstance(event.mode, str) and bridged.view.modes:
+        if isinstance(event.mode, str) and bridged.view.modes and not self._forwards:
             updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))
         if bridged.view.options:
             options = Choices(bridged.conversation, bridged.view).config_options(
