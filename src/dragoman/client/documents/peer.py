@@ -49,9 +49,10 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.parts import Block, Failure
 from dragoman.events.place import Place
-from dragoman.events.words import Outcome
+from dragoman.events.words import ErrorKind, Outcome
 from dragoman.rpc import Call
 from dragoman.rpc.tasks import finish
+from dragoman.wire import codes
 
 
 class DocumentPeer(Peer):
@@ -481,7 +482,21 @@ class DocumentTurn(ConversationTurn):
         if self.state is not State.ENDED:
             # First, so that nothing is numbered after the end.
             self._close_tools()
-            super().failed(error)
+            if isinstance(error, RemoteError) and _is_no_login(error):
+                self._server_error(error)
+            else:
+                super().failed(error)
+
+    def _server_error(self, error: RemoteError) -> None:
+        """An error with the number that ACP has for logins, in a dialect that has none."""
+        limited = "rate limit" in error.message.lower() or "quota" in error.message.lower()
+        kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.PEER
+        failure = Failure(str(error), kind, error.code, limited, error.data)
+        outcome = Outcome.QUOTA if limited else Outcome.FAILED
+        ended = self._ended(outcome, error.error_class, failure)
+        if self._why is None:
+            self.made(ended)
+        self.conclude(ended, error)
 
     def _failed(self, error: DragomanError) -> Any:
         self._close_tools()
@@ -490,3 +505,9 @@ class DocumentTurn(ConversationTurn):
     def _cancelled(self) -> Any:
         self._close_tools()
         return super()._cancelled()
+
+
+def _is_no_login(error: RemoteError) -> bool:
+    """The documents use the first number of the servers' range for anything; its words decide."""
+    text = error.message.lower()
+    return error.code == codes.AUTH_REQUIRED and "auth" not in text and "login" not in text

@@ -619,6 +619,27 @@ async def test_a_login_that_is_asked_for_is_an_outcome() -> None:
         assert (await session.ask("x")).outcome is Outcome.AUTH_REQUIRED
 
 
+@pytest.mark.parametrize(
+    ("message", "outcome"),
+    [
+        ("Rate limit exceeded", Outcome.QUOTA),
+        ("the disk is full", Outcome.FAILED),
+        ("Authentication required", Outcome.AUTH_REQUIRED),
+    ],
+)
+def test_the_servers_own_errors_are_told_by_their_words(message: str, outcome: Outcome) -> None:
+    @aio
+    async def run() -> None:
+        replies = {"prompt/send": refusing(-32000, message)}
+        async with meet("chained", replies) as (peer, _), peer.session() as session:
+            result = await session.ask("x")
+            assert result.outcome is outcome
+            assert isinstance(result.error, RemoteError)
+            assert result.failure is not None and result.failure.code == -32000
+
+    run()
+
+
 @aio
 async def test_thoughts_are_not_the_answer() -> None:
     talk = saying("chained", "reasoning", "delta", "status")
@@ -627,3 +648,21 @@ async def test_thoughts_are_not_the_answer() -> None:
             roles = [e.role async for e in turn if isinstance(e, model.MessageDelta)]
         assert roles == [Role.THOUGHT, Role.AGENT]
         assert turn.result.text == "Paris"
+
+
+def test_a_secret_is_masked_in_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("DRAGOMAN_TRACE", str(trace))
+
+    @aio
+    async def run() -> None:
+        async with meet("keyed", {"authenticate": None}) as (peer, agent):
+            assert isinstance(peer, KeyedPeer)
+            await peer.authenticate("password", password="open sesame")
+            await peer.authenticate("oauth", token="a-token")
+            assert agent.methods.count("authenticate") == 2
+
+    run()
+    written = trace.read_text()
+    assert written.count("authenticate") == 2
+    assert "sesame" not in written and "a-token" not in written
