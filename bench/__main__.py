@@ -136,6 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Number 0 does not count: it writes compiled files and fills the caches of the system.
         for repetition in range(repetitions + 1):
             for contestant in rotated(contestants, repetition):
+                if not contestant.does(entry.id):
+                    continue
                 figures = measure(entry, contestant, size, repetition, placement)
                 if repetition:
                     by_name[contestant.name].append(figures)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.contestants.typescript import is_installed
+
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
@@ -24,10 +26,21 @@ class Contestant:
     """Whether it is judged; the others are what it is measured against."""
     usual: bool = True
     """Whether it takes part without being named on the command line."""
+    works: tuple[str, ...] = ()
+    """What it takes part in, by the ids of the programme; everything if empty."""
+
+    def does(self, entry: str) -> bool:
+        return not self.works or entry in self.works
 
 
 CEILING = "ceiling"
 OFFICIAL = "official"
+TYPESCRIPT = "typescript"
+RPC = "dragoman_rpc"
+ACP = "dragoman_acp"
+
+TALK = ("W1", "W2.sequential", "W2.in_flight", "W4")
+"""What is measured of pairs whose ends are of different origin."""
 
 
 def module(name: str, python: str) -> tuple[str, ...]:
@@ -46,7 +59,7 @@ def lineup(python: str) -> Sequence[Contestant]:
             imports="import asyncio, msgspec",
         ),
         Contestant(
-            "dragoman_rpc",
+            RPC,
             "dragoman, at the level of dragoman.rpc",
             client=(*module("dragoman_rpc", python), "client"),
             agent=(*module("dragoman_rpc", python), "agent"),
@@ -54,7 +67,7 @@ def lineup(python: str) -> Sequence[Contestant]:
             subject=True,
         ),
         Contestant(
-            "dragoman_acp",
+            ACP,
             "dragoman's ACP client and agent kit",
             client=(*module("dragoman_acp", python), "client"),
             agent=(*module("dragoman_acp", python), "agent"),
@@ -69,13 +82,22 @@ def lineup(python: str) -> Sequence[Contestant]:
             imports="import acp",
         ),
         Contestant(
+            TYPESCRIPT,
+            "the official TypeScript SDK for ACP",
+            client=(*module("typescript", python), "client"),
+            agent=(*module("typescript", python), "agent"),
+            imports="",
+            usual=is_installed(),
+            works=(*TALK, "W5"),
+        ),
+        Contestant(
             "our_client",
             "dragoman's ACP client with an agent of the official SDK",
             client=(*module("dragoman_acp", python), "client"),
             agent=(*module("official", python), "agent"),
             imports="from dragoman.client.acp import open_agent",
             subject=True,
-            usual=False,
+            works=TALK,
         ),
         Contestant(
             "our_agent",
@@ -84,6 +106,6 @@ def lineup(python: str) -> Sequence[Contestant]:
             agent=(*module("dragoman_acp", python), "agent"),
             imports="from dragoman.agent import Agent",
             subject=True,
-            usual=False,
+            works=TALK,
         ),
     )

@@ -75,13 +75,19 @@ def place(placement: str) -> None:
     now on two, and the same work takes one or three units of time: `together` and `apart` make it
     one or the other. `free` leaves it alone.
     """
+    if (both := places(placement)) is not None:
+        ours, theirs = both
+        os.sched_setaffinity(0, {ours})
+        for pid in descendants():
+            os.sched_setaffinity(pid, {theirs})
+
+
+def places(placement: str) -> tuple[int, int] | None:
+    """The processors of a client and of its agent; None where they are not chosen."""
     processors = sorted(os.sched_getaffinity(0))
     if placement == "free" or len(processors) < 2:
-        return
-    ours, theirs = processors[-1], processors[0]
-    os.sched_setaffinity(0, {ours})
-    for pid in descendants():
-        os.sched_setaffinity(pid, {theirs if placement == "apart" else ours})
+        return None
+    return processors[-1], processors[0] if placement == "apart" else processors[-1]
 
 
 class Stopwatch:

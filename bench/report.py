@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.lineup import CEILING, OFFICIAL, Contestant
-from bench.programme import ROWS, Row
+from bench.lineup import CEILING, OFFICIAL, TYPESCRIPT, Contestant
+from bench.programme import ROWS, Goal, Row
 
 Figures = Mapping[str, float]
 Runs = Mapping[str, Mapping[str, Sequence[Figures]]]
@@ -40,20 +40,26 @@ class Line:
     """One figure of one row for one subject."""
 
     row: Row
+    goal: Goal
     figure: str
     medians: Mapping[str, float]
-    against_ceiling: Ratio | None
-    against_official: Ratio | None
+    ceiling: Ratio | None
+    official: Ratio | None
+    typescript: Ratio | None
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met by the median; None where there is no goal or no comparison."""
-        row = self.row
-        if row.ceiling_share is not None and self.against_ceiling is not None:
-            return self.against_ceiling.median >= row.ceiling_share
-        if row.official_times is not None and self.against_official is not None:
-            return self.against_official.median >= row.official_times
-        return None
+        """Whether the medians meet the goal; None where there is no goal or no comparison."""
+        met = [
+            ratio.median >= aim
+            for ratio, aim in (
+                (self.ceiling, self.goal.ceiling),
+                (self.official, self.goal.official),
+                (self.typescript, self.goal.typescript),
+            )
+            if aim is not None and ratio is not None
+        ]
+        return all(met) if met else None
 
 
 def lines(runs: Runs, subject: str) -> list[Line]:
@@ -78,9 +84,10 @@ def lines(runs: Runs, subject: str) -> list[Line]:
             medians = {
                 name: statistics.median(run[figure] for run in of_one)
                 for name, of_one in by_name.items()
+                if of_one
             }
-            line = Line(row, figure, medians, against(CEILING, figure), against(OFFICIAL, figure))
-            result.append(line)
+            others = [against(name, figure) for name in (CEILING, OFFICIAL, TYPESCRIPT)]
+            result.append(Line(row, row.goal(subject), figure, medians, *others))
     return result
 
 
@@ -104,12 +111,11 @@ def times(ratio: Ratio | None) -> str:
     return f"{ratio.median:.2f}x ({ratio.lowest:.2f}..{ratio.highest:.2f})"
 
 
-def goal(row: Row) -> str:
-    if row.ceiling_share is not None:
-        return f">= {row.ceiling_share:.0%} of the ceiling"
-    if row.official_times is not None:
-        return f">= {row.official_times:.2f}x the SDK"
-    return ""
+def aims(goal: Goal) -> str:
+    parts = [] if goal.ceiling is None else [f"{goal.ceiling:.0%}"]
+    parts += [] if goal.official is None else [f"{goal.official:.2f}x"]
+    parts += [] if goal.typescript is None else [f"{goal.typescript:.0f}x TS"]
+    return ", ".join(parts)
 
 
 VERDICT = {True: "yes", False: "NO", None: ""}
@@ -120,15 +126,17 @@ def table(
 ) -> str:
     """The table for one subject, as text."""
     names = [one.name for one in contestants if one is subject or not one.subject]
-    head = ["work", "figure", *names, "of the ceiling", "against the SDK", "goal", "met"]
+    head = ["work", "figure", *names, "of the ceiling", "against the SDK", "against TS"]
+    head += ["goal", "met"]
     body = [
         [
             f"{line.row.entry} {line.row.title.format(size=sizes[line.row.entry])}",
             line.figure,
             *(quantity(line.medians[n], line.figure) if n in line.medians else "" for n in names),
-            share(line.against_ceiling),
-            times(line.against_official),
-            goal(line.row),
+            share(line.ceiling),
+            times(line.official),
+            times(line.typescript),
+            aims(line.goal),
             VERDICT[line.met],
         ]
         for line in lines(runs, subject.name)
