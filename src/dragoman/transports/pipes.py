@@ -36,6 +36,10 @@ short ones never pay for a large buffer."""
 READS_PER_CALLBACK = 4
 """Reads before the event loop gets its turn, so that one flooding pipe does not starve the rest."""
 
+SLOW_TIMEOUT = 0.005
+"""Seconds to take one full read after which the event loop gets its turn at once, and reads are
+small again. A flood of tiny messages costs a thousand times what a long one of that size does."""
+
 WRITE_BATCH = 64
 """Buffers handed to one gathering write: well under IOV_MAX (1024), enough to fill a pipe."""
 
@@ -142,7 +146,8 @@ class ReadPipe:
         for _ in range(READS_PER_CALLBACK):
             size = self._size
             # A read that came back short emptied the pipe; asking again would only cost a call.
-            if self._read_once() < size or not self._reading:
+            # One that was full and yet did not make the next one larger was slow to be taken.
+            if self._read_once() < size or self._size == READ_SIZE or not self._reading:
                 return
 
     def _read_once(self) -> int:
@@ -164,7 +169,12 @@ class ReadPipe:
             if not self._enlarged:
                 self._enlarged = True
                 _enlarge(self._fd)
-        elif size != READ_SIZE:
+            began_at = self._loop.time()
+            self.on_data(data)
+            if self._loop.time() - began_at > SLOW_TIMEOUT:
+                self._size = READ_SIZE
+            return taken
+        if size != READ_SIZE:
             self._size = READ_SIZE
         if taken:
             self.on_data(data)

@@ -252,6 +252,9 @@ class Peer(Generic[Slot]):
             try:
                 envelope = decode(line)
             except messages.UNDECODABLE:
+                if not line:
+                    # Blank, and worth a short cut: some programs write them without end.
+                    continue
                 second = messages.reread(line)
                 if isinstance(second, Malformed):
                     self._malformed(second, append)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConnectionBroken, ConnectionClosed
+from dragoman.transports import pipes
 from dragoman.transports.base import HIGH_WATER_SIZE, READ_SIZE
 from dragoman.transports.pipes import (
     MAX_READ_SIZE,
@@ -295,6 +296,41 @@ async def test_a_flood_lets_others_have_their_turn() -> None:
     assert len(reading.chunks) <= 5 * READS_PER_CALLBACK
     pipe.close()
     os.close(writer)
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])
+@aio
+async def test_who_is_slow_to_take_full_reads_gets_small_ones_a_turn_apart(
+    slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Less than any time is slow, more than any time is fast: nothing depends on the clock.
+    monkeypatch.setattr(pipes, "SLOW_TIMEOUT", -1.0 if slow else 1e9)
+    loop = asyncio.get_running_loop()
+    reader, writer = os.pipe()
+    size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 16 * READ_SIZE)
+    turn = 0
+    chunks: list[tuple[int, int]] = []
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        ticking[0] = loop.call_soon(next_turn)
+
+    ticking = [loop.call_soon(next_turn)]
+    reading = Reading()
+    pipe = ReadPipe(reader, lambda data: chunks.append((turn, len(data))), reading.end)
+    os.write(writer, b"x" * size)
+    os.close(writer)
+    pipe.start()
+    await reading.until_end()
+    ticking[0].cancel()
+    assert sum(size for _, size in chunks) == size
+    if slow:
+        assert {size for _, size in chunks} == {READ_SIZE}
+        assert len({turn for turn, _ in chunks}) == len(chunks)
+    else:
+        assert max(size for _, size in chunks) > READ_SIZE
+        assert len({turn for turn, _ in chunks}) < len(chunks)
 
 
 @aio
