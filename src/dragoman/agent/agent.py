@@ -22,7 +22,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost, UsageError
 from dragoman.rpc import Connection, End, Settings
-from dragoman.transports import listen_unix, listen_websocket, open_stdio
+from dragoman.transports import open_stdio
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
@@ -242,11 +242,16 @@ class Agent:
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
         """Serve clients on a Unix socket; close the returned listener to stop."""
         self._require_prompt()
+        # Most agents are served on their standard input and output, and start-up counts.
+        from dragoman.transports import listen_unix
+
         return await listen_unix(path, self._serve_one)
 
     async def serve_websocket(self, host: str, port: int, **options: Any) -> Listener:
         """Serve clients on a WebSocket; close the returned listener to stop."""
         self._require_prompt()
+        from dragoman.transports import listen_websocket
+
         return await listen_websocket(host, port, self._serve_one, **options)
 
     def _require_prompt(self) -> None:

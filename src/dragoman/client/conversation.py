@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
+from dragoman.client.folders import absolute
 from dragoman.client.permissions import Denial, Permit, deny_all
 from dragoman.client.results import Result, explain
 from dragoman.client.turns import BaseTurn, End, Prompted, State
@@ -366,10 +367,6 @@ def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
     if isinstance(prompt, Struct):
         return (prompt,)
     return tuple(prompt)
-
-
-def absolute(path: str | Path) -> Path:
-    return Path(path).expanduser().absolute()
 
 
 __all__ = [

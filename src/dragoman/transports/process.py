@@ -28,7 +28,6 @@ from dragoman.errors import (
     SpawnError,
     UsageError,
 )
-from dragoman.transports import windows
 from dragoman.transports.base import Receiver, Stream
 from dragoman.transports.child import ChildProcess, Handle, PosixHandle, ShutdownTimes, end_now
 from dragoman.transports.environment import build_environment, new_mark
@@ -127,6 +126,8 @@ def start_child(
     popen = _start(argv, environment, cwd, (stdin, stdout, stderr), platform=platform)
     handle: Handle
     if sys.platform == "win32":
+        from dragoman.transports import windows
+
         handle = windows.WindowsHandle(popen)
     else:
         # `child` reaps it by its number; Popen shall neither wait for it nor warn about it.
@@ -188,6 +189,9 @@ def _start(
     check_folder(cwd)
     command: Sequence[str] | str
     if platform == "win32":
+        # Not needed elsewhere, and start-up counts.
+        from dragoman.transports import windows
+
         plan = windows.plan_command(argv, environment=environment, folder=cwd)
         program, command = plan.program, plan.command_line
         environment.update(plan.environment)

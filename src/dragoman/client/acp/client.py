@@ -23,7 +23,7 @@ from dragoman.client.acp import login
 from dragoman.client.acp.serving import Elicit, Extension, Serving
 from dragoman.client.acp.session import Session
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import absolute
+from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
