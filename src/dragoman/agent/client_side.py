@@ -7,7 +7,7 @@ for. It may be used from any thread. It does not know when to ask; turns do.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -60,9 +60,11 @@ class ClientSide:
         if not self.can(capability):
             raise Unsupported(f"the client does not {what}: it does not advertise {capability}")
 
-    async def ask(self, method: Method[P, R], params: P) -> R:
+    def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         """Call a method of the client."""
-        return await self._home.run(lambda: self._speech.ask(method, params))
+        if self._home.here:
+            return self._speech.ask(method, params)
+        return self._home.run(lambda: self._speech.ask(method, params))
 
     # -- permission
 

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
+from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from dragoman.agent.client_side import ClientSide, Terminal
@@ -42,6 +43,7 @@ class Turn:
     ) -> None:
         self._speech = speech or AcpSpeech(connection)
         self._home = Home()
+        self._thread = get_ident()
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(4)
         self._sent = 0
@@ -76,7 +78,7 @@ class Turn:
 
     async def update(self, update: acp.SessionUpdate) -> None:
         """Send any update of the protocol. The other methods are shorthands for this one."""
-        if not self._home.here:
+        if get_ident() != self._thread:
             await self._home.run(lambda: self.update(update))
             return
         if self.over:
@@ -95,7 +97,8 @@ class Turn:
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
         """Stream a piece of the answer."""
-        return self.update(acp.AgentMessageChunk(content=_block(content), message_id=message_id))
+        block = acp.TextContent(text=content) if isinstance(content, str) else content
+        return self.update(acp.AgentMessageChunk(content=block, message_id=message_id))
 
     def think(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None

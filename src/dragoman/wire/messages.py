@@ -335,7 +335,13 @@ class Writer:
         return line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
-        line = _line(self._tell(method, UNSET if params is NO_PARAMS else params))
+        # `_line` written out: an agent that streams does nothing else as often.
+        try:
+            line = _encode(self._tell(method, UNSET if params is NO_PARAMS else params))
+        except _UNWRITABLE as error:
+            raise _unwritable(error) from error
+        if _NEWLINE in line or _RETURN in line:
+            line = _on_one_line(line)
         if self._clear is not None and line.find(self._reserved) >= 0:
             line = _line(self._tell(method, self._clear(params)))
         return line
@@ -353,10 +359,19 @@ class Writer:
 def _line(message: Struct) -> bytes:
     try:
         line = _encode(message)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise UsageError(f"the message cannot be written as JSON: {error}") from error
-    if _NEWLINE in line or _RETURN in line:
-        # A raw body may have been pretty-printed. In JSON a line break is only ever white space:
-        # inside a string it is an escape. A carriage return alone ends a line for some readers.
-        return line.replace(b"\n", b" ").replace(b"\r", b" ")
-    return line
+    except _UNWRITABLE as error:
+        raise _unwritable(error) from error
+    return _on_one_line(line) if _NEWLINE in line or _RETURN in line else line
+
+
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+def _unwritable(error: Exception) -> UsageError:
+    return UsageError(f"the message cannot be written as JSON: {error}")
+
+
+def _on_one_line(line: bytes) -> bytes:
+    """A raw body may have been pretty-printed. In JSON a line break is only ever white space:
+    inside a string it is an escape. A carriage return alone ends a line for some readers."""
+    return line.replace(b"\n", b" ").replace(b"\r", b" ")

@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from dragoman.client.permissions import Answer, Decision, Question, choose
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import (
     ArgumentInvalid,
@@ -56,6 +57,7 @@ Serve: TypeAlias = Callable[[Any, bytes], Any]
 What it does before it returns is done in the order of the wire."""
 
 _UPDATE: Final = acp.SESSION_UPDATE.name
+_decode_update: Final = decoder(acp.SessionNotification)
 _UNKNOWN: Final = "session/update: no such session is open here"
 _QUESTIONS: Final = (acp.SESSION_REQUEST_PERMISSION.name, acp.ELICITATION_CREATE.name)
 
@@ -138,7 +140,7 @@ class Serving:
     def notification(self, notification: Notification) -> None:
         if notification.method == _UPDATE:
             try:
-                message = acp.decode(notification.params, acp.SessionNotification)
+                message = _decode_update(notification.params)
             except msgspec.ValidationError as error:
                 self.noise(Noise(notification.line, f"session/update: {error}"))
                 return

@@ -249,7 +249,9 @@ class Session:
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
         """An update of this session arrived, in this line."""
-        self.apply(update)
+        apply = _APPLY.get(type(update))
+        if apply is not None:
+            apply(self, update)
         if self.on_update is not None:
             try:
                 self.on_update(update)
