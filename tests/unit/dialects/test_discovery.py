@@ -1,0 +1,162 @@
+"""The rules that tell dialects apart, from a launch, an answer, or a client's first request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dragoman.dialects import discovery
+from dragoman.dialects.discovery import MemoryCache, Program
+
+
+@pytest.mark.parametrize(
+    ("argv", "family"),
+    [
+        (["codex", "app-server"], "codex"),
+        (["codex", "-c", "model=x", "app-server"], "codex"),
+        (["/opt/bin/codex-app-server"], "codex"),
+        (["codex-app-server.exe"], "codex"),
+        (["CODEX-APP-SERVER.CMD"], "codex"),
+        (["codex", "acp"], "acp"),
+        (["gemini", "--acp"], "acp"),
+        (["app-server"], "acp"),
+        (["codex-app-server-wrapper"], "acp"),
+        ([], "acp"),
+    ],
+)
+def test_the_command_line_decides_the_family(argv: list[str], family: str) -> None:
+    assert discovery.family(argv) == family
+
+
+@pytest.mark.parametrize(
+    ("result", "dialect"),
+    [
+        ({"protocolVersion": 1, "agentCapabilities": {}}, "acp"),
+        ({"protocolVersion": 1, "authMethods": [{"id": "a", "name": "A"}]}, "acp"),
+        ({"protocolVersion": 1, "agentCapabilities": {"plan": True}}, "keyed"),
+        ({"protocolVersion": 1, "agentCapabilities": {"modes": False}}, "keyed"),
+        ({"protocolVersion": 1, "agentCapabilities": {"modes": {}}}, "acp"),
+        ({"protocolVersion": 1, "authMethods": ["oauth"]}, "keyed"),
+        ({"userAgent": "codex/1.2"}, "codex"),
+        ({"threadId": "t"}, "threads"),
+        ({"protocolVersion": "1.0", "agentInfo": {}}, "tagged"),
+        ({"protocolVersion": "1.0", "capabilities": {}}, "tagged"),
+        ({"protocolVersion": "2025-01-01"}, "oneshot"),
+        ({"protocolVersion": None, "userAgent": "codex/1.2"}, "codex"),
+    ],
+)
+def test_the_answer_to_initialize_decides_the_dialect(result: Any, dialect: str) -> None:
+    assert discovery.of_answer(result) == dialect
+
+
+@pytest.mark.parametrize(
+    "result",
+    [{}, None, [], "1", 1, {"protocolVersion": 2}, {"protocolVersion": 1.0}],
+)
+def test_an_answer_of_no_known_dialect_is_not_guessed(result: Any) -> None:
+    assert discovery.of_answer(result) is None
+
+
+def test_true_is_not_version_one() -> None:
+    assert discovery.of_answer({"protocolVersion": True}) is None
+    assert discovery.of_request("initialize", {"protocolVersion": True}) is None
+
+
+def test_an_undecoded_answer_is_judged_like_a_decoded_one() -> None:
+    assert discovery.of_text(b'{"protocolVersion":1}') == "acp"
+    assert discovery.of_text(Raw(b'{"userAgent":"codex"}')) == "codex"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'"\xff"', b"[" * 100_000])
+def test_text_that_is_no_json_is_no_dialect(text: bytes) -> None:
+    assert discovery.of_text(text) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "dialect"),
+    [
+        ("initialize", {"protocolVersion": 1, "clientCapabilities": {"fs": {}}}, "acp"),
+        ("initialize", {"protocolVersion": 1}, "acp"),
+        ("initialize", {"protocolVersion": 1, "clientCapabilities": {"prompt": {}}}, "keyed"),
+        ("initialize", {"protocolVersion": 1, "clientCapabilities": {"mcp": {}}}, "keyed"),
+        ("initialize", {"clientInfo": {"name": "n"}}, "codex"),
+        ("initialize", {"service_name": "s", "clientInfo": {}}, "threads"),
+        ("initialize", {"protocolVersion": "1.0", "capabilities": {}}, "tagged"),
+        ("initialize", {"protocolVersion": "2025-01-01"}, "oneshot"),
+        ("threadStart", None, "threads"),
+        ("threadResume", {}, "threads"),
+        ("turn", {}, "threads"),
+        ("prompt", {"prompt": "hi"}, "oneshot"),
+        ("session/list", {}, "chained"),
+        ("sendMessage", [], "chained"),
+    ],
+)
+def test_a_clients_first_request_decides_its_dialect(
+    method: str, params: Any, dialect: str
+) -> None:
+    assert discovery.of_request(method, params) == dialect
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("initialize", {}),
+        ("initialize", None),
+        ("initialize", {"protocolVersion": 1.5, "clientInfo": {}}),
+        ("session/prompt", {}),
+        ("", {}),
+    ],
+)
+def test_a_first_request_of_no_known_dialect_is_not_guessed(method: str, params: Any) -> None:
+    assert discovery.of_request(method, params) is None
+
+
+def test_every_dialect_that_a_rule_can_name_can_be_chosen() -> None:
+    assert list(discovery.DIALECTS) == [
+        "acp",
+        "codex",
+        "oneshot",
+        "threads",
+        "tagged",
+        "keyed",
+        "chained",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "proved"),
+    [
+        (-32601, "Method not found", True),
+        (-32600, "Invalid request: unknown variant `turn/go`, expected one of `a`", True),
+        (-32600, "turn/go requires experimentalApi capability", True),
+        (-32600, "Invalid request: unknown variant `other`", False),
+        (-32600, "Invalid request", False),
+        (-32602, "unknown variant `turn/go`", False),
+        (-32603, "turn/go requires experimentalApi capability", False),
+        (0, "", False),
+    ],
+)
+def test_only_an_error_that_proves_it_allows_another_try(
+    code: int, message: str, proved: bool
+) -> None:
+    assert discovery.not_executed(code, message, "turn/go") is proved
+
+
+def test_the_cache_forgets_when_the_file_is_another() -> None:
+    cache = MemoryCache()
+    program = Program("/bin/agent", 10, 20)
+    cache.put(program, "dialect", "keyed")
+    assert cache.get(Program("/bin/agent", 10, 20), "dialect") == "keyed"
+    assert cache.get(Program("/bin/agent", 11, 20), "dialect") is None
+    assert cache.get(Program("/bin/agent", 10, 21), "dialect") is None
+
+
+def test_the_cache_keeps_concepts_apart_and_the_last_word_counts() -> None:
+    cache = MemoryCache()
+    program = Program("/bin/agent", 10, 20)
+    cache.put(program, "prompt", "chat/send")
+    cache.put(program, "prompt", "sendMessage")
+    assert cache.get(program, "prompt") == "sendMessage"
+    assert cache.get(program, "list") is None
