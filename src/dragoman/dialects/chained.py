@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman.events import model, parts, words
+from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.place import Place
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role, ToolStatus
@@ -24,15 +25,34 @@ from dragoman.wire.messages import UNDECODABLE
 DIALECT: Final = "chained"
 
 LOSSES: Final = (
-    "a handshake: nothing is known of the agent before it is used",
-    "permissions",
-    "the client's files and terminals",
-    "diffs and locations of a tool call",
-    "plans",
-    "loading shows only the messages that a list has; resuming, forking and closing sessions",
-    "modes, models and options",
-    "usage",
-    "cancelling: only ending the process stops a turn",
+    Loss("a handshake: nothing is known of the agent before it is used"),
+    Loss("the ids of messages", (Part.MESSAGE_IDS, Part.REPLAYED_IDS)),
+    Loss(
+        "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
+    ),
+    Loss(
+        "the content and the locations of a tool call: only its result",
+        (Part.TOOL_CONTENT, Part.TOOL_LOCATIONS),
+    ),
+    Loss("diffs", (Part.CHANGES,)),
+    Loss("plans", (Part.PLANS,)),
+    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
+    Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE)),
+    Loss(
+        "the client's files and terminals, and MCP servers",
+        (),
+        ("mcp_stdio", "mcp_http", "mcp_sse"),
+    ),
+    Loss("of a loaded session, everything but its messages"),
+    Loss(
+        "resuming, forking, closing and deleting sessions, and more folders for one",
+        (),
+        ("resume", "fork", "close", "delete", "additional_directories"),
+    ),
+    Loss("modes, models and options", (), ("set_mode", "set_model", "set_option")),
+    Loss("sound and embedded resources in a prompt", (), ("audio", "embedded")),
+    Loss("cancelling: only ending the process stops a turn", (), ("cancel",)),
+    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
 )
 
 LIST: Final = ("session/list", "sessions/list", "list_sessions", "listSessions")
@@ -399,12 +419,15 @@ _CODES: Final[dict[int | str, ErrorKind]] = {
     -32603: ErrorKind.INTERNAL,
 }
 
+_VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
+"""Kinds that the words of an error may still refine."""
+
 
 def _error(m: ErrorNote, place: Place, native: str, line: bytes) -> list[Event]:
     code = m.error.code
     kind = ErrorKind.PEER if code is None else _CODES.get(code, ErrorKind.PEER)
     # The document's own example of an error has a code that says nothing, and these words.
-    if kind is ErrorKind.PEER and "rate limit" in m.error.message.lower():
+    if kind in _VAGUE and "rate limit" in m.error.message.lower():
         kind = ErrorKind.RATE_LIMITED
     failure = parts.Failure(
         m.error.message, kind, code, kind in (ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED)

@@ -17,6 +17,7 @@ from msgspec import Raw, Struct, field
 
 from dragoman.errors import ProtocolMismatch
 from dragoman.events import model, parts, words
+from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.place import Place
 from dragoman.events.words import FileOp, Role, Stage, ToolStatus
@@ -28,15 +29,42 @@ SESSION: Final = "default"
 """There is one conversation on a connection, and it has no name on the wire."""
 
 LOSSES: Final = (
-    "thoughts",
-    "plans",
-    "the id, the result and the end of a tool call",
-    "permissions",
-    "the client's files and terminals",
-    "sessions: listing, loading, resuming, forking, closing",
-    "modes, models and options",
-    "images and sound in a prompt",
-    "cancelling: only ending the process stops a turn",
+    Loss("thoughts", (Part.THOUGHTS,)),
+    Loss("plans", (Part.PLANS,)),
+    Loss("the ids of messages", (Part.MESSAGE_IDS,)),
+    Loss(
+        "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
+    ),
+    Loss(
+        "the id, the result and the end of a tool call, and where it is at work",
+        (
+            Part.TOOL_IDS,
+            Part.TOOL_ENDS,
+            Part.TOOL_OUTPUT,
+            Part.TOOL_CONTENT,
+            Part.TOOL_LOCATIONS,
+        ),
+    ),
+    Loss(
+        "which call changed a file, and its texts: only a unified diff, once it is changed",
+        (Part.CHANGE_TEXTS,),
+    ),
+    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
+    Loss("how full the context is, and sums", (Part.CONTEXT_USAGE, Part.TOTAL_USAGE)),
+    Loss(
+        "the client's files and terminals, and MCP servers",
+        (),
+        ("mcp_stdio", "mcp_http", "mcp_sse"),
+    ),
+    Loss(
+        "sessions: listing, loading, resuming, forking, closing, deleting, more folders",
+        (),
+        ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
+    ),
+    Loss("modes, models and options", (), ("set_mode", "set_model", "set_option")),
+    Loss("images, sound and embedded resources in a prompt", (), ("image", "audio", "embedded")),
+    Loss("cancelling: only ending the process stops a turn", (), ("cancel",)),
+    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
 )
 
 INITIALIZE: Final = "initialize"
@@ -106,6 +134,8 @@ class ClientEnd:
         self.version: str | None = None
         self._ids = itertools.count(1)
         self._running: list[str] = []
+        self._changed: dict[str, parts.FileChange] = {}
+        """What the turn has changed so far, by path."""
 
     def hello(self) -> tuple[str, Any]:
         return INITIALIZE, Initialize(self._ours)
@@ -160,7 +190,7 @@ class ClientEnd:
                 None,
                 answer.content,
                 usage,
-            )
+            ),
         ]
 
     def notified(
@@ -177,8 +207,7 @@ class ClientEnd:
                     return (self._tool(msgspec.json.decode(params, type=ToolCall), place, line),)
                 case "file_change":
                     change = msgspec.json.decode(params, type=FileChange)
-                    files = (parts.FileChange(change.path, FileOp.UNKNOWN, diff=change.diff),)
-                    return (model.FilesChanged(*place.base(FILE, line), files, Stage.UNKNOWN),)
+                    return (self._file(change, place, line),)
         except UNDECODABLE as error:
             return (model.Unknown(*place.base(method, line), str(error)),)
         return (model.Unknown(*place.base(method, line), "an unknown notification"),)
@@ -196,10 +225,19 @@ class ClientEnd:
             input=call.input,
         )
 
+    def _file(self, change: FileChange, place: Place, line: bytes) -> Event:
+        # A message names one file, and the event all that the turn has changed.
+        known = self._changed.get(change.path)
+        diff = change.diff if known is None else f"{known.diff}{change.diff}"
+        self._changed[change.path] = parts.FileChange(change.path, FileOp.UNKNOWN, diff=diff)
+        files = tuple(self._changed.values())
+        return model.FilesChanged(*place.base(FILE, line), files, Stage.UNKNOWN)
+
     def worked(self, method: str) -> None:
         pass
 
     def closing(self, place: Place) -> list[Event]:
+        self._changed.clear()
         running, self._running = self._running, []
         return [
             model.ToolChanged(*place.base(TOOL, None), tool_id, status=ToolStatus.OTHER)

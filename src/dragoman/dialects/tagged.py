@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from dragoman.events import model, parts, words
+from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.place import Place
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
@@ -25,15 +26,34 @@ VERSION: Final = "1"
 """The document only says that a version is a string; it names none."""
 
 LOSSES: Final = (
-    "thoughts have no type of their own: they are message chunks with the role `thought`",
-    "plans have no fields: they travel as text",
-    "diffs and locations of a tool call",
-    "permissions",
-    "the client's files and terminals: there are capabilities for them, and no methods",
-    "listing, loading, resuming, forking and closing sessions",
-    "modes, models and options",
-    "usage",
-    "a cancel is only read between two requests by a serial agent",
+    Loss("thoughts have no type of their own: they are message chunks with the role `thought`"),
+    Loss("the ids of messages", (Part.MESSAGE_IDS,)),
+    Loss("plans have no fields: they travel as text", (Part.PLAN_ENTRIES,)),
+    Loss(
+        "the title and the kind of a tool call: only its name", (Part.TOOL_TITLES, Part.TOOL_KINDS)
+    ),
+    Loss(
+        "what a tool was given, other than as text; its content and locations",
+        (Part.TOOL_INPUT_VALUES, Part.TOOL_CONTENT, Part.TOOL_LOCATIONS),
+    ),
+    Loss("diffs", (Part.CHANGES,)),
+    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
+    Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE)),
+    Loss("why a turn failed", (Part.FAILURES,)),
+    Loss("the client's files and terminals: there are capabilities for them, and no methods"),
+    Loss(
+        "MCP servers, and embedded resources in a prompt",
+        (),
+        ("mcp_stdio", "mcp_http", "mcp_sse", "embedded"),
+    ),
+    Loss(
+        "listing, loading, resuming, forking, closing and deleting sessions, and more folders",
+        (),
+        ("list", "load", "resume", "fork", "close", "delete", "additional_directories"),
+    ),
+    Loss("modes, models and options", (), ("set_mode", "set_model", "set_option")),
+    Loss("a cancel is only read between two requests by a serial agent"),
+    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
 )
 
 INITIALIZE: Final = "initialize"

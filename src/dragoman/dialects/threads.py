@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.events import model, parts, words
+from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.place import Place
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role
@@ -24,15 +25,29 @@ SERVICE: Final = "gdd_peer_delegation"
 """The name by which a client introduces itself, unless it is given another."""
 
 LOSSES: Final = (
-    "streamed text: progress has no names, the text comes with the result",
-    "thoughts",
-    "tool calls, diffs and plans",
-    "permissions",
-    "the client's files and terminals",
-    "listing, forking and closing sessions",
-    "modes, models and options",
-    "images and sound in a prompt",
-    "cancelling: only ending the process stops a turn",
+    Loss(
+        "streamed text: progress has no names, the text comes with a good result",
+        (Part.STREAMED_TEXT, Part.MESSAGE_IDS),
+    ),
+    Loss("thoughts", (Part.THOUGHTS,)),
+    Loss("tool calls, diffs and plans", (Part.TOOLS, Part.CHANGES, Part.PLANS)),
+    Loss("permissions", (Part.PERMISSIONS,), ("permissions",)),
+    Loss("how full the context is, and sums", (Part.CONTEXT_USAGE, Part.TOTAL_USAGE)),
+    Loss("the ids of replayed messages", (Part.REPLAYED_IDS,)),
+    Loss(
+        "the client's files and terminals, and MCP servers",
+        (),
+        ("mcp_stdio", "mcp_http", "mcp_sse"),
+    ),
+    Loss(
+        "listing, forking, closing and deleting sessions, and more folders for one",
+        (),
+        ("list", "fork", "close", "delete", "additional_directories"),
+    ),
+    Loss("modes, models and options", (), ("set_mode", "set_model", "set_option")),
+    Loss("images, sound and embedded resources in a prompt", (), ("image", "audio", "embedded")),
+    Loss("cancelling: only ending the process stops a turn", (), ("cancel",)),
+    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
 )
 
 INITIALIZE: Final = "initialize"

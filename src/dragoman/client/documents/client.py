@@ -25,6 +25,7 @@ from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.base import ClientEnd, Message
 from dragoman.errors import (
     ConnectionClosed,
+    ConnectionLost,
     DragomanError,
     InvalidAnswer,
     RemoteError,
@@ -97,6 +98,7 @@ class DocumentClient:
                 half_duplex=end.half_duplex, max_line_size=self.options.max_line_size
             ),
         )
+        self.connection.on_end = self._lost
         self.numbers = itertools.count(1)
         self.source = model.Source(end.name, self.connection.name)
         self._place = Place(self.source, self.numbers, None)
@@ -224,6 +226,12 @@ class DocumentClient:
                 self._early.append(event)
 
     # -- called by the connection
+
+    def _lost(self, failure: ConnectionLost) -> None:
+        # A turn whose prompt was acknowledged has no open call that would tell it.
+        for conversation in [*self.conversations.values()]:
+            if conversation.turn is not None:
+                conversation.turn.lost(failure.fresh())
 
     def attach(self, connection: Connection) -> None:
         pass

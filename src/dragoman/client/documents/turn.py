@@ -83,6 +83,10 @@ class DocumentTurn(ConversationTurn):
         else:
             self.failed(error)
 
+    def lost(self, failure: ConnectionLost) -> None:
+        """The connection is over, and the turn with it, however far its prompt came."""
+        self._settled(None, failure)
+
     def _refused(self, error: DragomanError) -> None:
         """The other side does not know this name, which proves that nothing ran."""
         if not self._left:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw
 from dragoman.dialects.keyed import shapes
 from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model, parts, words
+from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.place import Place
 from dragoman.events.words import FileOp, PermissionKind, Role, Stage, ToolStatus
@@ -25,15 +26,30 @@ DIALECT: Final = "keyed"
 VERSION: Final = 1
 
 LOSSES: Final = (
-    "thoughts",
-    "whose words replayed text is: every chunk is the agent's",
-    "listing, resuming, forking, closing and deleting sessions",
-    "choosing another model in an open session, and options",
-    "usage",
-    "slash commands",
-    "more than one changed file in an update of a tool call",
-    "whether a terminal's output was cut",
-    "permissions have three fixed answers: once, always, reject",
+    Loss("thoughts", (Part.THOUGHTS,)),
+    Loss(
+        "whose words replayed text is: every chunk is the agent's",
+        (Part.REPLAYED_ROLES,),
+    ),
+    Loss("the name of a tool: only a title", (Part.TOOL_NAMES,)),
+    Loss(
+        "what a tool was given and returned, as values: only its content",
+        (Part.TOOL_INPUT, Part.TOOL_OUTPUT),
+    ),
+    Loss("more than one changed file in an update of a tool call", (Part.CHANGES_TOGETHER,)),
+    Loss("the priorities in a plan", (Part.PLAN_PRIORITIES,)),
+    Loss("usage", (Part.CONTEXT_USAGE, Part.TURN_USAGE)),
+    Loss("permissions have three fixed answers: once, always, reject"),
+    Loss(
+        "listing, resuming, forking, closing and deleting sessions, and more folders for one",
+        (),
+        ("list", "resume", "fork", "close", "delete", "additional_directories"),
+    ),
+    Loss("choosing another model in an open session"),
+    Loss("options", (), ("set_option",)),
+    Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
+    Loss("slash commands"),
+    Loss("whether a terminal's output was cut"),
 )
 
 OPTIONS: Final = (

@@ -70,9 +70,11 @@ class AcpTeller(Teller):
         for past in self.story.past:
             if past.id == params["sessionId"]:
                 self._session = past.id
-                for who, text in past.messages:
-                    kind = f"{who}_message_chunk"
-                    self._update(kind, content={"type": "text", "text": text})
+                for number, (who, text) in enumerate(past.messages):
+                    content = {"type": "text", "text": text}
+                    self._update(
+                        f"{who}_message_chunk", content=content, messageId=f"past-{number}"
+                    )
                 self.answer(id, {})
                 return
         self.refuse(id, NOT_FOUND, "there is no such session")
@@ -102,7 +104,7 @@ class AcpTeller(Teller):
 
     # -- the story
 
-    def _update(self, kind: str, **fields: Any) -> None:
+    def _update(self, kind: str, /, **fields: Any) -> None:
         update = {"sessionUpdate": kind, **fields}
         self.notify("session/update", {"sessionId": self._session, "update": update})
 

@@ -89,6 +89,13 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Crash:
+    """End the process at once, in the middle of the turn."""
+
+    code: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """End the turn, with a stop reason of ACP. A story without an end ends well."""
 
@@ -104,7 +111,18 @@ class Fail:
 
 
 Step: TypeAlias = (
-    Say | Think | UseTool | ChangeFile | FinishTool | SetPlan | Ask | Count | Wait | End | Fail
+    Say
+    | Think
+    | UseTool
+    | ChangeFile
+    | FinishTool
+    | SetPlan
+    | Ask
+    | Count
+    | Wait
+    | Crash
+    | End
+    | Fail
 )
 
 STEPS: dict[str, type] = {
@@ -119,6 +137,7 @@ STEPS: dict[str, type] = {
         Ask,
         Count,
         Wait,
+        Crash,
         End,
         Fail,
     )

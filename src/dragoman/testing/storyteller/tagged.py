@@ -63,7 +63,7 @@ class TaggedTeller(Teller):
             return True
         return super().meanwhile(message)
 
-    def _update(self, kind: str, **fields: Any) -> None:
+    def _update(self, kind: str, /, **fields: Any) -> None:
         update = {"type": kind, **fields}
         self.notify("session/update", {"sessionId": self._session, "update": update})
 

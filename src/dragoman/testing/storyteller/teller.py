@@ -8,6 +8,7 @@ nothing of dragoman's own protocols, so that it is a witness of its own.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
@@ -16,6 +17,7 @@ from dragoman.testing.storyteller.story import (
     Ask,
     ChangeFile,
     Count,
+    Crash,
     End,
     Fail,
     FinishTool,
@@ -181,6 +183,8 @@ class Teller:
                     message = self.read()
                     if not self.meanwhile(message):
                         self._waiting.append(message)
+            case Crash(code=code):
+                os._exit(code)
             case End() | Fail():
                 return step
         return None

@@ -26,11 +26,21 @@ from dragoman.dialects.acp.v1 import (
     updates,
 )
 from dragoman.events import model, parts, words
+from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
 from dragoman.events.place import Place
 from dragoman.events.words import Role, Stage
 
 DIALECT: Final = "acp"
+
+LOSSES: Final = (
+    Loss("why a tool call failed, apart from what it returned", (Part.TOOL_ERRORS,)),
+    Loss("unified diffs: a change is told as whole texts", (Part.CHANGE_DIFFS,)),
+    Loss("a plan that is a text", (Part.PLAN_TEXTS,)),
+    Loss("errors apart from the answer to a prompt", (Part.ERROR_REPORTS,)),
+    Loss("where a turn ended, in a history", (Part.REPLAYED_TURNS,)),
+    Loss("adding to a turn that is running", (), ("steer",)),
+)
 
 
 # -- content
@@ -472,6 +482,7 @@ def of_service(method: str, place: Place, raw: bytes | None) -> model.ServiceCal
 
 __all__ = [
     "DIALECT",
+    "LOSSES",
     "auth_method",
     "block",
     "capabilities",
