@@ -1,0 +1,46 @@
+"""What a session looks like: texts that grow, and the answer of the last turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.events.view import Growing, Message, Plan, Tool, View
+from dragoman.events.words import Role
+
+
+def test_a_text_grows_by_pieces_and_equals_its_sum() -> None:
+    text = Growing("a")
+    text.add("b")
+    assert str(text) == "ab"
+    text.add("c")
+    assert text == Growing("abc")
+    assert text != Growing("ab")
+    assert text != "abc"
+    assert repr(text) == "'abc'"
+
+
+def test_a_text_that_grows_cannot_be_a_key() -> None:
+    with pytest.raises(TypeError):
+        hash(Growing("a"))
+
+
+def test_the_answer_is_what_the_agent_said_since_the_user_spoke() -> None:
+    def said(role: Role, text: str) -> Message:
+        return Message(role, said=Growing(text))
+
+    view = View(
+        messages=[
+            said(Role.AGENT, "old"),
+            said(Role.USER, "question"),
+            said(Role.THOUGHT, "hm"),
+            said(Role.AGENT, "new "),
+            said(Role.AGENT, "answer"),
+        ]
+    )
+    assert view.text == "new answer"
+    assert View().text == ""
+
+
+def test_tools_and_plans_show_their_texts() -> None:
+    assert Tool("t", printed=Growing("out")).text == "out"
+    assert Plan(written=Growing("plan")).text == "plan"
