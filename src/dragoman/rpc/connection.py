@@ -35,7 +35,7 @@ from dragoman.rpc import boundary
 from dragoman.rpc.calls import FOREIGN, Call, Deadlines, Settle, Waiter
 from dragoman.rpc.lanes import Flow, HandlerLane, Limits, consuming
 from dragoman.rpc.outbox import Outbox
-from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish
+from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish, was_cancelled
 from dragoman.rpc.trace import Trace, from_environment
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
@@ -466,6 +466,12 @@ class Connection:
         try:
             try:
                 result = await work
+            except asyncio.CancelledError as error:
+                if was_cancelled():
+                    raise
+                # Nobody called the request off: the handler let the end of something else escape.
+                self._refuse(request, *boundary.to_wire(error, request.method))
+                return
             except Exception as error:  # noqa: BLE001 - handler to wire
                 self._refuse(request, *boundary.to_wire(error, request.method))
                 return

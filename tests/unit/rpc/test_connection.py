@@ -233,6 +233,22 @@ async def test_a_cancelled_request_is_answered_as_cancelled(started: bool) -> No
 
 
 @aio
+async def test_a_handler_that_lets_a_cancel_of_its_own_escape_has_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def stumble(request: Request) -> Any:
+        inner = asyncio.get_running_loop().create_future()
+        inner.cancel()
+        await inner
+
+    async with talk(Witness(stumble)) as (connection, other):
+        other.say({"id": 1, "method": "stumble"})
+        assert (await other.next())["error"]["code"] == codes.INTERNAL_ERROR
+        await until(lambda: len(connection.tasks) == 0)
+    assert "the handler of stumble failed" in caplog.text
+
+
+@aio
 async def test_a_handler_may_finish_although_its_request_was_cancelled() -> None:
     async def insist(request: Request) -> str:
         try:
