@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
+from dragoman.errors import UsageError
+
 
 class Answer(enum.Enum):
     """A decision about one question."""
@@ -94,6 +96,8 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
             for option in options
         )
         return answer.option_id if any(fits) else None
+    if not isinstance(answer, Answer):
+        raise UsageError(f"a permission is answered with an Answer, not with {answer!r}")
     for wanted in _FALLBACKS[answer]:
         for option in options:
             if option.kind == wanted.value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from dragoman.client.permissions import (
     choose,
     deny_all,
 )
+from dragoman.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -84,3 +86,9 @@ def test_the_presets_allow_everything_reading_or_nothing() -> None:
         assert deny_all(question(kind)) is Answer.REJECT_ONCE
         assert approve_reads(question(kind)).allows == (kind in READING)
     assert READING == {"read", "search", "think"}
+
+
+@pytest.mark.parametrize("answer", [True, None, "allow_once"])
+def test_what_is_no_answer_is_a_mistake_of_the_caller_and_chooses_nothing(answer: Any) -> None:
+    with pytest.raises(UsageError, match="answered with an Answer"):
+        choose([ONCE, ALWAYS, REJECT], answer)

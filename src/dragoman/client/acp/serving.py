@@ -197,7 +197,11 @@ class Serving:
     def _complain(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
         if self._options.on_noise is not None:
-            self._options.on_noise(noise)
+            try:
+                self._options.on_noise(noise)
+            except Exception:
+                # Noise may be told while somebody opens a session, who has nothing to do with it.
+                log.exception("the observer of noise failed")
 
     # -- sessions
 
@@ -285,6 +289,9 @@ class Serving:
         self, session: Session, question: Question, answer: Decision
     ) -> acp.RequestPermissionResponse:
         option_id = choose(question.options, answer)
+        if option_id is None and answer.allows:
+            # Nothing that was offered means it, so nothing is allowed, and it is told like that.
+            answer = Answer.REJECT_ONCE
         session.answered(question, answer, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 

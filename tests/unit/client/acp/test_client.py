@@ -753,6 +753,24 @@ async def test_an_update_before_the_session_is_known_is_not_lost() -> None:
 
 
 @aio
+async def test_an_observer_of_noise_that_fails_does_not_spoil_the_opening_of_a_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(noise: object) -> None:
+        raise ZeroDivisionError
+
+    async with driven(ClientOptions(on_noise=fail)) as (client, agent):
+        del agent.replies["session/new"]
+        async with asyncio.TaskGroup() as tasks:
+            opening = tasks.create_task(client.new_session(CWD))
+            asked = await agent.expect("session/new")
+            agent.update(chunk("for nobody"), session_id="other")
+            agent.answer(asked, {"sessionId": "s1"})
+            assert (await opening).id == "s1"
+    assert "the observer of noise failed" in caplog.text
+
+
+@aio
 async def test_updates_of_sessions_that_are_opened_at_once_find_their_own() -> None:
     noises = Noises()
     async with driven(ClientOptions(on_noise=noises)) as (client, agent):

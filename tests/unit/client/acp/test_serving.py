@@ -105,6 +105,18 @@ async def test_an_option_of_an_unknown_kind_is_never_chosen(permit: Any) -> None
 
 
 @aio
+async def test_permission_that_no_option_can_give_stands_among_the_denials() -> None:
+    always = [{"optionId": "always", "name": "Always", "kind": "allow_always"}]
+    async with opened(ClientOptions(permit=approve_all)) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.ask(0, ASK, agent.permission(options=always))
+            assert (await agent.heard_answer(0))["result"] == CANCELLED
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            assert (await turn.wait()).denials == (Denial("c1", "touch x", "execute"),)
+
+
+@aio
 async def test_a_tool_call_that_is_first_seen_in_a_question_appears_as_an_update() -> None:
     call = {
         "toolCallId": "c9",
