@@ -174,6 +174,9 @@ def sweep(
         return
     clean = 0
     while True:
+        # At one blow first: what forks faster than a search proceeds is never where it was found.
+        for group in groups:
+            kill_group(group)
         killed = [pid for pid in find(needle, groups) if kill(pid, needle, groups)]
         clean = 0 if killed else clean + 1
         if clean >= clean_sweeps or time.monotonic() > deadline:
