@@ -200,7 +200,8 @@ class Agent:
         return self._extension(self.handlers.extensions, method)
 
     def extension_notification(self, method: str) -> Callable[[F], F]:
-        """``handler(params)`` hears a notification of the agent's own kind."""
+        """``handler(params)`` hears a notification of the agent's own kind. They are heard one
+        after another, in the order in which they came."""
         return self._extension(self.handlers.extension_notifications, method)
 
     def _extension(self, table: dict[str, Callable[..., Any]], method: str) -> Callable[[F], F]:

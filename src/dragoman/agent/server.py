@@ -28,7 +28,7 @@ from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import ConnectionLost, RemoteError, UsageError
-from dragoman.rpc import Connection, boundary
+from dragoman.rpc import Connection, HandlerLane, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -59,6 +59,7 @@ class Server:
         self._acp: Speech | None = None
         self._document: DocumentSpeech | None = None
         """The client's language, if it is not ACP."""
+        self._told: HandlerLane[tuple[Callable[..., Any], Any]] | None = None
         self._sessions: dict[str, Session] = {}
         self._requests: dict[str, tuple[Method[Any, Any], Serve]] = {}
         self._serve(acp.SESSION_NEW, self._new)
@@ -141,9 +142,14 @@ class Server:
         else:
             handler = self._handlers.extension_notifications.get(notification.method)
             if handler is not None:
-                self.connection.tasks.start(
-                    _run(handler, _plain(notification.params)), notification.method
-                )
+                self._hear(handler, notification)
+
+    def _hear(self, handler: Callable[..., Any], notification: Notification) -> None:
+        """Let an author's handler hear a notification, after it has heard those before it."""
+        if self._told is None:
+            connection = self.connection
+            self._told = HandlerLane(connection.flow, lambda call: _run(*call), connection.tasks)
+        self._told.put((handler, _plain(notification.params)), len(notification.line))
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
