@@ -1,0 +1,85 @@
+"""How a turn ended, and what an error says about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.client.results import Result, error_kind, explain
+from dragoman.errors import (
+    AuthRequired,
+    BudgetExceeded,
+    CallCancelled,
+    ConnectionClosed,
+    DragomanError,
+    InvalidAnswer,
+    LineTooLong,
+    ProcessExited,
+    ProtocolMismatch,
+    RemoteError,
+    UsageError,
+)
+from dragoman.events.parts import Failure
+from dragoman.events.words import ErrorKind, Outcome
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (AuthRequired(), Outcome.AUTH_REQUIRED),
+        (CallCancelled(-32800, "x"), Outcome.CANCELLED),
+        (RemoteError(-32603, "broken"), Outcome.FAILED),
+        (RemoteError(-32601, "what?"), Outcome.UNSUPPORTED),
+        (RemoteError(429, "slow down"), Outcome.QUOTA),
+        (BudgetExceeded("total", 1), Outcome.TIMED_OUT),
+        (InvalidAnswer("x"), Outcome.PROTOCOL_ERROR),
+        (ProtocolMismatch("x"), Outcome.PROTOCOL_ERROR),
+        (ConnectionClosed(), Outcome.CANCELLED),
+        (ProcessExited(exit_code=1), Outcome.CRASHED),
+        (LineTooLong(1), Outcome.PROTOCOL_ERROR),
+        (UsageError("x"), Outcome.UNKNOWN),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_error_has_an_outcome_and_none_is_good(
+    error: DragomanError, outcome: Outcome
+) -> None:
+    found, failure = explain(error)
+    assert found is outcome
+    assert not found.good
+    assert failure.message == str(error)
+    assert failure.retryable is error.retryable
+
+
+def test_the_code_and_the_data_of_a_refusal_are_kept() -> None:
+    _, failure = explain(RemoteError(-32603, "broken", {"details": "x"}))
+    assert (failure.code, failure.data) == (-32603, {"details": "x"})
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "data", "kind"),
+    [
+        (-32000, "login", None, ErrorKind.AUTH_REQUIRED),
+        (-32002, "x", None, ErrorKind.NOT_FOUND),
+        (-32603, "Session abc not found", None, ErrorKind.NOT_FOUND),
+        (-32603, "x", {"details": "quota exceeded"}, ErrorKind.RATE_LIMITED),
+        (-32603, "x", [{"path": ["a"]}], ErrorKind.INVALID_PARAMS),
+        (-32603, "x", None, ErrorKind.INTERNAL),
+        (4711, "Session abc not found", None, ErrorKind.PEER),
+    ],
+)
+def test_the_words_of_an_error_refine_its_code(
+    code: int, message: str, data: object, kind: ErrorKind
+) -> None:
+    assert error_kind(code, message, data) is kind
+
+
+def test_a_good_result_is_given_back_and_a_bad_one_raises_what_it_knows() -> None:
+    good = Result(Outcome.OK, "text")
+    assert good.require_ok() is good
+    error = RemoteError(1, "broken")
+    with pytest.raises(RemoteError, match="broken"):
+        Result(Outcome.FAILED, "", error=error).require_ok()
+    with pytest.raises(DragomanError, match="ended as refused: refusal"):
+        Result(Outcome.REFUSED, "", "refusal").require_ok()
+    with pytest.raises(DragomanError, match="ended as failed: why"):
+        Result(Outcome.FAILED, "", failure=Failure("why")).require_ok()

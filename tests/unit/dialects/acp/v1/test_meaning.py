@@ -1,0 +1,272 @@
+"""What messages of ACP v1 mean in the common vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from msgspec import UNSET
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning, updates
+from dragoman.events import model, parts
+from dragoman.events.words import (
+    FileOp,
+    Outcome,
+    PermissionKind,
+    PlanStatus,
+    Role,
+    Stage,
+    ToolKind,
+    ToolStatus,
+)
+from tests.unit.events.sayings import place
+
+LINE = b'{"the":"line"}'
+TEXT = acp.TextContent(text="t")
+
+
+def events(update: Any) -> list[Any]:
+    return list(meaning.of_update(update, place(), LINE))
+
+
+def only(update: Any) -> Any:
+    (event,) = events(update)
+    return event
+
+
+SAMPLES: list[tuple[Any, type[model.Base]]] = [
+    (acp.AgentMessageChunk(content=TEXT), model.MessageDelta),
+    (acp.UserMessageChunk(content=TEXT), model.MessageDelta),
+    (acp.AgentThoughtChunk(content=TEXT), model.MessageDelta),
+    (acp.ToolCall(tool_call_id="t", title="x"), model.ToolChanged),
+    (acp.ToolCallProgress(tool_call_id="t"), model.ToolChanged),
+    (acp.Plan(entries=[]), model.PlanSet),
+    (acp.AvailableCommandsUpdate(available_commands=[]), model.CommandsChanged),
+    (acp.CurrentModeUpdate(current_mode_id="m"), model.SettingsChanged),
+    (acp.ConfigOptionUpdate(config_options=[]), model.SettingsChanged),
+    (acp.SessionInfoUpdate(title="x"), model.SessionChanged),
+    (acp.UsageUpdate(used=1, size=2), model.UsageReported),
+    (acp.Notice(severity="info", title="x"), model.Noticed),
+    (acp.CompactionUpdate(compaction_id="c", status="completed"), model.Compacted),
+    (acp.CompactionSummaryChunk(compaction_id="c", content=TEXT), model.Compacted),
+    (updates.UnknownUpdate({"sessionUpdate": "odd"}), model.Unknown),
+]
+
+
+def test_every_kind_of_update_has_a_meaning() -> None:
+    assert {type(update) for update, _ in SAMPLES} == set(get_args(updates.SessionUpdate))
+
+
+@pytest.mark.parametrize(("update", "kind"), SAMPLES, ids=lambda item: type(item).__name__)
+def test_an_update_is_an_event_that_keeps_the_line_and_names_its_kind(
+    update: Any, kind: type[model.Base]
+) -> None:
+    event = only(update)
+    assert type(event) is kind
+    assert (event.raw, event.session) == (LINE, "s")
+    assert event.native.startswith("session/update:")
+
+
+def test_a_chunk_is_a_piece_of_a_message_in_its_role() -> None:
+    event = only(acp.AgentThoughtChunk(content=TEXT, message_id="m"))
+    assert (event.role, event.text, event.block, event.message_id) == (Role.THOUGHT, "t", None, "m")
+    image = only(acp.AgentMessageChunk(content=acp.ImageContent(data="d", mime_type="image/png")))
+    assert (image.text, image.block) == ("", parts.Image("d", "image/png"))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        acp.TextContent(text="t"),
+        acp.ImageContent(data="d", mime_type="image/png", uri="u"),
+        acp.AudioContent(data="d", mime_type="audio/wav"),
+        acp.ResourceLink(uri="u", name="n", mime_type="text/plain"),
+        acp.EmbeddedResource(resource=acp.TextResourceContents(uri="u", text="t")),
+        acp.EmbeddedResource(resource=acp.BlobResourceContents(uri="u", blob="b")),
+    ],
+    ids=lambda block: type(block).__name__,
+)
+def test_content_goes_there_and_back(block: Any) -> None:
+    assert meaning.to_block(meaning.block(block)) == block
+
+
+def test_content_of_an_unknown_kind_goes_there_and_back_too() -> None:
+    raw = {"type": "hologram", "light": 1}
+    block = acp.decode(b'{"type":"hologram","light":1}', acp.ContentBlock)
+    there = meaning.block(block)
+    assert there == parts.OtherBlock("hologram", raw)
+    assert acp.encode(meaning.to_block(there)) == acp.encode(block)
+
+
+def test_a_first_report_leaves_open_what_it_does_not_say() -> None:
+    event = only(acp.ToolCall(tool_call_id="t", title="Edit"))
+    assert (event.title, event.status, event.kind) == ("Edit", UNSET, UNSET)
+    patch = only(acp.ToolCallProgress(tool_call_id="t", status="in_progress", kind="odd"))
+    assert (patch.title, patch.status, patch.kind) == (UNSET, ToolStatus.RUNNING, ToolKind.OTHER)
+
+
+def test_diffs_of_a_tool_are_changed_files_and_not_content() -> None:
+    tool, files = events(
+        acp.ToolCallProgress(
+            tool_call_id="t",
+            status="completed",
+            content=[
+                acp.Content(content=TEXT),
+                acp.Diff(path="/a", new_text="n"),
+                acp.Diff(path="/b", new_text="n", old_text="o"),
+                acp.Terminal(terminal_id="x"),
+            ],
+            locations=[acp.ToolCallLocation(path="/a", line=3)],
+        )
+    )
+    assert tool.content == (parts.Text("t"), parts.TerminalRef("x"))
+    assert tool.locations == (parts.Location("/a", 3),)
+    assert (files.tool_id, files.stage) == ("t", Stage.APPLIED)
+    assert files.changes == (
+        parts.FileChange("/a", FileOp.ADD, None, "n"),
+        parts.FileChange("/b", FileOp.MODIFY, "o", "n"),
+    )
+    assert tool.raw is files.raw
+
+
+@pytest.mark.parametrize(
+    ("status", "stage"),
+    [("failed", Stage.FAILED), (None, Stage.PROPOSED), ("pending", Stage.PROPOSED)],
+)
+def test_a_change_is_applied_only_when_its_tool_is_done(status: str | None, stage: Stage) -> None:
+    diff = acp.Diff(path="/a", new_text="n")
+    _, files = events(acp.ToolCallProgress(tool_call_id="t", status=status, content=[diff]))
+    assert files.stage is stage
+
+
+def test_plans_usage_and_settings_are_in_common_words() -> None:
+    entry = acp.PlanEntry(content="look", priority="high", status="in_progress")
+    assert only(acp.Plan(entries=[entry])).entries == (
+        parts.PlanEntry("look", PlanStatus.RUNNING, "high"),
+    )
+    usage = only(acp.UsageUpdate(used=1, size=2, cost=acp.Cost(amount=0.5, currency="USD")))
+    assert (usage.scope, usage.usage) == (
+        "context",
+        parts.Usage(context_used=1, context_size=2, cost=parts.Cost(0.5, "USD")),
+    )
+    grouped = acp.SessionConfigSelect(
+        id="model",
+        name="Model",
+        category="model",
+        current_value="a",
+        options=[
+            acp.SessionConfigSelectGroup(
+                group="g",
+                name="G",
+                options=[acp.SessionConfigSelectOption(value="a", name="A")],
+            )
+        ],
+    )
+    fast = acp.SessionConfigBoolean(id="fast", name="Fast", current_value=True)
+    settings = only(acp.ConfigOptionUpdate(config_options=[grouped, fast]))
+    assert settings.model == "a"
+    assert settings.mode is UNSET
+    assert settings.options == (
+        parts.Option("model", "Model", "a", (parts.Choice("a", "A", None, "g"),), "model"),
+        parts.Option("fast", "Fast", True),
+    )
+
+
+def test_three_states_of_a_title_are_kept_apart() -> None:
+    assert only(acp.SessionInfoUpdate()).title is UNSET
+    assert only(acp.SessionInfoUpdate(title=None)).title is None
+    assert only(acp.SessionInfoUpdate(title="x")).title == "x"
+
+
+def test_the_summary_of_a_compaction_is_its_text() -> None:
+    update = acp.CompactionUpdate(
+        compaction_id="c", status="failed", summary=[TEXT, TEXT], error="e"
+    )
+    event = only(update)
+    assert (event.status, event.summary, event.error) == ("failed", "tt", "e")
+    chunk = only(acp.CompactionSummaryChunk(compaction_id="c", content=TEXT))
+    assert (chunk.status, chunk.summary) == ("in_progress", "t")
+
+
+def test_an_answer_ends_the_turn_with_its_own_word_and_usage_where_it_is_told() -> None:
+    response = acp.decode(
+        b'{"stopReason":"max_tokens","usage":{"inputTokens":1,"totalTokens":3}}', acp.PromptResponse
+    )
+    ended = meaning.of_answer(response, place(), LINE)
+    assert (ended.outcome, ended.stop, ended.raw) == (Outcome.TRUNCATED, "max_tokens", LINE)
+    assert ended.usage == parts.Usage(input_tokens=1, total_tokens=3)
+    odd = acp.decode(b'{"stopReason":"bored","usage":{"inputTokens":"many"}}', acp.PromptResponse)
+    ended = meaning.of_answer(odd, place(), LINE)
+    assert (ended.outcome, ended.usage) == (Outcome.UNKNOWN, None)
+
+
+def test_a_request_for_permission_tells_its_tool_call_and_asks() -> None:
+    request = acp.RequestPermissionRequest(
+        session_id="s",
+        tool_call=acp.ToolCallUpdate(tool_call_id="t", title="Dig", kind="execute"),
+        options=[
+            acp.PermissionOption(option_id="y", name="Yes", kind="allow_once"),
+            acp.PermissionOption(option_id="m", name="Maybe", kind="odd"),
+        ],
+    )
+    tool, asked = meaning.of_permission(request, "q1", place(), LINE)
+    assert isinstance(tool, model.ToolChanged)
+    assert isinstance(asked, model.PermissionAsked)
+    assert (asked.request_id, asked.title, asked.kind) == ("q1", "Dig", ToolKind.EXECUTE)
+    assert [option.kind for option in asked.options] == [
+        PermissionKind.ALLOW_ONCE,
+        PermissionKind.OTHER,
+    ]
+
+
+def test_questions_to_the_user_are_forms_pages_or_something_else() -> None:
+    form = acp.ElicitationForm(
+        session_id="s",
+        message="Who?",
+        requested_schema=acp.ElicitationSchema(
+            properties={"name": acp.StringPropertySchema(title="Name")}
+        ),
+    )
+    asked = meaning.of_elicitation(form, "q", place(), LINE)
+    assert (asked.mode, asked.message) == ("form", "Who?")
+    assert asked.schema["properties"]["name"]["title"] == "Name"
+    url = acp.ElicitationUrl(
+        session_id="s", message="Go", elicitation_id="e", url="https://example.com"
+    )
+    asked = meaning.of_elicitation(url, "e", place(), LINE)
+    assert (asked.mode, asked.url) == ("url", "https://example.com")
+    odd = acp.UnknownElicitation({"mode": "dance", "message": "Dance!"})
+    assert meaning.of_elicitation(odd, "q", place(), LINE).mode == "other"
+
+
+def test_a_service_is_named_by_its_method() -> None:
+    called = meaning.of_service("fs/read_text_file", place(), LINE)
+    assert (called.service, called.operation, called.raw) == ("fs", "read_text_file", LINE)
+
+
+def test_capabilities_say_yes_no_and_unknown() -> None:
+    able = meaning.capabilities(
+        acp.decode(
+            b'{"loadSession":true,"promptCapabilities":{"image":true},'
+            b'"sessionCapabilities":{"list":{},"fork":{}},"mcpCapabilities":{"http":true}}',
+            acp.AgentCapabilities,
+        )
+    )
+    assert (able.load, able.image, able.list, able.fork, able.mcp_http) == (True,) * 5
+    assert (able.resume, able.audio, able.delete, able.mcp_sse) == (False,) * 4
+    assert able.set_mode is None
+
+
+def test_ways_to_log_in_say_what_they_are() -> None:
+    agent = meaning.auth_method(acp.AuthMethodAgent(id="a", name="A"))
+    terminal = meaning.auth_method(acp.AuthMethodTerminal(id="t", name="T"), "x login")
+    variable = meaning.auth_method(
+        acp.AuthMethodEnvVar(id="v", name="V", vars=[acp.AuthEnvVar(name="KEY")])
+    )
+    assert [method.kind for method in (agent, terminal, variable)] == [
+        "agent",
+        "terminal",
+        "env_var",
+    ]
+    assert (terminal.command, variable.variables) == ("x login", ("KEY",))
