@@ -256,6 +256,10 @@ class Server:
         replay = Turn(self.connection, session, (), speech=self.speech)
         try:
             await _run_with(self._handlers.load_session, replay, session)
+        except RemoteError as error:
+            if _came_from_client(error):
+                raise _uncaught(error) from error
+            raise
         except asyncio.CancelledError:
             replay.stop()
             raise
@@ -351,7 +355,7 @@ class Server:
         return acp.SetSessionModeResponse()
 
     async def _switch_mode(self, session: Session, mode_id: object) -> None:
-        if not isinstance(mode_id, str) or not self._agent.choices.has_mode(mode_id):
+        if not isinstance(mode_id, str) or not session.choices.has_mode(mode_id):
             raise _invalid(f"there is no mode {mode_id!r}")
         if self._handlers.set_mode is not None:
             await _run(self._handlers.set_mode, session, mode_id)
@@ -367,7 +371,7 @@ class Server:
             if session.mode != before:
                 await self._tell(session, acp.CurrentModeUpdate(current_mode_id=session.mode))
         else:
-            if not self._agent.choices.allows(params.config_id, params.value):
+            if not session.choices.allows(params.config_id, params.value):
                 raise _invalid(f"the option {params.config_id!r} has no value {params.value!r}")
             if self._handlers.set_option is not None:
                 await _run(self._handlers.set_option, session, params.config_id, params.value)
@@ -429,6 +433,8 @@ class Server:
             if spec is not None:
                 return await _run_with(spec.handler, turn, after=(command.input,))
         except RemoteError as error:
+            if _came_from_client(error):
+                raise _uncaught(error) from error
             return error
         known = ", ".join(f"/{name}" for name in self._handlers.commands)
         await turn.say(f"There is no command /{command.name}. The commands are: {known}.")
@@ -479,6 +485,23 @@ def _is_async(handler: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
     )
+
+
+def _came_from_client(error: RemoteError) -> bool:
+    """Whether this is what the client answered to a request of ours, and not the author's word:
+    then it was raised where answers are waited for."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    home = "" if traceback is None else str(traceback.tb_frame.f_globals.get("__name__"))
+    return home.startswith("dragoman.rpc.")
+
+
+def _uncaught(error: RemoteError) -> Exception:
+    """What a handler raises that lets a refusal of its client through. As an answer to the client
+    the code would say something else: that its session is unknown, or that there is no such method
+    as the prompt, which then might be sent a second time."""
+    return RuntimeError(f"a handler did not catch what its client answered: {error}")
 
 
 def _absolute(path: str) -> Path:

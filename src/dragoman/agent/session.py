@@ -73,6 +73,11 @@ class Session:
 
     # -- modes and options
 
+    @property
+    def choices(self) -> Settings:
+        """What the client may choose in this session."""
+        return self._settings
+
     def choose_from(self, settings: Settings) -> None:
         """Let this session have other choices than the agent's other sessions."""
         self._settings = settings

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.agent import Agent, Turn, server
+from dragoman.agent import Agent, BlockingTurn, Turn, server
 from dragoman.agent.session import Session
+from dragoman.agent.settings import Settings
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import AuthRequired, RemoteError
 from dragoman.transports.base import HIGH_WATER_SIZE
@@ -604,6 +605,25 @@ async def test_options_are_set_and_all_of_them_answered() -> None:
     assert heard == [("loud", True)]
 
 
+@aio
+async def test_a_session_with_choices_of_its_own_is_held_to_those() -> None:
+    agent = simple_agent(modes=MODES)
+
+    @agent.new_session
+    async def prepare(session: Session) -> None:
+        session.choose_from(Settings([acp.SessionMode(id="own", name="Own")], [LOUD]))
+
+    async with served(agent) as client:
+        await client.shake_hands()
+        session = await client.new_session()
+        own = {"sessionId": session, "modeId": "own"}
+        assert await client.call("session/set_mode", own) == {}
+        loud = {"sessionId": session, "configId": LOUD.id, "value": True, "type": "boolean"}
+        await client.call("session/set_config_option", loud)
+        theirs = {"sessionId": session, "modeId": MODES[1].id}
+        assert (await client.refused("session/set_mode", theirs))["code"] == codes.INVALID_PARAMS
+
+
 @pytest.mark.parametrize(
     ("method", "change"),
     [
@@ -715,6 +735,54 @@ async def test_the_text_of_an_accident_does_not_travel(caplog: pytest.LogCapture
         assert "swordfish" not in json.dumps(client.heard)
         # The session survives it.
         await client.refused("session/prompt", ClientEnd.prompt_of(session, "x"))
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("code", [-32000, -32002, -32601, -32800])
+@aio
+async def test_what_the_client_answered_is_no_answer_to_the_client(
+    code: int, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(turn: Turn) -> None:
+        await turn.read_file("/x")
+
+    def plain_handler(turn: BlockingTurn) -> None:
+        turn.read_file("/x")
+
+    async def again(turn: Turn, text: str) -> None:
+        try:
+            await turn.client.call_extension("_x/ask", {})
+        except RemoteError as error:
+            if text:
+                raise RemoteError(-32099, "on purpose") from error
+            raise
+
+    agent = agent_with(handler if is_async else plain_handler)
+    agent.command("again")(again)
+
+    @agent.load_session
+    async def load(session: Session, replay: Turn) -> None:
+        await replay.client.call_extension("_x/ask", {})
+
+    async with in_session(agent) as (client, session):
+
+        async def prompted(method: str, params: Any, asked: str) -> Any:
+            id = client.send(method, params)
+            refused = await client.asked(asked)
+            error = {"code": code, "message": "not here"}
+            client.say({"jsonrpc": "2.0", "id": refused["id"], "error": error})
+            return (await client.answer_to(id))["error"]
+
+        prompt = functools.partial(prompted, "session/prompt")
+        for error in (
+            await prompt(ClientEnd.prompt_of(session, "x"), "fs/read_text_file"),
+            await prompt(ClientEnd.prompt_of(session, "/again"), "_x/ask"),
+            await prompted("session/load", OLD, "_x/ask"),
+        ):
+            assert (error["code"], error["message"]) == (-32603, "Internal error")
+            assert error["data"]["incident"] in caplog.text
+        error = await prompt(ClientEnd.prompt_of(session, "/again and again"), "_x/ask")
+        assert error == {"code": -32099, "message": "on purpose"}
 
 
 @aio
