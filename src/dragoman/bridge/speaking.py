@@ -53,6 +53,7 @@ class _Tool:
     changes: Sequence[acp.ToolCallContent] = ()
     output: str = ""
     sent_size: int = 0
+    unsent_size: int = 0
     error: str | None = None
     announced: bool = field(default=False)
 
@@ -153,7 +154,7 @@ class Speaker:
             again = True
         status = None if isinstance(event.status, UnsetType) else _STATUS.get(event.status)
         over = not isinstance(event.status, UnsetType) and event.status.over
-        if over and len(tool.output) != tool.sent_size:
+        if over and tool.unsent_size:
             again = True
         locations = None
         if not isinstance(event.locations, UnsetType):
@@ -186,9 +187,10 @@ class Speaker:
             tool.items = [*tool.items, item]
         elif event.stream in ("output", "progress"):
             tool.output = (tool.output + event.text)[-SHOWN_OUTPUT:]
+            tool.unsent_size += len(event.text)
             # Everything is sent again each time, so it is sent less and less often; what is
             # missing comes at the end.
-            if len(tool.output) - tool.sent_size < tool.sent_size // 4:
+            if tool.unsent_size < tool.sent_size // 4:
                 return ()
         else:
             return ()
@@ -210,7 +212,7 @@ class Speaker:
         return (acp.ToolCall(tool_call_id=tool_id, title=tool_id, content=content),)
 
     def _shown(self, tool: _Tool) -> list[acp.ToolCallContent]:
-        tool.sent_size = len(tool.output)
+        tool.sent_size, tool.unsent_size = len(tool.output), 0
         return tool.content()
 
     # -- the rest
