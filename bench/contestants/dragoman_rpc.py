@@ -37,7 +37,8 @@ async def consume(lane: Lane[Any], reader: Reader) -> None:
     """The one consumer of a session's updates."""
     try:
         while True:
-            update = await lane.get()
+            # As dragoman's own turns do: no coroutine for what is already there.
+            update = lane.take() if lane.items else await lane.get()
             reader.take(update.content.text)
     except ConnectionLost:
         pass

@@ -120,8 +120,8 @@ def encode(value: Any) -> bytes:
     """
     try:
         data = _encode(value)
-        # `find` costs half of what `in` does here.
-        if data.find(_EXTRA_BYTES) >= 0:
+        # Looking for its first byte takes a fifth of the time, and mostly that is all.
+        if _EXTRA_BYTES[0] in data and _EXTRA_BYTES in data:
             data = _encode(_flatten(value))
     except (UnicodeEncodeError, RecursionError) as error:
         raise msgspec.EncodeError(str(error)) from None
