@@ -310,3 +310,29 @@ async def test_an_agent_asks_for_permission_from_a_thread() -> None:
         async with asyncio.timeout(TIMEOUT), running(program(careful), options) as (client, _):
             session = await client.new_session(Path.cwd())
             assert await session.ask("hello") == said
+
+
+@aio
+async def test_commands_that_run_for_an_agent_end_with_its_client(tmp_path: Path) -> None:
+    waiting = """
+        from dragoman.agent import Agent, Turn
+        agent = Agent("waiting")
+        @agent.prompt
+        async def answer(turn: Turn) -> None:
+            terminal = await turn.terminal("/bin/sh", ["-c", "echo $$ > pid; exec sleep 60"])
+            while not (await terminal.output()).exit_status:
+                await turn.say("x")
+        agent.run()
+    """
+    options = ClientOptions(terminals=True)
+    pid = tmp_path / "pid"
+    async with asyncio.timeout(TIMEOUT), running(program(waiting), options) as (client, _):
+        session = await client.new_session(tmp_path)
+        turn = session.prompt("hello")
+        await turn.begin()
+        while not pid.exists() or not pid.read_text():
+            await anext(turn)
+        assert Child(int(pid.read_text())).is_running
+        # Neither the turn nor the session is ended before the client is.
+        await client.aclose()
+        assert not Child(int(pid.read_text())).is_running
