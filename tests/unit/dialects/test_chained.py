@@ -303,3 +303,20 @@ def test_a_tool_that_fails_at_once_is_started_first() -> None:
 
 def test_families_are_known_by_any_of_their_names() -> None:
     assert [chained.family_of(m) for m in ("chat/send", "session/start", "nothing")] == [2, 1, None]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        (-32603, "Rate limit exceeded", ErrorKind.RATE_LIMITED),
+        (-32603, "It broke", ErrorKind.INTERNAL),
+        (-32000, "Rate limit exceeded", ErrorKind.RATE_LIMITED),
+        (401, "No rate limit, but a login", ErrorKind.AUTH_REQUIRED),
+    ],
+)
+def test_the_words_of_an_error_refine_a_code_that_says_little(
+    code: int, message: str, kind: ErrorKind
+) -> None:
+    params = {"sessionId": "s", "error": {"code": code, "message": message}}
+    reported, ended = tell_raw(chained.ClientEnd(), "error", params)
+    assert (reported.failure.kind, ended.failure.kind) == (kind, kind)

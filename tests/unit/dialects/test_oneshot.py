@@ -112,6 +112,21 @@ def test_tool_calls_get_ids_and_are_closed_as_other_at_the_end() -> None:
     assert end.closing(places("default")) == []
 
 
+def test_every_file_that_a_turn_changed_is_counted_until_its_end() -> None:
+    end = oneshot.ClientEnd()
+    places = Places("oneshot")
+
+    def told(path: str, diff: str) -> list[tuple[str, str | None]]:
+        (event,) = tell_raw(end, "file_change", {"path": path, "diff": diff}, places)
+        return [(change.path, change.diff) for change in event.changes]
+
+    assert told("a", "1") == [("a", "1")]
+    assert told("b", "2") == [("a", "1"), ("b", "2")]
+    assert told("a", "3") == [("a", "13"), ("b", "2")]
+    end.closing(places("s"))
+    assert told("c", "4") == [("c", "4")]
+
+
 def test_a_file_change_is_told_without_claiming_that_it_was_made() -> None:
     (event,) = tell(oneshot.ClientEnd(), EXAMPLES["file"])
     assert isinstance(event, model.FilesChanged)

@@ -195,6 +195,17 @@ def test_a_chained_prompt_may_be_acknowledged_or_never_answered(ack: str | None)
 
 
 @aio
+async def test_a_turn_whose_prompt_was_acknowledged_ends_with_the_connection() -> None:
+    def talk(agent: FarAgent, request: Any) -> None:
+        agent.answer(request, examples("chained")["sent"])
+        hanging_up(agent, request)
+
+    async with meet("chained", {"prompt/send": talk}) as (peer, _), peer.session() as session:
+        result = await session.ask("x")
+        assert result.outcome is Outcome.CRASHED
+
+
+@aio
 async def test_an_error_notification_ends_a_chained_turn_and_its_late_status_harms_nobody() -> None:
     def talk(agent: FarAgent, request: Any) -> None:
         body = {**examples("chained")["error"], "sessionId": SESSIONS["chained"]}
