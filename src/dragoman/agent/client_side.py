@@ -50,6 +50,7 @@ class ClientSide:
 
     @property
     def capabilities(self) -> acp.ClientCapabilities:
+        """What the client said that it can do."""
         return self._capabilities
 
     def can(self, capability: str) -> bool:

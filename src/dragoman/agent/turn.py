@@ -217,12 +217,15 @@ class Turn:
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
+        """The text of a file as the client sees it, unsaved changes included."""
         return await self.client.read_file(path, line=line, limit=limit)
 
     async def write_file(self, path: str, content: str) -> None:
+        """Write a text file through the client."""
         await self.client.write_file(path, content)
 
     async def terminal(self, command: str, args: Sequence[str] = (), **options: Any) -> Terminal:
+        """Run a command through the client; use what it returns as ``async with``."""
         return await self.client.terminal(command, args, **options)
 
     # -- for the server

@@ -267,7 +267,7 @@ def _acp(
     cache: Cache | None,
     program: Program | None,
 ) -> Opener:
-    from dragoman.client.acp.client import ClientOptions
+    from dragoman.client.acp.options import ClientOptions
     from dragoman.client.acp.peer import open_peer, options_of
 
     options = _detailed(options_of(terms), details, ClientOptions, dialect)

@@ -28,6 +28,7 @@ class Answer(enum.Enum):
 
     @property
     def allows(self) -> bool:
+        """Whether it lets the tool run."""
         return self in (Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS)
 
 
@@ -40,6 +41,7 @@ class Chosen:
 
     @property
     def allows(self) -> bool:
+        """Whether it lets the tool run."""
         return self.answer.allows
 
 

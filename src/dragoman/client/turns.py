@@ -221,6 +221,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     @property
     def cancelling(self) -> bool:
+        """Whether a cancel was sent and the end is still to come."""
         return self.state is State.CANCELLING
 
     # -- for the session

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.client.acp.client import ClientOptions
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import (
     Conversation,

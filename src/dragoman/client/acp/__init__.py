@@ -4,8 +4,9 @@ Owns the client's side: `open_agent` starts a program and shakes hands, an `AcpC
 sessions, a `Session` prompts, a `Turn` streams. Writing an agent is `dragoman.agent`.
 """
 
-from dragoman.client.acp.client import AcpClient, ClientOptions
+from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.opening import open_agent, use_agent
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.session import Session
 from dragoman.client.acp.turn import Turn, TurnResult
 

@@ -2,7 +2,8 @@
 
 Owns the connection after the transport is open: the handshake, what the agent can do, its
 sessions, and the translation of wire errors. It does not start programs (`opening` does), follow
-turns (`turn`), answer the agent's questions (`serving`) or know how people log in (`login`).
+turns (`turn`), answer the agent's questions (`serving`), decide what to offer (`options`) or know
+how people log in (`login`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -20,11 +20,11 @@ from msgspec import UNSET, Raw, UnsetType
 
 import dragoman
 from dragoman.client.acp import login
-from dragoman.client.acp.serving import Elicit, Extension, Serving
+from dragoman.client.acp.options import ClientOptions
+from dragoman.client.acp.serving import Serving
 from dragoman.client.acp.session import Session
-from dragoman.client.budgets import Budgets
 from dragoman.client.folders import absolute
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.permissions import Permit
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
@@ -43,7 +43,6 @@ from dragoman.transports.base import Stream
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id
-from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
     from dragoman.client.acp.record import Record
@@ -61,41 +60,6 @@ MAX_PAGES: Final = 10_000
 """Pages of a session list before it counts as endless: an agent may repeat a cursor for ever."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOptions:
-    """What the client offers to the agent, and how it behaves."""
-
-    permit: Permit = deny_all
-    """Who decides about permissions. The default refuses everything, so nothing is lost by
-    forgetting it."""
-    elicit: Elicit | None = None
-    """Who answers questions with a form or a URL; without it the agent is told that nobody does."""
-    elicit_url: bool = False
-    """Whether `elicit` can also send its user to a URL."""
-    on_url_done: Callable[[str], None] | None = None
-    """Told the id of a question with a URL that was accepted and whose business is done now."""
-    extension: Extension | None = None
-    """Who answers the agent's own methods (``_…``) and hears its own notifications."""
-    read_files: bool = True
-    write_files: bool = True
-    """Whether the agent may read and write text files through us, inside the workspace."""
-    missing_file_is_empty: bool = False
-    """Answer reads of missing files with nothing: one real agent cannot create files otherwise."""
-    terminals: bool = False
-    """Whether the agent may run commands through us."""
-    terminal_login: bool = False
-    """Whether the caller can run the agent's login in a terminal."""
-    on_noise: Callable[[Noise | Stray], None] | None = None
-    """Told about lines that are no messages."""
-    name: str = "dragoman"
-    title: str | None = None
-    version: str | None = None
-    budgets: Budgets = Budgets()
-    unstable: bool = False
-    """Allow methods that are not stable in the protocol, such as forking a session."""
-    max_line_size: int | None = None
-
-
 class AcpClient:
     """Drives one agent over one stream, for use as ``async with``."""
 
@@ -111,6 +75,7 @@ class AcpClient:
         self._launch = tuple(launch)
         self._sessions: dict[str, Session] = {}
         self.agent = acp.InitializeResponse(protocol_version=0)
+        """What the agent said of itself in the handshake."""
         self.hello = Raw(b"")
         """The agent's answer to the handshake, as it came."""
         limit = self.options.max_line_size
@@ -213,6 +178,7 @@ class AcpClient:
         return Gate("agent", (capability,)).is_open(self.agent.agent_capabilities)
 
     def require(self, capability: str, what: str) -> None:
+        """Raise `Unsupported` unless the agent advertised a capability; `what` it is for."""
         if not self.can(capability):
             raise Unsupported(f"the agent cannot {what}: it does not advertise {capability}")
 
@@ -247,6 +213,7 @@ class AcpClient:
         await self.ask(acp.AUTHENTICATE, acp.AuthenticateRequest(method_id=method_id), timeout=None)
 
     async def logout(self) -> None:
+        """Let the agent forget its login."""
         self.require("auth.logout", "log out")
         await self.ask(acp.LOGOUT, acp.LogoutRequest())
 

@@ -11,7 +11,8 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from dragoman.client.acp.client import AcpClient, ClientOptions
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import SpawnError
 from dragoman.transports import spawn
 from dragoman.transports.base import Stream

@@ -16,7 +16,8 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.client.acp.client import AcpClient, ClientOptions
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.record import Record, peer_info
 from dragoman.client.acp.session import Session
 from dragoman.client.conversation import (

@@ -36,7 +36,7 @@ from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
-    from dragoman.client.acp.client import ClientOptions
+    from dragoman.client.acp.options import ClientOptions
     from dragoman.client.acp.session import Session
     from dragoman.client.acp.turn import Turn
 

@@ -76,16 +76,27 @@ class Session:
         self.cwd = cwd
         self.additional_directories = tuple(additional_directories)
         self.modes: acp.SessionModeState | None = None
+        """The modes and the current one, if the agent has modes."""
         self.models: acp.SessionModelState | None = None
+        """The models and the current one, where the agent tells them apart from options."""
         self.config_options: Sequence[acp.SessionConfigOption] | None = None
+        """The config options with their current values."""
         self.commands: Sequence[acp.AvailableCommand] = ()
+        """The slash commands."""
         self.info: acp.SessionInfoUpdate | None = None
+        """The title and the time of the last change, as last told."""
         self.usage: acp.UsageUpdate | None = None
+        """How full the context is and what it cost, as last told."""
         self.turn: Turn | None = None
+        """The turn that is running, if one is."""
         self.unusable = False
+        """Whether the session was closed, or given up after a cancel that was never answered."""
         self.on_update: Callable[[acp.SessionUpdate], None] | None = None
+        """Called with every update when it arrives, in a turn and outside."""
         self.outside: deque[acp.SessionUpdate] = deque(maxlen=KEPT_OUTSIDE)
+        """The last updates that belonged to no turn."""
         self.outside_dropped = 0
+        """How many more there were."""
         self.replayed: list[acp.SessionUpdate] = []
         """The history that the agent replayed when the session was loaded."""
         self._replaying = False
