@@ -15,6 +15,7 @@ from dragoman.bridge.link import RAW_KEY, Link
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from dragoman.rpc import Settings
@@ -47,7 +48,9 @@ class Bridge:
         self.peer = peer
         self.raw = raw
         self.settings = Settings(
-            max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE, cancel_notice=_cancel_notice
+            max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
+            cancel_notice=_cancel_notice,
+            reserved=RESERVED,
         )
         self._links: dict[str, Link] = {}
         self._opening = 0
