@@ -11,7 +11,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -156,9 +156,13 @@ class Agent:
         self._all_sent.set()
         self._all_sent = asyncio.Event()
 
-    def _update(self, session: str, text: str) -> Awaitable[None]:
+    async def _update(self, session: str, text: str) -> None:
         update = AgentMessageChunk(TextContent(text))
-        return self.connection.notify("session/update", SessionNotification(session, update))
+        connection = self.connection
+        # As dragoman's own agents do: `notify` in one coroutine less.
+        if connection.is_full:
+            await connection.drain()
+        connection.post("session/update", SessionNotification(session, update))
 
 
 async def agent() -> None:

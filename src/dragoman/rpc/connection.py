@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any, Final, Protocol, Self
 
 from msgspec import UNSET, Raw
@@ -301,7 +300,14 @@ class Connection:
         left: float | None = None,
     ) -> Raw:
         waiter = Waiter(self._loop.create_future(), after)
-        call = self.begin(method, params, settle=waiter.settle)
+        # `begin` written out: every call comes this way.
+        if self._failure is not None:
+            raise self._failure.fresh()
+        call = Call(method, waiter.settle, self._forget)
+        call.id, line = self._peer.request(method, call, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        self._outbox.put(line)
         if left is not None:
             assert timeout is not None
             call.expire_after(timeout, left=left)
@@ -454,7 +460,7 @@ class Connection:
         except FOREIGN as error:
             self._refuse(request, *boundary.to_wire(error, request.method))
             return
-        if inspect.iscoroutine(result):
+        if type(result) is CoroutineType:
             work = self._answer_later(request, result)
             task = self.tasks.start(work, request.method, ends_itself=True)
             self._inbound[request.id] = task
@@ -497,7 +503,9 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - handler to wire: the result is the handler's
             self._refuse(request, *boundary.to_wire(error, request.method))
         else:
-            self._send(line)
+            if self._trace is not None:
+                self._trace.record(self.name, "send", line)
+            self._outbox.put(line)
 
     def _refuse(self, request: Request, code: int, message: str, data: Any) -> None:
         if self._failure is not None or not self._peer.is_open(request.id):

@@ -329,14 +329,20 @@ class Writer:
         self._answer: type[_Answer] = _Answer2 if jsonrpc else _Answer
         self._refusal: type[_Refusal] = _Refusal2 if jsonrpc else _Refusal
 
+    # `_line` is written out in these three: nothing else is done as often.
+
     def request(self, id: Id, method: str, params: Any = UNSET) -> bytes:
-        line = _line(self._call(id, method, UNSET if params is NO_PARAMS else params))
+        try:
+            line = _encode(self._call(id, method, UNSET if params is NO_PARAMS else params))
+        except _UNWRITABLE as error:
+            raise _unwritable(error) from error
+        if _NEWLINE in line or _RETURN in line:
+            line = _on_one_line(line)
         if self._clear is not None and self._first in line and self._reserved in line:
             line = _line(self._call(id, method, self._clear(params)))
         return line
 
     def notification(self, method: str, params: Any = UNSET) -> bytes:
-        # `_line` written out: an agent that streams does nothing else as often.
         try:
             line = _encode(self._tell(method, UNSET if params is NO_PARAMS else params))
         except _UNWRITABLE as error:
@@ -348,7 +354,12 @@ class Writer:
         return line
 
     def result(self, id: Id, result: Any) -> bytes:
-        line = _line(self._answer(id, result))
+        try:
+            line = _encode(self._answer(id, result))
+        except _UNWRITABLE as error:
+            raise _unwritable(error) from error
+        if _NEWLINE in line or _RETURN in line:
+            line = _on_one_line(line)
         if self._clear is not None and self._first in line and self._reserved in line:
             line = _line(self._answer(id, self._clear(result)))
         return line

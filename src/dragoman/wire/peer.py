@@ -188,7 +188,8 @@ class Peer(Generic[Slot]):
 
     def result(self, id: Id, result: Any) -> bytes:
         """Answer a request of theirs."""
-        self._must_be_open(id)
+        if id not in self._open:
+            raise _not_open(id)
         line = self._writer.result(id, result)
         if len(line) > self._limit:
             raise MessageTooLong(len(line), self._limit)
@@ -197,7 +198,8 @@ class Peer(Generic[Slot]):
 
     def failure(self, id: Id, code: int, message: str, data: Any = None) -> bytes:
         """Answer a request of theirs with an error."""
-        self._must_be_open(id)
+        if id not in self._open:
+            raise _not_open(id)
         line = self._writer.failure(id, ErrorObject(code, message, data))
         if len(line) > self._limit:
             raise MessageTooLong(len(line), self._limit)
@@ -278,24 +280,19 @@ class Peer(Generic[Slot]):
                 append(Notification(method, envelope.params, line))
             elif id is None:
                 self._malformed(messages.null_id(line), append)
+            elif id not in self._open:
+                self._open.add(id)
+                append(Request(id, method, envelope.params, line))
             else:
-                self._request(Request(id, method, envelope.params, line), append)
+                append(self._repeated(Request(id, method, envelope.params, line)))
         if self._framer.overflowed and not self._overrun:
             self._overrun = True
             append(Overrun(LineTooLong(self._limit)))
         return events
 
-    def _must_be_open(self, id: Id) -> None:
-        if id not in self._open:
-            raise UsageError(f"there is no open request with the id {id!r}")
-
-    def _request(self, request: Request, append: Any) -> None:
-        if request.id in self._open:
-            error = ErrorObject(codes.INVALID_REQUEST, "a request with this id is still open")
-            append(Repeated(request, self._writer.failure(request.id, error)))
-        else:
-            self._open.add(request.id)
-            append(request)
+    def _repeated(self, request: Request) -> Repeated:
+        error = ErrorObject(codes.INVALID_REQUEST, "a request with this id is still open")
+        return Repeated(request, self._writer.failure(request.id, error))
 
     def _answer(self, message: Result | Failure | Malformed, append: Any) -> None:
         id = message.id
@@ -334,3 +331,7 @@ class Peer(Generic[Slot]):
             text = "Parse error" if message.code == codes.PARSE_ERROR else "Invalid Request"
             reply = self._writer.failure(None, ErrorObject(message.code, text))
         append(Noise(message.line, message.reason, reply))
+
+
+def _not_open(id: Id) -> UsageError:
+    return UsageError(f"there is no open request with the id {id!r}")
