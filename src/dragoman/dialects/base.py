@@ -1,7 +1,8 @@
 """What a dialect of the documents offers to whoever speaks it, as protocols.
 
-Owns the shape only. A dialect never imports this: it has the right methods, and the room that uses
-it (`dragoman.client.documents`) is where the type checker compares the two. The dialects are the
+Owns the shape, and a dialect that can do next to nothing, for others to grow from. The dialects
+here never import this: they have the right methods, and the room that uses them
+(`dragoman.client.documents`) is where the type checker compares the two. The dialects are the
 modules beside this one; each keeps its own state for one connection and touches nothing else.
 
 Messages are pairs of a method and its params. Where several may be tried, they are a sequence: the
@@ -15,8 +16,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Raw
 
-from dragoman.events.model import Event
-from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
+from dragoman.events.model import Event, Unknown
+from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo, Text
 from dragoman.events.place import Place
 
 Message: TypeAlias = tuple[str, Any]
@@ -117,3 +118,73 @@ class ClientEnd(Protocol):
     def cancelling(self, session_id: str) -> Message | None: ...
 
     def setting_mode(self, session_id: str, mode: str) -> Message | None: ...
+
+
+class BareEnd:
+    """A client's end without a handshake, with one session that is just there, and text prompts.
+
+    A dialect that grows from it says how to prompt, what the answer means, and what notifications
+    mean; and whatever else it can do. A turn is cancelled by ending the connection.
+    """
+
+    name = ""
+    half_duplex = False
+    info = PeerInfo()
+    capabilities = Capabilities()
+    auth_methods: tuple[AuthMethod, ...] = ()
+    version: str | None = None
+    cancel: Cancel = "end"
+    opens_with: frozenset[str] = frozenset()
+    loads_from_list = False
+    blocks: tuple[type, ...] = (Text,)
+
+    def hello(self) -> Message | None:
+        return None
+
+    def greeted(self, result: Raw) -> None:
+        pass
+
+    def opening(
+        self,
+        how: str,
+        session_id: str | None,
+        *,
+        cwd: str,
+        mode: str | None,
+        model: str | None,
+        mcp_servers: Sequence[Mapping[str, Any]],
+        metadata: Mapping[str, Any],
+    ) -> Sequence[Message]:
+        return ()
+
+    def opened(
+        self, result: Raw | None, session_id: str | None, how: str, place_of: PlaceOf
+    ) -> tuple[str, list[Event]]:
+        return "default", []
+
+    def listing(self, cursor: str | None) -> Sequence[Message]:
+        return ()
+
+    def listed(self, result: Raw) -> tuple[Sequence[Listed], str | None]:
+        return (), None
+
+    def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]:
+        raise NotImplementedError
+
+    def answered(self, result: Raw, place: Place) -> list[Event]:
+        raise NotImplementedError
+
+    def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
+        return (Unknown(*place_of(None).base(method, line), "an unknown notification"),)
+
+    def worked(self, method: str) -> None:
+        pass
+
+    def closing(self, place: Place) -> list[Event]:
+        return []
+
+    def cancelling(self, session_id: str) -> Message | None:
+        return None
+
+    def setting_mode(self, session_id: str, mode: str) -> Message | None:
+        return None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 
+import msgspec
 import pytest
+from msgspec import Raw
 
 from dragoman.client.documents import DIALECTS, DocumentOptions
 from dragoman.dialects import base, chained, keyed, oneshot, tagged, threads
+from dragoman.events import model
+from tests.unit.dialects.document_reading import Places, opening, tell_raw
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -31,3 +35,21 @@ def test_every_dialect_lists_what_it_cannot_say(dialect: object) -> None:
     losses = dialect.LOSSES  # type: ignore[attr-defined]
     assert len(losses) >= 5
     assert len(set(losses)) == len(losses)
+
+
+def test_a_bare_end_has_everything_and_can_do_nothing() -> None:
+    end: base.ClientEnd = base.BareEnd()
+    assert end.hello() is None
+    assert opening(end) == []
+    assert end.opened(None, None, "new", Places("bare")) == ("default", [])
+    assert (end.listing(None), end.cancelling("s"), end.setting_mode("s", "m")) == ((), None, None)
+    assert not any(able for able in msgspec.to_builtins(end.capabilities).values())
+    for ask in (lambda: end.prompting("s", []), lambda: end.answered(Raw(b"{}"), Places("b")("s"))):
+        with pytest.raises(NotImplementedError):
+            ask()
+
+
+def test_a_bare_end_keeps_what_it_does_not_understand() -> None:
+    (event,) = tell_raw(base.BareEnd(), "word", {"a": 1})
+    assert isinstance(event, model.Unknown)
+    assert event.native == "word" and event.raw is not None

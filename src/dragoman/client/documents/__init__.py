@@ -8,6 +8,7 @@ from dragoman.client.documents.client import DocumentClient, DocumentOptions
 from dragoman.client.documents.oneshot import OneshotClient
 from dragoman.client.documents.opening import DIALECTS, open_peer, use_peer
 from dragoman.client.documents.peer import DocumentPeer, KeyedPeer
+from dragoman.client.documents.registry import register, unregister
 from dragoman.client.documents.threads import ThreadsClient
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "OneshotClient",
     "ThreadsClient",
     "open_peer",
+    "register",
+    "unregister",
     "use_peer",
 ]

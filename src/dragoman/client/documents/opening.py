@@ -54,14 +54,14 @@ def _chained(options: DocumentOptions) -> ClientEnd:
     return chained.ClientEnd()
 
 
-DIALECTS: Final[Mapping[str, Callable[[DocumentOptions], ClientEnd]]] = {
+DIALECTS: Final[dict[str, Callable[[DocumentOptions], ClientEnd]]] = {
     oneshot.DIALECT: _oneshot,
     threads.DIALECT: _threads,
     tagged.DIALECT: _tagged,
     keyed.DIALECT: _keyed,
     chained.DIALECT: _chained,
 }
-"""How the client's end of each dialect is made."""
+"""How the client's end of each dialect is made; `registry` adds to it."""
 
 
 async def use_peer(
