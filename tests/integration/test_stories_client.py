@@ -16,14 +16,17 @@ import msgspec
 import pytest
 
 import dragoman
+from dragoman.agent.speech.choice import SPEECHES
+from dragoman.client.connecting import OPENERS
 from dragoman.client.conversation import Peer, Result
 from dragoman.client.permissions import Decision, Question, approve_all, deny_all
+from dragoman.dialects import discovery
 from dragoman.errors import Unsupported
 from dragoman.events import model
 from dragoman.events.losses import Part
 from dragoman.events.model import Event
 from dragoman.events.words import ErrorKind, Outcome, PlanStatus, Role, ToolStatus
-from dragoman.testing.storyteller import Story, command
+from dragoman.testing.storyteller import TELLERS, Story, command
 from tests.aio import aio
 from tests.integration.peers import ENVIRONMENT, WAIT_TIMEOUT
 from tests.integration.stories import (
@@ -39,6 +42,7 @@ from tests.integration.stories import (
     WORK,
     picture,
 )
+from tests.integration.story_clients import LISTENERS
 
 TELLABLE = ("acp", "oneshot", "tagged", "keyed")
 """Dialects that the answer to one handshake shows; the others have to be named."""
@@ -289,6 +293,17 @@ async def test_loading_is_refused_where_there_is_nothing_to_load(
         with pytest.raises(Unsupported, match="load"):
             async with peer.session(load=PAST.id):
                 pass
+
+
+# -- every dialect
+
+
+def test_every_dialect_has_its_place_everywhere() -> None:
+    """Codex has programs of its own to be tested with, and nobody writes an agent of it here."""
+    names = set(discovery.DIALECTS) - {discovery.CODEX}
+    assert set(TELLERS) == set(LOSSES) == set(LISTENERS) == names
+    assert {*SPEECHES, discovery.ACP} == names
+    assert {*OPENERS} == set(discovery.DIALECTS)
 
 
 # -- the handshake
