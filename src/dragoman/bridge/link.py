@@ -126,9 +126,6 @@ class Link:
         self._peer = bridge.peer
         self._forwards = bridge.peer.dialect == meaning.DIALECT
         self._sessions: dict[str, Bridged] = {}
-        self._running = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._server = Server(self._agent())
         self._connection: Connection | None = None
 
@@ -154,9 +151,7 @@ class Link:
         await self._peer.client.connection.wait_ended()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
-                await self._idle.wait()
-        # The answers are sent by tasks that were woken together with this one.
-        await asyncio.sleep(0)
+                await connection.wait_answered()
         await connection.aclose()
 
     async def _close_sessions(self) -> None:
@@ -303,8 +298,6 @@ class Link:
 
     async def _prompt(self, turn: Turn) -> acp.PromptResponse:
         bridged = self._bridged(turn.session.id)
-        self._running += 1
-        self._idle.clear()
         bridged.turning = True
         try:
             prompt = [meaning.block(block) for block in turn.prompt]
@@ -318,9 +311,6 @@ class Link:
             raise answers.refusal(error) from error
         finally:
             bridged.turning = False
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
             self._tell_later(bridged)
 
     async def _follow(self, bridged: Bridged, running: ConversationTurn) -> model.TurnEnded | None:
@@ -418,10 +408,10 @@ class Link:
         updates: list[acp.SessionUpdate] = []
         if isinstance(event.mode, str) and bridged.view.modes and not self._forwards:
             updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))
-        if bridged.view.options:
-            options = Choices(bridged.conversation, bridged.view).config_options(
-                None, {}, bridged.side.capabilities
-            )
+        options = Choices(bridged.conversation, bridged.view).config_options(
+            None, {}, bridged.side.capabilities
+        )
+        if options:
             updates.append(acp.ConfigOptionUpdate(config_options=options))
         return updates
 

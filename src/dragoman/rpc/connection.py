@@ -358,6 +358,12 @@ class Connection:
                 raise self._failure.fresh() from None
             raise
 
+    async def wait_answered(self) -> None:
+        """Wait until no request of theirs is being handled, but for the one that waits here."""
+        here = asyncio.current_task()
+        while waiting := [task for task in self._inbound.values() if task is not here]:
+            await asyncio.wait(waiting)
+
     def cancel_inbound(self, id: Id) -> None:
         """Cancel the handler of a request of theirs; it is answered as cancelled."""
         task = self._inbound.get(id)

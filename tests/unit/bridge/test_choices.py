@@ -1,161 +1,77 @@
-"""What a client may choose in a session that lives at the peer."""
+"""Choices that live at the peer."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from dragoman.bridge.choices import Choices, stands_for_models
+from dragoman.bridge.choices import MODEL_OPTION, Choices, stands_for_models
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import codec
-from dragoman.events import parts
+from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
 
 PLAIN = acp.ClientCapabilities()
-BOOLEANS = codec.convert(
-    {"session": {"configOptions": {"boolean": {}}}},
-    acp.ClientCapabilities,
-)
-
-VIEW = View(
-    mode="plan",
-    modes=(parts.Option("plan", "Plan", "plan"), parts.Option("code", "Code", "code")),
-    options=(
-        parts.Option("web", "Web", False),
-        parts.Option(
-            "effort", "Effort", "low", (parts.Choice("low", "Low", "little"),), "thought_level"
-        ),
-    ),
-)
-
-MODELS = SimpleNamespace(
-    current_model_id="big",
-    available_models=[
-        SimpleNamespace(model_id="big", name="Big", description=None),
-        SimpleNamespace(model_id="small", name="Small", description="quick"),
-    ],
-)
+BOOLEAN = acp.decode(b'{"session":{"configOptions":{"boolean":{}}}}', acp.ClientCapabilities)
 
 
-def native(**session: Any) -> Any:
-    """A conversation with an agent that speaks ACP itself."""
-    return SimpleNamespace(
-        session=SimpleNamespace(
-            **{"config_options": None, "models": None, "modes": None, **session}
-        )
-    )
-
-
-def select(category: str | None) -> acp.SessionConfigSelect:
-    return acp.SessionConfigSelect(
-        id="llm", name="LLM", current_value="a", options=[], category=category
-    )
-
-
-# -- a peer that is translated
-
-
-def test_the_modes_are_those_that_the_peer_told_last() -> None:
-    state = Choices(None, VIEW).mode_state("what the client believes")
-    assert state is not None
-    assert state.current_mode_id == "plan"
-    assert [(mode.id, mode.name) for mode in state.available_modes] == [
-        ("plan", "Plan"),
-        ("code", "Code"),
-    ]
-    assert Choices(None, VIEW).first_mode == "plan"
-
-
-@pytest.mark.parametrize(
-    "view",
-    [View(), View(mode="plan"), View(modes=(parts.Option("plan", "Plan", "plan"),))],
-    ids=["nothing", "a mode without a list", "a list without a mode"],
-)
-def test_half_a_list_of_modes_is_not_shown(view: View) -> None:
-    assert Choices(None, view).mode_state(None) is None
-    assert Choices(None, view).first_mode is None
-
-
-def test_what_the_view_learns_later_is_shown_from_then_on() -> None:
-    view = View()
-    choices = Choices(None, view)
-    assert choices.config_options(None, {}, BOOLEANS) == []
-    view.options = VIEW.options
-    assert [option.id for option in choices.config_options(None, {}, BOOLEANS)] == [  # type: ignore[union-attr]
-        "web",
-        "effort",
-    ]
-
-
-def test_options_are_put_into_the_words_of_acp() -> None:
-    web, effort = Choices(None, VIEW).config_options(None, {"web": True}, BOOLEANS)
-    assert web == acp.SessionConfigBoolean(id="web", name="Web", current_value=False)
-    assert effort == acp.SessionConfigSelect(
-        id="effort",
-        name="Effort",
-        current_value="low",
-        category="thought_level",
-        options=[acp.SessionConfigSelectOption(value="low", name="Low", description="little")],
-    )
-
-
-def test_a_client_that_knows_no_switches_gets_none() -> None:
-    (only,) = Choices(None, VIEW).config_options(None, {}, PLAIN)
-    assert isinstance(only, acp.SessionConfigSelect)
+def native(**fields: Any) -> Any:
+    settings = {"modes": None, "models": None, "config_options": None, **fields}
+    return SimpleNamespace(session=SimpleNamespace(**settings))
 
 
 def test_the_peer_has_the_last_word_on_every_value() -> None:
     choices = Choices()
-    assert choices.has_mode("never heard of")
-    assert choices.allows("never heard of", object())
+    assert choices.has_mode("anything")
+    assert choices.allows("anything", "at all")
+    assert choices.mode_state("x") is None
+    assert choices.config_options(None, {}, PLAIN) == []
+    assert choices.first_mode is None
 
 
-# -- a peer that speaks ACP itself
-
-
-def test_modes_of_an_acp_agent_are_shown_with_all_they_have() -> None:
-    mode = acp.SessionMode(id="plan", name="Plan", description="asks first")
-    modes = acp.SessionModeState(current_mode_id="code", available_modes=[mode])
-    state = Choices(native(modes=modes), View(mode="plan")).mode_state(None)
-    assert state is not None
-    assert state.available_modes == [mode]
-    assert state.current_mode_id == "plan"
-
-
-def test_options_of_an_acp_agent_are_shown_as_they_are() -> None:
-    option = select("model")
-    shown = Choices(native(config_options=[option]), VIEW).config_options(None, {}, PLAIN)
-    assert shown == [option]
-    assert shown[0] is option
-
-
-def test_models_that_stand_apart_become_an_option() -> None:
-    (option,) = Choices(native(models=MODELS)).config_options(None, {}, PLAIN)
-    assert option == acp.SessionConfigSelect(
-        id="model",
-        name="Model",
-        category="model",
-        current_value="big",
-        options=[
-            acp.SessionConfigSelectOption(value="big", name="Big"),
-            acp.SessionConfigSelectOption(value="small", name="Small", description="quick"),
-        ],
+def test_modes_and_options_in_common_words_become_those_of_acp() -> None:
+    view = View(
+        mode="b",
+        modes=(Option("a", "A", "a"), Option("b", "B", "b")),
+        options=(
+            Option("o", "O", "x", (Choice("x", "X"), Choice("y", "Y", "why")), "effort"),
+            Option("f", "F", True),
+        ),
     )
+    choices = Choices(None, view)
+    state = choices.mode_state(None)
+    assert state is not None
+    assert (state.current_mode_id, [mode.id for mode in state.available_modes]) == ("b", ["a", "b"])
+    assert choices.first_mode == "b"
+    select, boolean = choices.config_options(None, {}, BOOLEAN)
+    assert isinstance(select, acp.SessionConfigSelect)
+    assert (select.current_value, len(select.options), select.category) == ("x", 2, "effort")
+    assert isinstance(boolean, acp.SessionConfigBoolean)
+    assert len(choices.config_options(None, {}, PLAIN)) == 1
+    view.mode = "a"
+    state = choices.mode_state(None)
+    assert state is not None
+    assert state.current_mode_id == "a"
 
 
-def test_models_are_not_offered_twice() -> None:
-    conversation = native(models=MODELS, config_options=[select("model")])
-    options = Choices(conversation).config_options(None, {}, PLAIN)
-    assert options == [select("model")]
+def test_an_acp_sessions_own_options_are_passed_on_as_they_are() -> None:
+    option = acp.SessionConfigSelect(id="o", name="O", current_value="x", options=[])
+    conversation = native(config_options=[option])
+    assert Choices(conversation).config_options(None, {}, PLAIN) == [option]
 
 
-def test_the_option_that_was_made_up_for_models_is_told_from_a_real_one() -> None:
-    made_up = native(models=MODELS, config_options=[select(None)])
-    assert stands_for_models(made_up, "model")
-    assert not stands_for_models(made_up, "llm")
-    assert not stands_for_models(native(models=MODELS, config_options=[select("model")]), "model")
-    assert not stands_for_models(native(config_options=[]), "model")
-    translated: Any = SimpleNamespace()
-    assert not stands_for_models(translated, "model")
+def test_models_that_are_apart_from_options_are_offered_as_one() -> None:
+    models = acp.decode(
+        b'{"currentModelId":"m","availableModels":[{"modelId":"m","name":"M"}]}',
+        acp.SessionModelState,
+    )
+    conversation = native(models=models)
+    (option,) = Choices(conversation).config_options(None, {}, PLAIN)
+    assert isinstance(option, acp.SessionConfigSelect)
+    assert (option.id, option.category, option.current_value) == (MODEL_OPTION, "model", "m")
+    assert stands_for_models(conversation, MODEL_OPTION)
+    assert not stands_for_models(conversation, "other")
+    assert not stands_for_models(native(), MODEL_OPTION)
+    own = acp.SessionConfigSelect(id="x", name="X", category="model", current_value="m", options=[])
+    both = native(models=models, config_options=[own])
+    assert Choices(both).config_options(None, {}, PLAIN) == [own]
+    assert not stands_for_models(both, MODEL_OPTION)

@@ -308,6 +308,26 @@ async def test_a_request_whose_id_is_still_open_is_refused_and_the_first_goes_on
 
 
 @aio
+async def test_one_can_wait_until_everything_is_answered() -> None:
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> str:
+        await gate.wait()
+        return "done"
+
+    async with talk(Witness(wait)) as (connection, other):
+        await soon(connection.wait_answered())
+        other.say({"id": 1, "method": "wait"}, {"id": 2, "method": "wait"})
+        await turns()
+        waiting = connection.tasks.start(connection.wait_answered(), "wait")
+        await turns()
+        assert not waiting.done()
+        gate.set()
+        await soon(waiting)
+        assert {(await other.next())["id"], (await other.next())["id"]} == {1, 2}
+
+
+@aio
 async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,128 @@
+"""The loop in a thread: its life, and what happens to those who wait for it.
+
+With agents it is in tests/integration/test_conversation_blocking.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dragoman.client.blocking import _in_thread, _Loop
+from dragoman.client.permissions import Answer, Question, deny_all
+from dragoman.errors import ConnectionClosed, UsageError
+from tests.aio import aio
+
+QUESTION = Question("s", "t", "Dig", "execute", (), None)
+
+
+async def name() -> str:
+    return threading.current_thread().name
+
+
+def test_work_runs_in_the_thread_of_the_loop_and_its_error_comes_back() -> None:
+    async def fail() -> None:
+        raise ValueError("from over there")
+
+    with _Loop() as loop:
+        assert loop.run(name()) == "dragoman"
+        with pytest.raises(ValueError, match="over there"):
+            loop.run(fail())
+    assert "dragoman" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_after_the_block_nothing_runs_any_more() -> None:
+    with _Loop() as loop:
+        pass
+    with pytest.raises(ConnectionClosed):
+        loop.run(name())
+
+
+def test_waiting_for_the_loop_in_the_loop_is_refused() -> None:
+    with _Loop() as loop:
+
+        async def nested() -> None:
+            loop.run(name())
+
+        with pytest.raises(UsageError, match="wait for itself"):
+            loop.run(nested())
+
+
+def test_an_interrupted_wait_cancels_the_work_and_waits_for_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("cleaned up")
+
+    run = asyncio.run_coroutine_threadsafe
+
+    class Interrupted:
+        """A future whose owner presses Ctrl-C at once."""
+
+        def __init__(self, future: object) -> None:
+            self.cancel = future.cancel  # type: ignore[attr-defined]
+
+        def result(self) -> None:
+            raise KeyboardInterrupt
+
+    with _Loop() as loop:
+        monkeypatch.setattr(
+            asyncio, "run_coroutine_threadsafe", lambda *args: Interrupted(run(*args))
+        )
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(work())
+        assert ended == ["cleaned up"]
+        monkeypatch.undo()
+
+
+def test_a_block_is_left_whatever_happens_inside() -> None:
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def block() -> AsyncIterator[int]:
+        try:
+            yield 7
+        finally:
+            left.append(threading.current_thread().name)
+
+    with _Loop() as loop:
+        with pytest.raises(KeyboardInterrupt):
+            with loop.entered(block()) as value:
+                assert value == 7
+                raise KeyboardInterrupt
+    assert left == ["dragoman"]
+
+
+@aio
+async def test_a_plain_decision_is_made_in_a_thread_and_an_async_one_in_the_loop() -> None:
+    here = threading.current_thread()
+    threads: list[bool] = []
+
+    def plain(question: Question) -> Answer:
+        threads.append(threading.current_thread() is here)
+        return Answer.ALLOW_ONCE
+
+    async def decided(question: Question) -> Answer:
+        return Answer.ALLOW_ALWAYS
+
+    answers = [
+        await _in_thread(permit)(QUESTION)  # type: ignore[misc]
+        for permit in (plain, decided, lambda question: decided(question), deny_all)
+    ]
+    assert answers == [
+        Answer.ALLOW_ONCE,
+        Answer.ALLOW_ALWAYS,
+        Answer.ALLOW_ALWAYS,
+        Answer.REJECT_ONCE,
+    ]
+    assert threads == [False]
