@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Turn
 from dragoman.errors import ConnectionLost
 from dragoman.transports.base import Stream
 from dragoman.transports.memory import memory_pair
@@ -25,6 +25,10 @@ EVERYTHING: dict[str, Any] = {
     "auth": {"terminal": True},
     "elicitation": {"form": {}, "url": {}},
 }
+
+NEW: dict[str, Any] = {"cwd": "/workspace", "mcpServers": []}
+OLD: dict[str, Any] = {"sessionId": "old", "cwd": "/workspace", "mcpServers": []}
+CANCELLED = {"stopReason": "cancelled"}
 
 
 class ClientEnd(OtherSide):
@@ -186,3 +190,29 @@ def simple_agent(**options: Any) -> Agent:
         await turn.say(turn.text)
 
     return agent
+
+
+def agent_with(handler: Callable[..., Any], **options: Any) -> Agent:
+    agent = Agent("test", **options)
+    agent.prompt(handler)
+    return agent
+
+
+class Hanging:
+    """A prompt handler that waits for ever, and what became of it."""
+
+    def __init__(self, then: Callable[[Turn], Any] | None = None) -> None:
+        self.states: list[str] = []
+        self.then = then
+
+    async def __call__(self, turn: Turn) -> Any:
+        await turn.say("begun")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.states.append("cancelled")
+            if self.then is None:
+                raise
+            return await self.then(turn)
+        finally:
+            self.states.append("ended")

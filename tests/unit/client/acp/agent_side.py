@@ -45,6 +45,19 @@ OPTIONS = [
 """What a real agent offers: its way to reject is called "cancel"."""
 
 
+MODES = {
+    "currentModeId": "code",
+    "availableModes": [{"id": "code", "name": "Code"}, {"id": "plan", "name": "Plan"}],
+}
+MODELS = {
+    "currentModelId": "small",
+    "availableModels": [
+        {"modelId": "small", "name": "Small"},
+        {"modelId": "large", "name": "Large"},
+    ],
+}
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A reply that is an error."""
@@ -52,6 +65,17 @@ class Refusal:
     code: int
     message: str = "refused"
     data: Any = None
+
+
+def select(id: str, category: str, current: str, *values: str) -> dict[str, Any]:
+    return {
+        "type": "select",
+        "id": id,
+        "name": id,
+        "category": category,
+        "currentValue": current,
+        "options": [{"value": value, "name": value} for value in values],
+    }
 
 
 def chunk(text: str) -> dict[str, Any]:

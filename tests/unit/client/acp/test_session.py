@@ -17,14 +17,16 @@ from tests.aio import aio
 from tests.unit.client.acp.agent_side import (
     CWD,
     EVERYTHING,
+    MODELS,
+    MODES,
     AgentSide,
     Noises,
     Refusal,
     chunk,
     driven,
     opened,
+    select,
 )
-from tests.unit.client.acp.test_client import MODELS, MODES, select
 from tests.unit.rpc.other_side import soon, until
 
 TINY = 0.02
