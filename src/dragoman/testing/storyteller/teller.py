@@ -100,7 +100,10 @@ class Teller:
             return
 
     def _serve(self, message: Params) -> None:
-        method = message.get("method", "")
+        method = message.get("method")
+        if method is None:
+            # An answer to nothing that was asked.
+            return
         if "id" not in message:
             self.heard(method, message.get("params") or {})
         elif method in self.requests:

@@ -19,6 +19,10 @@ def test_an_unknown_method_is_refused_and_an_unknown_notification_ignored() -> N
     assert (answer["id"], answer["error"]["code"]) == (1, -32601)
 
 
+def test_an_answer_to_nothing_is_ignored() -> None:
+    assert heard("acp", {"id": "ask-9", "result": {}}) == []
+
+
 def test_what_is_said_in_one_go_is_one_message() -> None:
     steps = (Say("a"), Say("b"), Think("c"), Say("d"))
     said = heard("acp", PROMPT, steps=steps)
