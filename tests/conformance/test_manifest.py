@@ -67,7 +67,7 @@ def test_the_chapters_of_the_protocol_are_complete_and_numbered_without_a_gap() 
         numbers[chapter].append(int(number))
     for chapter, found in numbers.items():
         assert found == list(range(1, len(found) + 1)), chapter
-    assert len(requirements()) == 223
+    assert len(requirements()) == 227
 
 
 def test_every_requirement_that_a_check_names_exists() -> None:
