@@ -38,6 +38,8 @@ OFFICIAL = "official"
 TYPESCRIPT = "typescript"
 RPC = "dragoman_rpc"
 ACP = "dragoman_acp"
+EVENTS = "dragoman_events"
+BRIDGE = "bridge"
 
 TALK = ("W1", "W2.sequential", "W2.in_flight", "W4")
 """What is measured of pairs whose ends are of different origin."""
@@ -73,6 +75,28 @@ def lineup(python: str) -> Sequence[Contestant]:
             agent=(*module("dragoman_acp", python), "agent"),
             imports="from dragoman.agent import Agent; from dragoman.client.acp import open_agent",
             subject=True,
+        ),
+        Contestant(
+            EVENTS,
+            "dragoman's conversation API, with an agent of its kit",
+            client=module("dragoman_events", python),
+            agent=(*module("dragoman_acp", python), "agent"),
+            imports="from dragoman.client.acp.peer import AcpPeer",
+            subject=True,
+            works=("W1",),
+        ),
+        Contestant(
+            BRIDGE,
+            "dragoman's ACP client and agent kit with dragoman.bridge between them",
+            client=(*module("dragoman_acp", python), "client"),
+            agent=(
+                *(python, "-m", "dragoman.bridge", "--inherit", "PYTHONPATH"),
+                *("--inherit", "PYTHONHASHSEED", "--dialect", "acp", "--"),
+                *(*module("dragoman_acp", python), "agent"),
+            ),
+            imports="import dragoman.bridge",
+            subject=True,
+            works=("W1", "W2.sequential", "W4"),
         ),
         Contestant(
             OFFICIAL,

@@ -68,6 +68,41 @@ def memory(pid: int) -> dict[str, int]:
     return sizes
 
 
+class Growth:
+    """How much more memory this process and those below it had at their peak in the body of a
+    `with` than before it, in bytes afterwards: `client` and `agents` (the most of any of them)."""
+
+    client: int
+    agents: int
+
+    def __enter__(self) -> Self:
+        self._before = {pid: self._restart(pid) for pid in (os.getpid(), *descendants())}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        grown = {pid: status(pid)["VmHWM"] - before for pid, before in self._before.items()}
+        self.client = grown.pop(os.getpid())
+        self.agents = max(grown.values(), default=0)
+
+    @staticmethod
+    def _restart(pid: int) -> int:
+        # 5 sets the peak back to what is in use now, see proc(5).
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+        return status(pid)["VmRSS"]
+
+
+def status(pid: int) -> dict[str, int]:
+    """The sizes in a process's status, in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    pairs = (line.split(":") for line in lines)
+    return {name: int(rest.split()[0]) * 1024 for name, rest in pairs if rest.endswith(" kB")}
+
+
 def place(placement: str) -> None:
     """Fix where this process and everything below it run.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.lineup import ACP, RPC
+from bench.lineup import ACP, EVENTS, RPC
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,11 @@ class Row:
     acp: Goal = Goal()
     """For real ACP on both sides."""
 
+    events: Goal = Goal()
+    """For the conversation API."""
+
     def goal(self, subject: str) -> Goal:
-        return {RPC: self.rpc, ACP: self.acp}.get(subject, Goal())
+        return {RPC: self.rpc, ACP: self.acp, EVENTS: self.events}.get(subject, Goal())
 
 
 IMPORTS = "imports"
@@ -65,12 +68,20 @@ PROGRAMME: Sequence[Entry] = (
     Entry("W3.15MiB", "large", 15, 15, "apart"),
     Entry("W4", "asks", 2_000, 1_000, "together"),
     Entry("W5", "sessions", 200, 50, "apart"),
+    Entry("W7", "idle", 1_000, 1_000, "together"),
     Entry("W6.import", IMPORTS, 3, 3, "together"),
     Entry("W6.spawn", "spawn", 3, 3, "together"),
 )
 
 ROWS: Sequence[Row] = (
-    Row("W1", "{size:,} updates in one prompt", rpc=Goal(0.70), acp=Goal(0.55, 8.0, 4.0)),
+    Row(
+        "W1",
+        "{size:,} updates in one prompt",
+        rpc=Goal(0.70),
+        acp=Goal(0.55, 8.0, 4.0),
+        events=Goal(0.40),
+    ),
+    Row("W1", "growth of the memory", ("client_peak", "agent_peak")),
     Row("W2.sequential", "{size:,} requests, one at a time", rpc=Goal(0.80), acp=Goal(0.75)),
     Row("W2.sequential", "the median request of these", ("p50",)),
     Row("W2.in_flight", "{size:,} requests, 64 in flight", rpc=Goal(0.70), acp=Goal(0.60)),
@@ -78,6 +89,7 @@ ROWS: Sequence[Row] = (
     Row("W3.15MiB", "{size} MiB there and back", rpc=Goal(official=1.2), acp=Goal(official=1.15)),
     Row("W4", "{size:,} requests of the agent", rpc=Goal(0.70), acp=Goal(0.60)),
     Row("W5", "{size:,} sessions, 100 updates each", rpc=Goal(0.70), acp=Goal(0.55)),
+    Row("W7", "{size:,} idle sessions, each", ("client_each", "agent_each")),
     Row("W6.import", "import", rpc=Goal(official=4.0)),
     Row("W6.spawn", "spawn to first reply", ("first", "wall", "cpu"), rpc=Goal(official=4.0)),
     Row("W6.spawn", "memory of the agent then", ("rss",), rpc=Goal(official=1 / 0.7)),

@@ -78,13 +78,18 @@ def lines(runs: Runs, subject: str) -> list[Line]:
             ours: Sequence[Figures] = ours,
         ) -> Ratio | None:
             others = by_name.get(name)
-            return ratio(others, ours, figure) if others and name != subject else None
+            # How memory grows is told as it is: next to nothing divided by nothing says little.
+            if not others or name == subject or figure.endswith(("peak", "each")):
+                return None
+            return ratio(others, ours, figure)
 
         for figure in row.figures:
+            if figure not in ours[0]:
+                continue
             medians = {
                 name: statistics.median(run[figure] for run in of_one)
                 for name, of_one in by_name.items()
-                if of_one
+                if of_one and figure in of_one[0]
             }
             others = [against(name, figure) for name in (CEILING, OFFICIAL, TYPESCRIPT)]
             result.append(Line(row, row.goal(subject), figure, medians, *others))
@@ -92,7 +97,9 @@ def lines(runs: Runs, subject: str) -> list[Line]:
 
 
 def quantity(value: float, figure: str) -> str:
-    if figure in ("rss", "pss"):
+    if figure.endswith("each"):
+        return f"{value / 1024:.1f} KiB"
+    if figure.endswith(("rss", "pss", "peak")):
         return f"{value / 1024 / 1024:.1f} MiB"
     if value < 0.001:
         return f"{value * 1e6:.1f} us"

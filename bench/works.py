@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from bench import script
-from bench.measure import Stopwatch, children_cpu, descendants, memory, own_cpu, place
+from bench.measure import Growth, Stopwatch, children_cpu, descendants, memory, own_cpu, place
 
 Figures = dict[str, float]
 
@@ -101,9 +101,15 @@ async def stream(driver: Driver, count: int) -> Figures:
     session = await driver.new_session(reader)
     await turn(driver, session, reader, f"stream {WARM_UP}", script.update_texts(WARM_UP))
     texts = script.update_texts(count)
-    return await rounds(
-        driver, session, lambda: turn(driver, session, reader, f"stream {count}", texts)
-    )
+
+    async def once() -> None:
+        await turn(driver, session, reader, f"stream {count}", texts)
+
+    # The first time is for the memory: later ones use again what it left.
+    with Growth() as growth:
+        await once()
+    figures = await rounds(driver, session, once)
+    return {**figures, "client_peak": growth.client, "agent_peak": growth.agents}
 
 
 async def sequential(driver: Driver, count: int) -> Figures:
@@ -204,6 +210,17 @@ async def sessions(driver: Driver, count: int) -> Figures:
     return await rounds(driver, next(iter(readers)), lambda: all_of(SESSION_UPDATES, texts))
 
 
+async def idle(driver: Driver, count: int) -> Figures:
+    """Sessions in which nothing happens."""
+    for _ in range(10):
+        await driver.new_session(Reader())
+    gc.collect()
+    with Growth() as growth:
+        for _ in range(count):
+            await driver.new_session(Reader())
+    return {"client_each": growth.client / count, "agent_each": growth.agents / count}
+
+
 CONNECTED_WORKS: dict[str, Work] = {
     "stream": stream,
     "sequential": sequential,
@@ -211,6 +228,7 @@ CONNECTED_WORKS: dict[str, Work] = {
     "large": large,
     "asks": asks,
     "sessions": sessions,
+    "idle": idle,
 }
 
 
