@@ -10,10 +10,12 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 from dragoman.bridge.bridge import Bridge
 from dragoman.client.connecting import AUTO, OPENERS, Target, connect
-from dragoman.errors import DragomanError
+from dragoman.client.conversation import Peer
+from dragoman.errors import DragomanError, UsageError
 from dragoman.transports import open_stdio
 
 
@@ -55,6 +57,14 @@ def target_of(words: Sequence[str]) -> Target:
     return list(words)
 
 
+def address_of(text: str) -> tuple[str, int]:
+    """The host and the port to listen on; without a host, this machine only."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal():
+        raise UsageError(f"{text!r} is not HOST:PORT")
+    return host or "127.0.0.1", int(port)
+
+
 async def run(arguments: argparse.Namespace) -> None:
     target = target_of(arguments.target)
     if arguments.unix is None and arguments.websocket is None:
@@ -71,8 +81,8 @@ async def run(arguments: argparse.Namespace) -> None:
         if arguments.unix is not None:
             listener = await bridge.serve_unix(arguments.unix)
         else:
-            host, _, port = arguments.websocket.rpartition(":")
-            listener = await bridge.serve_websocket(host or "127.0.0.1", int(port))
+            host, port = address_of(arguments.websocket)
+            listener = await bridge.serve_websocket(host, port)
         try:
             # On stderr: stdout is for agents, and whoever started us may wait for this line.
             sys.stderr.write(f"listening on {listener.address}\n")
@@ -82,7 +92,7 @@ async def run(arguments: argparse.Namespace) -> None:
             await listener.aclose()
 
 
-def _connected(arguments: argparse.Namespace, target: Target):  # type: ignore[no-untyped-def]
+def _connected(arguments: argparse.Namespace, target: Target) -> AbstractAsyncContextManager[Peer]:
     return connect(
         target,
         workspace=arguments.workspace,
