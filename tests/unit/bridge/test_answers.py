@@ -82,3 +82,32 @@ def test_an_error_on_the_way_is_the_protocols(
 ) -> None:
     refusal = answers.refusal(error)
     assert (refusal.code, refusal.message) == (code, message)
+
+
+def test_an_error_on_the_way_goes_before_the_words_of_the_end() -> None:
+    result = Result(
+        Outcome.CANCELLED, "", "closed", Failure("other"), error=RemoteError(4711, "torn", [1])
+    )
+    with pytest.raises(RemoteError) as caught:
+        answers.response(result, None)
+    assert (caught.value.code, caught.value.message, caught.value.data) == (4711, "torn", [1])
+
+
+def test_the_peers_own_error_is_not_changed_by_answering_with_it() -> None:
+    theirs = RemoteError(4711, "no")
+    assert answers.failure(Result(Outcome.FAILED, "", error=theirs)).data == {"outcome": "failed"}
+    assert theirs.data is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        b"no message",
+        b'{"id":1,"error":{"code":1,"message":"x"}}',
+        b'{"id":1,"result":{"stopReason":7}}',
+    ],
+)
+def test_an_end_that_is_no_answer_in_acp_is_put_into_its_words(raw: bytes | None) -> None:
+    ended = model.TurnEnded(SOURCE, 1, "s", "t", "session/prompt", raw, False, Outcome.REFUSED)
+    assert answers.response(Result(Outcome.REFUSED, ""), ended).stop_reason == "refusal"

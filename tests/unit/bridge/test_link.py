@@ -5,17 +5,21 @@ With programs on both sides it is in tests/integration/test_bridge_acp.py.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from dragoman.agent import Agent, Turn
+from dragoman.bridge.link import RAW_KEY
 from dragoman.client.permissions import Answer, Question, approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.events import model
 from tests.aio import aio
 from tests.unit.bridge.between import CONNECTIONS, bridged, plain
+from tests.unit.bridge.both_sides import scene
+from tests.unit.client.acp.agent_side import OPTIONS, Refusal, chunk
 from tests.unit.rpc.other_side import soon, turns
 
 OPTION = acp.SessionConfigBoolean(id="fast", name="Fast", current_value=False)
@@ -182,3 +186,190 @@ async def test_a_refusal_of_the_peer_is_the_clients_with_its_code_and_data() -> 
             result = await soon(session.ask("x"))
     assert isinstance(result.error, RemoteError)
     assert (result.error.code, result.error.data) == (4711, {"why": "so"})
+
+
+# -- both sides played message by message
+
+END = {"stopReason": "end_turn"}
+OPENING = {"cwd": "/workspace", "mcpServers": []}
+
+
+@aio
+async def test_the_client_is_not_offered_what_the_peer_cannot_do() -> None:
+    async with scene(capabilities={}) as here:
+        client = await here.client()
+        offered = client.heard[0]["result"]["agentCapabilities"]
+        assert not offered.get("loadSession")
+        assert not {"list", "delete", "resume"} & set(offered.get("sessionCapabilities", {}))
+        error = await client.refused("session/load", {"sessionId": "s1", **OPENING})
+        assert error["code"] == -32601
+
+
+@aio
+async def test_the_sessions_of_the_peer_are_listed() -> None:
+    sessions = [{"sessionId": "a", "cwd": "/w", "title": "A", "updatedAt": "2026-01-01T00:00:00Z"}]
+    async with scene(replies={"session/list": {"sessions": sessions}}) as here:
+        client = await here.client()
+        answer = await client.call("session/list", {"cwd": "/w"})
+        assert answer["sessions"] == sessions
+        assert here.agent.told("session/list")[0]["cwd"] == "/w"
+
+
+@aio
+async def test_an_update_of_an_acp_agent_is_passed_on_with_all_it_has() -> None:
+    update = {**chunk("hi"), "_meta": {"vendor": {"x": [1, None]}}, "novelty": 3}
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        here.agent.update(update)
+        assert await client.told("session/update") == {"sessionId": "s1", "update": update}
+
+
+@aio
+async def test_a_line_that_is_several_events_is_passed_on_once() -> None:
+    update = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "x",
+        "title": "edit",
+        "content": [{"type": "diff", "path": "/w/a", "newText": "y"}],
+    }
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("go")
+        prompt = await here.agent.expect("session/prompt")
+        here.agent.update(update)
+        here.agent.answer(prompt, END)
+        assert (await client.told("session/update"))["update"] == update
+        await client.answered(prompting)
+
+
+@aio
+async def test_an_answer_of_an_acp_agent_is_passed_on_with_its_unknown_fields() -> None:
+    answer = {"stopReason": "max_tokens", "usage": {"totalTokens": 4}, "_meta": {"a": 1}}
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("go")
+        here.agent.answer(await here.agent.expect("session/prompt"), answer)
+        assert (await client.answered(prompting))["result"] == answer
+
+
+@aio
+async def test_last_words_after_a_cancel_come_before_the_answer() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("go")
+        prompt = await here.agent.expect("session/prompt")
+        here.agent.update(chunk("one"))
+        await client.told("session/update")
+        client.say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}})
+        await here.agent.expect("session/cancel")
+        here.agent.say(
+            here.agent.updating(chunk("two")),
+            {"jsonrpc": "2.0", "id": prompt["id"], "result": {"stopReason": "cancelled"}},
+        )
+        assert (await client.told("session/update"))["update"]["content"]["text"] == "two"
+        assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
+
+
+@aio
+async def test_a_translated_update_shows_the_peers_own_message_if_that_is_wanted() -> None:
+    notice = {"sessionUpdate": "notice", "severity": "info", "title": "T"}
+    async with scene(raw=True) as here:
+        client = await here.client()
+        await client.open()
+        here.agent.update(notice)
+        update = (await client.told("session/update"))["update"]
+        assert update["_meta"][RAW_KEY]["params"]["update"] == notice
+
+
+@aio
+async def test_a_history_is_replayed_before_the_session_is_loaded() -> None:
+    async with scene() as here:
+        client = await here.client()
+        loading = client.begin("session/load", {"sessionId": "old", **OPENING})
+        asked = await here.agent.expect("session/load")
+        here.agent.update(chunk("long ago"), session_id="old")
+        here.agent.answer(asked, {})
+        replayed = await client.told("session/update")
+        assert (replayed["sessionId"], replayed["update"]) == ("old", chunk("long ago"))
+        assert "result" in await client.answered(loading)
+
+
+@aio
+async def test_closing_a_session_closes_it_at_the_peer_and_forgets_it() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        await client.call("session/close", {"sessionId": "s1"})
+        assert here.agent.told("session/close") == [{"sessionId": "s1"}]
+        here.agent.update(chunk("too late"))
+        await turns()
+        assert "session/update" not in [message.get("method") for message in client.heard]
+
+
+@aio
+async def test_a_mode_is_set_at_the_peer_which_has_the_last_word() -> None:
+    modes = {
+        "currentModeId": "a",
+        "availableModes": [{"id": "a", "name": "A"}, {"id": "b", "name": "B"}],
+    }
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": modes},
+        "session/set_mode": Refusal(-32602, "not now"),
+    }
+    async with scene(replies=replies) as here:
+        client = await here.client()
+        assert (await client.call("session/new", OPENING))["modes"] == modes
+        error = await client.refused("session/set_mode", {"sessionId": "s1", "modeId": "b"})
+        assert (error["code"], error["message"]) == (-32602, "not now")
+        assert here.agent.told("session/set_mode") == [{"sessionId": "s1", "modeId": "b"}]
+
+
+REJECTED = {"outcome": "selected", "optionId": "cancel"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        ({"result": {"outcome": REJECTED}}, REJECTED),
+        ({"result": {"outcome": {"outcome": "cancelled"}}}, {"outcome": "cancelled"}),
+        ({"error": {"code": -32601, "message": "what?"}}, REJECTED),
+    ],
+    ids=["rejected", "cancelled", "not understood"],
+)
+@aio
+async def test_a_question_is_answered_as_the_clients_user_decided(
+    reply: dict[str, Any], outcome: dict[str, Any]
+) -> None:
+    offered = [*OPTIONS, {"optionId": "zap", "name": "Zap", "kind": "of no known kind"}]
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("go")
+        prompt = await here.agent.expect("session/prompt")
+        permission = here.agent.permission(options=offered)
+        here.agent.ask("q", "session/request_permission", permission)
+        asked = await client.next()
+        assert asked["params"]["toolCall"]["toolCallId"] == "c1"
+        assert asked["params"]["options"] == OPTIONS
+        client.say({"jsonrpc": "2.0", "id": asked["id"], **reply})
+        assert (await here.agent.heard_answer("q"))["result"]["outcome"] == outcome
+        here.agent.answer(prompt, END)
+        await client.answered(prompting)
+
+
+@aio
+async def test_a_client_that_went_in_the_middle_of_a_turn_leaves_no_turn_behind() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        client.prompt("go")
+        prompt = await here.agent.expect("session/prompt")
+        await client.stream.aclose()
+        await here.agent.expect("session/cancel")
+        here.agent.answer(prompt, {"stopReason": "cancelled"})
+        await soon(asyncio.wait([client.served]))
+        assert here.agent.told("session/close") == [{"sessionId": "s1"}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from dragoman.bridge import speaking
 from dragoman.bridge.speaking import Speaker
@@ -209,3 +210,28 @@ def test_what_acp_has_no_word_for_is_not_said() -> None:
         make(model.SessionChanged, status="idle"),
         make(model.PlanDelta, "x"),
     ) == []  # fmt: skip
+
+
+def test_output_beyond_the_limit_still_ends_with_its_newest_lines() -> None:
+    speaker = Speaker()
+    full = make(model.ToolDelta, "t", "output", "a" * speaking.SHOWN_OUTPUT)
+    spoken(full, make(model.ToolDelta, "t", "output", "b" * 10), speaker=speaker)
+    (last,) = spoken(make(model.ToolChanged, "t", status=ToolStatus.COMPLETED), speaker=speaker)
+    assert last.content[0].content.text == "a" * (speaking.SHOWN_OUTPUT - 10) + "b" * 10
+
+
+def test_output_beyond_the_limit_goes_on_being_shown_while_it_grows() -> None:
+    speaker = Speaker()
+    spoken(make(model.ToolDelta, "t", "output", "a" * speaking.SHOWN_OUTPUT), speaker=speaker)
+    pieces = (make(model.ToolDelta, "t", "output", "b" * 1024) for _ in range(64))
+    updates = spoken(*pieces, speaker=speaker)
+    assert 1 < len(updates) < 20
+    assert updates[-1].content[0].content.text.endswith("b" * 1024)
+
+
+def test_a_title_that_was_not_told_is_not_taken_away() -> None:
+    (told,) = spoken(make(model.SessionChanged, title="T"))
+    assert (told.title, told.updated_at) == ("T", UNSET)
+    (cleared,) = spoken(make(model.SessionChanged, title=None))
+    assert cleared.title is None
+    assert spoken(make(model.SessionChanged, status="idle")) == []
