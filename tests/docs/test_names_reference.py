@@ -61,4 +61,4 @@ def test_what_plain_functions_get_has_the_names_of_what_coroutines_get(blocking:
     twin = getattr(agent, blocking.removeprefix("Blocking"))
     own = {row.name.partition("(")[0] for row in names.members(getattr(agent, blocking))}
     extra = {name for name in own if not hasattr(twin, name)}
-    assert extra <= {"run_command", "ask_form", "session", "prompt", "meta", "cancelled"}
+    assert extra <= {"run_command", "ask_form", "ask_url", "session", "prompt", "meta", "cancelled"}

@@ -183,6 +183,12 @@ class BlockingTurn:
     ) -> acp.CreateElicitationResponse:
         return self._wait(self._turn.client.ask_form(message, schema))
 
+    def ask_url(
+        self, message: str, url: str, *, elicitation_id: str | None = None
+    ) -> acp.CreateElicitationResponse:
+        ask = self._turn.client.ask_url
+        return self._wait(ask(message, url, elicitation_id=elicitation_id))
+
 
 class BlockingToolCall:
     """A `ToolCall` for plain functions."""

@@ -178,6 +178,7 @@ async def test_a_plain_handler_asks_its_client() -> None:
         turn.write_file("/workspace/x", "y")
         seen.append(turn.run_command("ls", ["-l"], cwd="/workspace").output)
         seen.append(turn.ask_form("Which?", acp.ElicitationSchema()))
+        seen.append(turn.ask_url("Log in", "https://example.org/", elicitation_id="e"))
 
     async with in_session(agent) as (client, session):
         prompt = client.prompt(session)
@@ -193,8 +194,12 @@ async def test_a_plain_handler_asks_its_client() -> None:
         client.answer(await client.asked("terminal/output"), output)
         client.answer(await client.asked("terminal/release"), {})
         client.answer(await client.asked("elicitation/create"), {"action": "decline"})
+        visit = await client.asked("elicitation/create")
+        assert (visit["params"]["mode"], visit["params"]["elicitationId"]) == ("url", "e")
+        client.answer(visit, {"action": "cancel"})
         assert (await client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
-    assert seen == [True, False, "text", "listing", acp.ElicitationDeclined()]
+    declined, cancelled = acp.ElicitationDeclined(), acp.ElicitationCancelled()
+    assert seen == [True, False, "text", "listing", declined, cancelled]
 
 
 @aio
@@ -209,6 +214,7 @@ async def test_what_the_client_does_not_offer_is_refused_in_the_thread() -> None
             lambda: turn.write_file("/x", ""),
             lambda: turn.run_command("ls"),
             lambda: turn.ask_form("?", acp.ElicitationSchema()),
+            lambda: turn.ask_url("?", "https://example.org/"),
         ):
             with pytest.raises(Unsupported) as caught:
                 work()
@@ -218,7 +224,7 @@ async def test_what_the_client_does_not_offer_is_refused_in_the_thread() -> None
     async with in_session(agent, {}) as (client, session):
         assert await client.ask(session) == "end_turn"
         assert client.texts() == ["seen anyway: in the answer\n"]
-    assert len(refused) == 4
+    assert len(refused) == 5
 
 
 @aio
