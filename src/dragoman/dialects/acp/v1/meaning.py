@@ -89,7 +89,16 @@ def to_block(value: parts.Block) -> content.ContentBlock:
                 )
             return content.EmbeddedResource(resource=resource)
         case parts.OtherBlock(value=raw):
-            return codec.convert(raw, content.ContentBlock)  # type: ignore[no-any-return]
+            return _other(raw)
+
+
+def _other(value: Any) -> content.ContentBlock:
+    """Content that came without a word for it. Another dialect's can only be shown as it is."""
+    try:
+        return codec.convert(value, content.ContentBlock)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return content.TextContent(text=text)
 
 
 # -- updates

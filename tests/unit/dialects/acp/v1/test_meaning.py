@@ -8,7 +8,7 @@ import pytest
 from msgspec import UNSET
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning, updates
+from dragoman.dialects.acp.v1 import codec, meaning, updates
 from dragoman.events import model, parts
 from dragoman.events.words import (
     FileOp,
@@ -270,3 +270,74 @@ def test_ways_to_log_in_say_what_they_are() -> None:
         "env_var",
     ]
     assert (terminal.command, variable.variables) == ("x login", ("KEY",))
+
+
+def test_unknown_words_and_content_of_a_tool_are_kept_and_are_no_success() -> None:
+    raw = {"type": "chart", "points": [1]}
+    told = {"sessionUpdate": "tool_call_update", "toolCallId": "x", "content": [raw]}
+    update = codec.convert({**told, "status": "finished", "kind": "teleport"}, acp.SessionUpdate)
+    event = only(update)
+    assert (event.status, event.kind) == (ToolStatus.OTHER, ToolKind.OTHER)
+    assert event.content == (parts.OtherBlock("chart", raw),)
+
+
+def test_an_empty_list_takes_a_tools_content_away_and_null_does_not() -> None:
+    told = {"sessionUpdate": "tool_call_update", "toolCallId": "x"}
+    assert only(codec.convert({**told, "content": []}, acp.SessionUpdate)).content == ()
+    assert only(codec.convert({**told, "content": None}, acp.SessionUpdate)).content is UNSET
+
+
+@pytest.mark.parametrize("usage", [{"totalTokens": "many"}, 7, []])
+def test_strange_token_counts_do_not_spoil_the_end_of_a_turn(usage: Any) -> None:
+    response = codec.convert({"stopReason": "end_turn", "usage": usage}, acp.PromptResponse)
+    ended = meaning.of_answer(response, place(), LINE)
+    assert (ended.outcome, ended.usage) == (Outcome.OK, None)
+
+
+@pytest.mark.parametrize("fork", [None, True, "yes"])
+def test_only_an_object_says_that_an_agent_can_fork(fork: Any) -> None:
+    told = codec.convert({"sessionCapabilities": {"fork": fork}}, acp.AgentCapabilities)
+    assert meaning.capabilities(told).fork is False
+
+
+def test_options_of_every_sort_are_told_and_unknown_ones_left_out() -> None:
+    low = {"value": "low", "name": "Low", "description": "d"}
+    select = {"type": "select", "name": "E", "currentValue": "low"}
+    options = [
+        codec.convert(option, acp.SessionConfigOption)
+        for option in (
+            {"type": "boolean", "id": "web", "name": "Web", "currentValue": True},
+            {**select, "id": "flat", "options": [low]},
+            {**select, "id": "deep", "options": [{"group": "g", "name": "G", "options": [low]}]},
+            {"type": "slider", "id": "x", "name": "X", "currentValue": 3},
+        )
+    ]
+    assert meaning.settings(None, options) == {
+        "options": (
+            parts.Option("web", "Web", True),
+            parts.Option("flat", "E", "low", (parts.Choice("low", "Low", "d"),)),
+            parts.Option("deep", "E", "low", (parts.Choice("low", "Low", "d", "g"),)),
+        )
+    }
+
+
+def test_an_option_for_the_model_says_more_than_the_list_of_models() -> None:
+    models = codec.convert({"currentModelId": "old", "availableModels": []}, acp.SessionModelState)
+    option = acp.SessionConfigSelect(
+        id="llm", name="LLM", category="model", current_value="new", options=[]
+    )
+    assert meaning.settings(None, None, models) == {"model": "old"}
+    assert meaning.settings(None, [option], models)["model"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("words", "words"),
+        ({"kind": "table", "rows": [1]}, '{"kind":"table","rows":[1]}'),
+        ({"type": "text"}, '{"type":"text"}'),
+        ([None], "[null]"),
+    ],
+)
+def test_content_of_another_dialect_is_said_in_words(value: Any, text: str) -> None:
+    assert meaning.to_block(parts.OtherBlock("odd", value)) == acp.TextContent(text=text)
