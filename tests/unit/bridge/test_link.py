@@ -373,3 +373,55 @@ async def test_a_client_that_went_in_the_middle_of_a_turn_leaves_no_turn_behind(
         here.agent.answer(prompt, {"stopReason": "cancelled"})
         await soon(asyncio.wait([client.served]))
         assert here.agent.told("session/close") == [{"sessionId": "s1"}]
+
+
+SELECT = {
+    "type": "select",
+    "id": "effort",
+    "name": "Effort",
+    "currentValue": "low",
+    "options": [{"value": "low", "name": "Low"}, {"value": "high", "name": "High"}],
+}
+
+
+@aio
+async def test_an_option_is_set_at_the_peer_and_shown_as_the_peer_has_it() -> None:
+    replies = {
+        "session/new": {"sessionId": "s1", "configOptions": [SELECT]},
+        "session/set_config_option": {"configOptions": [{**SELECT, "currentValue": "high"}]},
+    }
+    async with scene(replies=replies) as here:
+        client = await here.client()
+        assert (await client.call("session/new", OPENING))["configOptions"] == [SELECT]
+        choice = {"sessionId": "s1", "configId": "effort", "value": "high"}
+        setting = client.begin("session/set_config_option", choice)
+        message = await client.next()
+        while message.get("id") != setting:
+            message = await client.next()
+        (shown,) = message["result"]["configOptions"]
+        assert shown["currentValue"] == "high"
+        assert here.agent.told("session/set_config_option") == [choice]
+
+
+@aio
+async def test_choosing_among_models_that_stand_apart_sets_the_model() -> None:
+    models = {
+        "currentModelId": "big",
+        "availableModels": [
+            {"modelId": "big", "name": "Big"},
+            {"modelId": "small", "name": "Small"},
+        ],
+    }
+    replies = {"session/new": {"sessionId": "s1", "models": models}, "session/set_model": {}}
+    async with scene(replies=replies) as here:
+        client = await here.client()
+        (offered,) = (await client.call("session/new", OPENING))["configOptions"]
+        assert (offered["id"], offered["currentValue"]) == ("model", "big")
+        choice = {"sessionId": "s1", "configId": "model", "value": "small"}
+        setting = client.begin("session/set_config_option", choice)
+        message = await client.next()
+        while message.get("id") != setting:
+            message = await client.next()
+        (shown,) = message["result"]["configOptions"]
+        assert shown["currentValue"] == "small"
+        assert here.agent.told("session/set_model") == [{"sessionId": "s1", "modelId": "small"}]
