@@ -163,7 +163,7 @@ async def test_a_change_of_a_file(tmp_path: Path) -> None:
     view = view_of(events)
     (tool,) = view.tools.values()
     assert tool.stage is FileStage.APPLIED
-    assert [(change.path, change.op, change.diff) for change in tool.changes] == [
+    assert [(change.path, change.op, change.new_text) for change in tool.changes] == [
         ("/workspace/made.txt", FileOp.ADD, "some content\n")
     ]
     assert "+some content" in str(view.changes[0].diff)

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
+from dragoman.bridge.hunks import hunks_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.events import model, parts
-from dragoman.events.words import PlanStatus, Role, ToolStatus
+from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 
 SHOWN_OUTPUT: Final = 32 * 1024
 """Characters of a tool's output that are shown, the newest: every update repeats all of them."""
@@ -201,7 +202,7 @@ class Speaker:
             # The sum of what the tool calls have shown already.
             return ()
         tool = self._tools.setdefault(event.tool_id, _Tool())
-        tool.changes = [_change(change) for change in event.changes]
+        tool.changes = [shown for change in event.changes for shown in _change(change)]
         return self._progress(event.tool_id, tool)
 
     def _progress(self, tool_id: str, tool: _Tool) -> Sequence[acp.SessionUpdate]:
@@ -252,12 +253,18 @@ def _item(item: parts.ToolItem) -> acp.ToolCallContent | None:
     return acp.Content(content=meaning.to_block(item))
 
 
-def _change(change: parts.FileChange) -> acp.ToolCallContent:
+def _change(change: parts.FileChange) -> list[acp.ToolCallContent]:
     if change.new_text is not None:
-        return acp.Diff(path=change.path, new_text=change.new_text, old_text=change.old_text)
-    if change.diff is not None:
-        return _text(f"{change.op} {change.path}\n```diff\n{change.diff}\n```")
-    return _text(f"{change.op} {change.path}")
+        return [acp.Diff(path=change.path, new_text=change.new_text, old_text=change.old_text)]
+    if change.op is FileOp.DELETE and change.old_text is not None:
+        # As near as this protocol comes to a file that is gone.
+        return [acp.Diff(path=change.path, new_text="", old_text=change.old_text)]
+    if change.diff is None:
+        return [_text(f"{change.op} {change.path}")]
+    pairs = hunks_of(change.diff)
+    if not pairs:
+        return [_text(f"{change.op} {change.path}\n```diff\n{change.diff}\n```")]
+    return [acp.Diff(path=change.path, new_text=new, old_text=old) for old, new in pairs]
 
 
 def _plan(event: model.PlanSet) -> acp.Plan:

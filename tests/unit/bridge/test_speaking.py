@@ -162,6 +162,21 @@ def test_a_change_without_its_texts_is_shown_as_a_diff_in_words() -> None:
     assert two == "delete /b"
 
 
+def test_a_change_is_shown_as_diffs_wherever_its_texts_are_known() -> None:
+    changes = (
+        parts.FileChange("/a", FileOp.ADD, new_text="new"),
+        parts.FileChange("/b", FileOp.DELETE, old_text="old"),
+        parts.FileChange("/c", FileOp.MODIFY, diff="@@ -1 +1 @@\n-x\n+y\n@@ -7 +7 @@\n-v\n+w\n"),
+    )
+    (update,) = spoken(make(model.FilesChanged, changes, Stage.APPLIED, "t"))
+    assert update.content == [
+        acp.Diff(path="/a", new_text="new"),
+        acp.Diff(path="/b", new_text="", old_text="old"),
+        acp.Diff(path="/c", new_text="y\n", old_text="x\n"),
+        acp.Diff(path="/c", new_text="w\n", old_text="v\n"),
+    ]
+
+
 def test_plans_commands_titles_and_usage_are_said() -> None:
     view = again(
         make(model.PlanSet, (parts.PlanEntry("look", PlanStatus.RUNNING, "high"),)),

@@ -211,6 +211,13 @@ def _change(change: shapes.FileUpdateChange) -> parts.FileChange:
     kind = change.kind if isinstance(change.kind, dict) else {}
     moved = kind.get("move_path")
     op = _OPS.get(str(kind.get("type")), FileOp.UNKNOWN)
+    # Only a file that stays has a diff: of others the field holds the whole text.
+    if op is FileOp.ADD:
+        return parts.FileChange(change.path, op, new_text=change.diff)
+    if op is FileOp.DELETE:
+        return parts.FileChange(change.path, op, old_text=change.diff)
     if isinstance(moved, str):
-        return parts.FileChange(moved, FileOp.MOVE, diff=change.diff, old_path=change.path)
+        # Behind the diff of a file that moved stands a sentence for people.
+        diff = change.diff.removesuffix(f"\n\nMoved to: {moved}")
+        return parts.FileChange(moved, FileOp.MOVE, diff=diff, old_path=change.path)
     return parts.FileChange(change.path, op, diff=change.diff)

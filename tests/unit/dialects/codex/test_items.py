@@ -118,13 +118,16 @@ def test_a_command_reads_only_if_every_part_of_it_does(actions: list[Any], kind:
     assert items.command_kind([{"type": action} for action in actions]) is kind
 
 
+MOVED = "@@ -1 +1 @@\n-x\n+y\n\n\nMoved to: /c"
+
+
 def test_a_change_of_files_tells_every_file() -> None:
     tool, files = events_of(
         type="fileChange",
         status="completed",
         changes=[
             {"path": "/a", "kind": {"type": "add"}, "diff": "+"},
-            {"path": "/b", "kind": {"type": "update", "move_path": "/c"}, "diff": "~"},
+            {"path": "/b", "kind": {"type": "update", "move_path": "/c"}, "diff": MOVED},
             {"path": "/d", "kind": {"type": "delete"}, "diff": "-"},
             {"path": "/e", "kind": "odd", "diff": ""},
         ],
@@ -138,6 +141,13 @@ def test_a_change_of_files_tells_every_file() -> None:
         ("/c", FileOp.MOVE, "/b"),
         ("/d", FileOp.DELETE, None),
         ("/e", FileOp.UNKNOWN, None),
+    ]
+    # The field is called diff, and is one only for a file that stays.
+    assert [(c.old_text, c.new_text, c.diff) for c in files.changes] == [
+        (None, "+", None),
+        (None, None, "@@ -1 +1 @@\n-x\n+y\n"),
+        ("-", None, None),
+        (None, None, ""),
     ]
 
 
