@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from dragoman.client.conversation import (
 from dragoman.client.permissions import Answer, Decision, Denial, Permit, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
-from dragoman.errors import CallCancelled, DragomanError
+from dragoman.errors import CallCancelled, ConnectionLost, DragomanError
 from dragoman.events import model
 from dragoman.events.parts import AuthMethod, Block, Capabilities, Failure, PeerInfo
 from dragoman.events.words import Outcome
@@ -308,10 +309,12 @@ class AcpConversation(Conversation):
         self.session.settings_changed()
 
     async def close(self) -> None:
-        if self.session.client.connection.failure is None:
-            await self.session.close()
-        else:
+        if self.session.client.connection.failure is not None:
             await self.session.release()
+            return
+        # An agent that goes away while it is told has ended the session too.
+        with suppress(ConnectionLost):
+            await self.session.close()
 
 
 class AcpConversationTurn(ConversationTurn):

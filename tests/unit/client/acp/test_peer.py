@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import pytest
 
 from dragoman.client.acp.peer import AcpPeer, open_peer
-from dragoman.client.conversation import Terms
+from dragoman.client.conversation import Opening, Terms
 from dragoman.client.permissions import Answer, Permit, Question, approve_all, deny_all
-from dragoman.errors import ProtocolMismatch, Unsupported
+from dragoman.errors import ProtocolMismatch, SessionUnusable, Unsupported
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.parts import Image, Text
@@ -215,6 +216,21 @@ async def test_forking_needs_a_word_because_it_is_not_stable() -> None:
         async with peer.session(fork="s1") as session:
             assert session.id == "s2"
         assert events[1].how == "fork"
+
+
+@aio
+async def test_an_agent_that_goes_away_while_a_session_is_closed_is_no_error() -> None:
+    async with talking() as (peer, agent, _):
+        del agent.replies["session/close"]
+
+        async def go_away() -> None:
+            await agent.expect("session/close")
+            await agent.stream.aclose()
+
+        session = await soon(peer.open(Opening(cwd=Path("/w"))))
+        await soon(asyncio.gather(session.close(), go_away()))
+        with pytest.raises(SessionUnusable):
+            await session.ask("still there?")
 
 
 @aio
