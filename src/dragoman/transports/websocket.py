@@ -96,9 +96,13 @@ async def connect_websocket(
     }
     if ssl_context is not None:
         options["ssl"] = ssl_context
-    if _is_this_machine(url):
-        options["proxy"] = None
-    shown = _without_secrets(url)
+    try:
+        if _is_this_machine(url):
+            options["proxy"] = None
+        shown = _without_secrets(url)
+    except ValueError as error:
+        # Without the address: what cannot be taken apart cannot be shown without its secrets.
+        raise UsageError(f"cannot connect to this address: {error}") from error
     try:
         if unix_path is None:
             connection = await connect(url, **options)

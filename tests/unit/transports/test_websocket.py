@@ -202,7 +202,8 @@ async def test_a_port_in_use_says_so_and_a_bad_host_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.0.0.1/", "127.0.0.1:80", "ws://", "ws://127.0.0.1/#fragment"]
+    "url",
+    ["http://127.0.0.1/", "127.0.0.1:80", "ws://", "ws://127.0.0.1/#fragment", "ws://[::1"],
 )
 @aio
 async def test_what_is_no_websocket_address_is_a_usage_error(url: str) -> None:
