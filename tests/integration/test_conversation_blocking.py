@@ -111,9 +111,11 @@ def test_a_failed_handshake_is_raised_and_leaves_no_thread() -> None:
 
 def test_ctrl_c_cancels_the_turn_and_leaves_nothing_behind(tmp_path: Path) -> None:
     program = f"""
-        import sys, threading
+        import signal, sys, threading
         from dragoman import connect_sync
         from dragoman.events import model
+        # Whoever runs the tests in the background may have made their children ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with connect_sync({AGENT!r}, env={ENVIRONMENT!r}) as peer:
                 with peer.session() as session:
@@ -136,5 +138,9 @@ def test_ctrl_c_cancels_the_turn_and_leaves_nothing_behind(tmp_path: Path) -> No
         assert child.stdout is not None
         assert child.stdout.readline() == "running\n"
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=WAIT_TIMEOUT)
+        try:
+            out, err = child.communicate(timeout=WAIT_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise
     assert (out.splitlines()[-1], err, child.returncode) == ("outcome ended 1", "", 0)
