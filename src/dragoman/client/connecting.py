@@ -306,6 +306,7 @@ def _documents(
     options = DocumentOptions(
         permit=terms.permit,
         budgets=terms.budgets,
+        on_event=terms.on_event,
         on_noise=terms.on_noise,
         name=terms.name,
         read_files=terms.read_files,
@@ -315,7 +316,7 @@ def _documents(
     options = _detailed(_sized(options, terms), details, DocumentOptions, dialect)
 
     async def open(stream: Stream) -> Peer:
-        peer = await use_peer(
+        return await use_peer(
             dialect,
             stream,
             workspace=terms.workspace,
@@ -323,8 +324,6 @@ def _documents(
             cache=cache,
             program=program,
         )
-        peer.on_event = terms.on_event
-        return peer
 
     return open
 

@@ -330,7 +330,7 @@ class ErrorReported(Base, frozen=True, gc=False, tag=True):
 
 
 class Answered(Base, frozen=True, gc=False, tag=True):
-    """A call of ours was answered, and no other event tells of it. `native` names the call."""
+    """A call of ours was answered, and no other event has its line. `native` names the call."""
 
     failure: Failure | None = None
 

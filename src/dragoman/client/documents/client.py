@@ -22,17 +22,21 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.documents import serving
 from dragoman.client.documents.chains import Chains, proves_nothing_ran
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.results import explain
 from dragoman.dialects.base import ClientEnd, Message
+from dragoman.dialects.keyed.shapes import AUTHENTICATE
 from dragoman.errors import (
+    CallError,
     ConnectionClosed,
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    ProcessExited,
     RemoteError,
 )
 from dragoman.events import model
 from dragoman.events.place import Place
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Call, Connection, End, Settings
 from dragoman.transports.base import Stream
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
@@ -44,6 +48,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.client")
+
+MASK: Final = b"***"
+"""Stands for a secret in the raw message of an event."""
 
 EARLY_EVENTS: Final = 4096
 """Events kept for a session whose id is not known yet: some agents talk before they answer."""
@@ -64,6 +71,8 @@ class DocumentOptions:
     handshake: bool = False
     """Whether the dialect of threads begins with a handshake."""
     budgets: Budgets = Budgets()
+    on_event: Callable[[model.Event], None] | None = None
+    """Told about every event of the connection from its very first message on."""
     on_noise: Callable[[Noise | Stray], None] | None = None
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
@@ -86,7 +95,9 @@ class DocumentClient:
         self.conversations: dict[str, DocumentConversation] = {}
         self.active: DocumentConversation | None = None
         """The conversation whose turn runs, for dialects whose messages do not name one."""
-        self.on_event: Callable[[model.Event], None] | None = None
+        self.on_event = self.options.on_event
+        self.secrets: list[bytes] = []
+        """What was sent to log in, as it stands on the wire: the answer may repeat it."""
         self._stream = stream
         self._opening = 0
         self._early: list[model.Event] = []
@@ -99,6 +110,7 @@ class DocumentClient:
             ),
         )
         self.connection.on_end = self._lost
+        self.connection.on_answer = self._answered
         self.numbers = itertools.count(1)
         self.source = model.Source(end.name, self.connection.name)
         self._place = Place(self.source, self.numbers, None)
@@ -232,6 +244,41 @@ class DocumentClient:
         for conversation in [*self.conversations.values()]:
             if conversation.turn is not None:
                 conversation.turn.lost(failure.fresh())
+        if self.on_event is None:
+            return
+        exited = failure if isinstance(failure, ProcessExited) else None
+        self.on_event(
+            model.ConnectionOver(
+                *self._place.base("", None),
+                failure.error_class,
+                str(failure),
+                exited.exit_code if exited else None,
+                exited.signal if exited else None,
+                exited.stderr_tail if exited else "",
+            )
+        )
+
+    def _answered(self, call: Call, error: CallError | None) -> None:
+        """An answer came, and whoever waited for it has it: its line is kept for who watches."""
+        if self.on_event is None:
+            return
+        login = call.method == AUTHENTICATE
+        base = self._place.base(call.method, self._masked(call.line) if login else call.line)
+        if call.method == "initialize" and error is None:
+            self.on_event(
+                model.ConnectionReady(
+                    *base, self.end.info, self.end.capabilities, None, self.end.auth_methods
+                )
+            )
+        else:
+            # Why a login failed may repeat its secret, and stands in the masked line, too.
+            failure = None if error is None or login else explain(error)[1]
+            self.on_event(model.Answered(*base, failure))
+
+    def _masked(self, line: bytes | None) -> bytes | None:
+        for secret in self.secrets:
+            line = None if line is None else line.replace(secret, MASK)
+        return line
 
     def attach(self, connection: Connection) -> None:
         pass
@@ -247,5 +294,9 @@ class DocumentClient:
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
+        if self.on_event is not None:
+            # A late answer to a login is noise.
+            base = self._place.base("", self._masked(noise.line))
+            self.on_event(model.Unknown(*base, "no message that is understood here"))
         if self.options.on_noise is not None:
             self.options.on_noise(noise)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -210,6 +211,8 @@ class KeyedPeer(DocumentPeer):
         if method_id not in known:
             raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")
         body = keyed.Authenticate(method_id, password, token)
+        secrets = [msgspec.json.encode(text)[1:-1] for text in (password, token) if text]
+        self.client.secrets += secrets
         await self.client.ask(
             (keyed.AUTHENTICATE, body), lambda raw: None, timeout=self.client.budgets.request
         )

@@ -165,7 +165,25 @@ async def test_updates_before_the_answer_that_opens_their_session_are_not_lost()
         async with peer.session():
             pass
         kinds = [type(event) for event in seen]
-        assert kinds == [model.SettingsChanged, model.SessionOpened, model.SettingsChanged]
+        assert kinds[:3] == [model.SettingsChanged, model.SessionOpened, model.SettingsChanged]
+        assert kinds[3:] == [model.Answered]
+
+
+@aio
+async def test_every_line_that_is_no_event_by_itself_is_kept_for_whoever_watches() -> None:
+    seen: list[model.Event] = []
+    options = DocumentOptions(on_event=seen.append, budgets=QUICK)
+    async with meet("keyed", options=options) as (peer, agent):
+        agent.raw(b"starting up...\n")
+        async with peer.session():
+            pass
+        await until(lambda: len(seen) >= 4)
+    ready, *_, over = seen
+    assert isinstance(ready, model.ConnectionReady) and isinstance(over, model.ConnectionOver)
+    assert b"agentInfo" in (ready.raw or b"")
+    assert [e.raw for e in seen if isinstance(e, model.Unknown)] == [b"starting up..."]
+    (opened,) = [event for event in seen if isinstance(event, model.Answered)]
+    assert opened.native == "session/new" and b"sessionId" in (opened.raw or b"")
 
 
 @aio

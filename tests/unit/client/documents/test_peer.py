@@ -250,11 +250,16 @@ async def test_a_secret_is_sent_only_if_it_is_given_and_is_in_no_event() -> None
         assert agent.heard[-1]["params"] == examples("keyed")["password"]
         await peer.authenticate("oauth", token="a-token")
         assert agent.heard[-1]["params"] == examples("keyed")["oauth"]
-        assert all(isinstance(e, model.LoginChanged) and e.raw is None for e in events)
+        kinds = [type(event) for event in events]
+        assert kinds == [model.Answered, model.LoginChanged] * 3
+        agent.replies["authenticate"] = refusing(-32000, "not open sesame")
+        with pytest.raises(RemoteError):
+            await peer.authenticate("password", password="open sesame")
+        assert b"not ***" in (events[-1].raw or b"")
         assert "sesame" not in repr(events)
         with pytest.raises(UsageError):
             await peer.authenticate("retina", token="x")
-        assert len(agent.heard) == 4
+        assert len(agent.heard) == 5
 
 
 @aio
