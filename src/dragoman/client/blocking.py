@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -86,16 +87,16 @@ class BlockingPeer:
         async def collect() -> list[SessionSummary]:
             return [summary async for summary in self._peer.list_sessions(cwd)]
 
-        return self._loop.run(collect())
+        return self._loop.run(collect)
 
     def delete_session(self, session_id: str) -> None:
-        self._loop.run(self._peer.delete_session(session_id))
+        self._loop.run(lambda: self._peer.delete_session(session_id))
 
     def authenticate(self, method_id: str) -> None:
-        self._loop.run(self._peer.authenticate(method_id))
+        self._loop.run(lambda: self._peer.authenticate(method_id))
 
     def logout(self) -> None:
-        self._loop.run(self._peer.logout())
+        self._loop.run(self._peer.logout)
 
 
 class BlockingConversation:
@@ -111,7 +112,7 @@ class BlockingConversation:
 
     def replayed(self) -> Sequence[model.Event]:
         """The history that was replayed when the session was opened."""
-        self._loop.run(self._conversation.wait_replayed())
+        self._loop.run(self._conversation.wait_replayed)
         return self._conversation.replayed
 
     @contextmanager
@@ -121,7 +122,7 @@ class BlockingConversation:
         async def make() -> ConversationTurn:
             return self._conversation.prompt(prompt)
 
-        with self._loop.entered(self._loop.run(make())) as turn:
+        with self._loop.entered(self._loop.run(make)) as turn:
             yield BlockingTurn(turn, self._loop)
 
     def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
@@ -131,16 +132,16 @@ class BlockingConversation:
 
     def steer(self, prompt: str | Block | Sequence[Block]) -> None:
         """Add to the turn that is running."""
-        self._loop.run(self._conversation.steer(prompt))
+        self._loop.run(lambda: self._conversation.steer(prompt))
 
     def set_mode(self, mode_id: str) -> None:
-        self._loop.run(self._conversation.set_mode(mode_id))
+        self._loop.run(lambda: self._conversation.set_mode(mode_id))
 
     def set_model(self, model_id: str) -> None:
-        self._loop.run(self._conversation.set_model(model_id))
+        self._loop.run(lambda: self._conversation.set_model(model_id))
 
     def set_option(self, option_id: str, value: str | bool) -> None:
-        self._loop.run(self._conversation.set_option(option_id, value))
+        self._loop.run(lambda: self._conversation.set_option(option_id, value))
 
 
 class BlockingTurn:
@@ -152,7 +153,7 @@ class BlockingTurn:
 
     def __iter__(self) -> Iterator[model.Event]:
         while True:
-            batch = self._loop.run(self._next())
+            batch = self._loop.run(self._next)
             if not batch:
                 return
             yield from batch
@@ -171,7 +172,7 @@ class BlockingTurn:
 
     def wait(self) -> Result:
         """Wait for the end, dropping the events that were not iterated over."""
-        return self._loop.run(self._turn.wait())
+        return self._loop.run(self._turn.wait)
 
     @property
     def result(self) -> Result:
@@ -183,7 +184,7 @@ class BlockingTurn:
         async def cancel() -> None:
             self._turn.cancel()
 
-        self._loop.run(cancel())
+        self._loop.run(cancel)
 
 
 class _Loop:
@@ -215,32 +216,49 @@ class _Loop:
         self._started.set()
         await self._stop.wait()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run in the loop and wait for it. Interrupted, it is cancelled there and its end awaited,
-        so that nobody else works on the same thing at the same time."""
+        so that nobody else works on the same thing at the same time.
+
+        The coroutine is made in the loop, too: an interrupt between the making of it here and the
+        handing over would leave one that nobody awaits.
+        """
         loop = self._loop
         if threading.current_thread() is self._thread:
-            work.close()
             raise UsageError("this would wait for itself: it is called in the connection's loop")
         if loop is None or not self._thread.is_alive():
-            work.close()
             raise ConnectionClosed()
+        outcome: Future[T] = Future()
         ended = threading.Event()
+        begun: list[asyncio.Task[T]] = []
 
-        async def carry() -> T:
-            try:
-                return await work
-            finally:
+        def begin() -> None:
+            task = loop.create_task(work())
+            task.add_done_callback(settle)
+            begun.append(task)
+
+        def settle(task: asyncio.Task[T]) -> None:
+            if task.cancelled():
+                outcome.cancel()
+            elif (error := task.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(task.result())
+            ended.set()
+
+        def cancel() -> None:
+            if begun:
+                begun[0].cancel()
+            else:
                 ended.set()
 
-        future = asyncio.run_coroutine_threadsafe(carry(), loop)
         try:
-            return future.result()
+            loop.call_soon_threadsafe(begin)
+            return outcome.result()
         except BaseException:
             if not ended.is_set():
-                # In the turn after the next: a task that is cancelled before its first step never
-                # comes to its `finally`.
-                loop.call_soon_threadsafe(loop.call_soon, future.cancel)
+                # After `begin`, should that be on its way: the loop takes them in order.
+                loop.call_soon_threadsafe(cancel)
                 ended.wait()
             raise
 
@@ -251,12 +269,12 @@ class _Loop:
 
 @contextmanager
 def _entered(block: AbstractAsyncContextManager[T], loop: _Loop) -> Iterator[T]:
-    value = loop.run(_coroutine(block.__aenter__))
+    value = loop.run(lambda: _coroutine(block.__aenter__))
     try:
         yield value
     finally:
         # Without what went wrong: an interrupt is the business of this thread and not of the loop.
-        loop.run(_coroutine(lambda: block.__aexit__(None, None, None)))
+        loop.run(lambda: _coroutine(lambda: block.__aexit__(None, None, None)))
 
 
 async def _coroutine(make: Callable[[], Any]) -> Any:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 
 import pytest
 
+from dragoman.client import blocking
 from dragoman.client.blocking import _in_thread, _Loop
 from dragoman.client.permissions import Answer, Question, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from tests.aio import aio
+
+TIMEOUT = 20.0
 
 QUESTION = Question("s", "t", "Dig", "execute", (), None)
 
@@ -29,9 +33,9 @@ def test_work_runs_in_the_thread_of_the_loop_and_its_error_comes_back() -> None:
         raise ValueError("from over there")
 
     with _Loop() as loop:
-        assert loop.run(name()) == "dragoman"
+        assert loop.run(name) == "dragoman"
         with pytest.raises(ValueError, match="over there"):
-            loop.run(fail())
+            loop.run(fail)
     assert "dragoman" not in [thread.name for thread in threading.enumerate()]
 
 
@@ -39,17 +43,17 @@ def test_after_the_block_nothing_runs_any_more() -> None:
     with _Loop() as loop:
         pass
     with pytest.raises(ConnectionClosed):
-        loop.run(name())
+        loop.run(name)
 
 
 def test_waiting_for_the_loop_in_the_loop_is_refused() -> None:
     with _Loop() as loop:
 
         async def nested() -> None:
-            loop.run(name())
+            loop.run(name)
 
         with pytest.raises(UsageError, match="wait for itself"):
-            loop.run(nested())
+            loop.run(nested)
 
 
 def test_an_interrupted_wait_cancels_the_work_and_waits_for_its_end(
@@ -64,25 +68,37 @@ def test_an_interrupted_wait_cancels_the_work_and_waits_for_its_end(
             await asyncio.sleep(0)
             ended.append("cleaned up")
 
-    run = asyncio.run_coroutine_threadsafe
+    begun = threading.Event()
 
-    class Interrupted:
-        """A future whose owner presses Ctrl-C at once."""
+    class Interrupted(Future[None]):
+        """A future whose owner presses Ctrl-C while waiting for it."""
 
-        def __init__(self, future: object) -> None:
-            self.cancel = future.cancel  # type: ignore[attr-defined]
+        def result(self, timeout: float | None = None) -> None:
+            begun.wait(TIMEOUT)
+            raise KeyboardInterrupt
 
-        def result(self) -> None:
+    async def noticed() -> None:
+        begun.set()
+        await work()
+
+    with _Loop() as loop:
+        monkeypatch.setattr(blocking, "Future", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(noticed)
+        assert ended == ["cleaned up"]
+
+
+def test_an_interrupt_before_the_work_has_begun_leaves_nothing_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(Future[None]):
+        def result(self, timeout: float | None = None) -> None:
             raise KeyboardInterrupt
 
     with _Loop() as loop:
-        monkeypatch.setattr(
-            asyncio, "run_coroutine_threadsafe", lambda *args: Interrupted(run(*args))
-        )
+        monkeypatch.setattr(blocking, "Future", Interrupted)
         with pytest.raises(KeyboardInterrupt):
-            loop.run(work())
-        assert ended == ["cleaned up"]
-        monkeypatch.undo()
+            loop.run(lambda: asyncio.sleep(3600))
 
 
 def test_a_block_is_left_whatever_happens_inside() -> None:
