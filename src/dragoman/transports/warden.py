@@ -42,6 +42,24 @@ REGISTER_SIZE = 256 * 1024
 ENVIRON_READ_SIZE = 32 * 1024
 """Holds most environments in one read."""
 
+FIRST_NAMESPACE = 0xEFFFFFFC
+"""The inode by which Linux names the process namespace that it starts with."""
+
+
+def sees_the_kernel() -> bool:
+    """Whether the threads of the kernel are among the processes that we see.
+
+    They are in the first process namespace only. In any other (a container) a process without a
+    session may be ours: its session was begun by somebody outside, as by `docker exec`.
+    """
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == FIRST_NAMESPACE
+    except OSError:
+        return False
+
+
+KERNEL_SEEN = sees_the_kernel()
+
 
 def owner_needle(owner: str) -> bytes:
     """What to look for in an environment to find every process of an owner."""
@@ -97,9 +115,8 @@ def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
         session = os.getsid(pid)
     except OSError:
         return False
-    if session == 0:
-        # A thread of the kernel, or of another container. Every child of ours has a session, so
-        # these need not be read, which is most of the cost of a search.
+    if session == 0 and KERNEL_SEEN:
+        # A thread of the kernel. These need not be read, which is most of the cost of a search.
         return False
     if session in sessions and not is_zombie(pid):
         return True
