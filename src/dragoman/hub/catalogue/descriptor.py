@@ -1,0 +1,138 @@
+"""What is known of an agent before it was asked: one descriptor per peer.
+
+Owns the shape of a descriptor, which is the shape of its TOML file, key by key. It does not know
+where descriptors come from (`loading`), nor what was measured of a peer (`hub.verify.card`): all
+of this is claimed, and `source` says by whom.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+Platform = Literal["linux", "macos", "windows"]
+Tier = Literal["fast", "standard", "strong"]
+
+
+class Launch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way to start or reach the peer; the first whose program is there is taken."""
+
+    command: tuple[str, ...] = ()
+    """The words of the command line, the program first. Empty if there is an address."""
+    address: str | None = None
+    """``unix:/path``, ``ws://…`` or ``wss://…`` of a peer that runs already."""
+    platforms: tuple[Platform, ...] = ()
+    """Where this way works; empty is everywhere."""
+    deprecated: bool = False
+    """Works, but its maker will take it away: never chosen while another way works."""
+
+
+class WrongForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command line that people try and that does not work."""
+
+    command: tuple[str, ...]
+    effect: str
+    """What happens, as one would see it."""
+    remedy: str
+    dangerous: bool = False
+    """It may send what we write to a model as a prompt: never start it, not even to look."""
+
+
+class VersionSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to learn a version without starting a server by mistake."""
+
+    how: Literal["package", "flag", "handshake", "ours"] = "handshake"
+    package: str | None = None
+    """The npm package whose package.json tells it, found from the program's real path."""
+    flag: str | None = None
+    """The argument that prints it, such as ``--version``, where that is known to be safe."""
+
+
+class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the names of models are learned and asked for."""
+
+    listing: Literal["session", "command", "none"] = "session"
+    """From an open session (its options), from a command, or not at all."""
+    command: tuple[str, ...] = ()
+    flag: str | None = None
+    """The launch argument that chooses one, for peers that cannot switch in a session."""
+
+
+class Credentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names of what proves who pays. Never values."""
+
+    env: tuple[str, ...] = ()
+    """Variables that the peer reads, passed on to it if they are set."""
+    endpoints: tuple[str, ...] = ()
+    """Variables that say where the model is. Passed on too; removed by a careful probe."""
+    login: str = ""
+    """What a person does to log in."""
+
+
+class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    hint: str = ""
+    """The command that installs it."""
+    node: int | None = None
+    """The lowest major version of node that it runs with."""
+
+
+class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the peer does differently and the code acts on. All false: it behaves."""
+
+    missing_file_is_empty: bool = False
+    """A read of a missing file must be answered with empty content, or the write after it fails."""
+    error_texts: tuple[str, ...] = ()
+    """Beginnings of message texts that are errors of the peer: such a turn is no success."""
+    late_replay: bool = False
+    """A loaded session's history arrives after the answer to the load."""
+    reject_ends_turn: bool = False
+    """A refused permission ends the turn."""
+    mode_after_open: str | None = None
+    """The mode to set after new, load and resume, because the one it starts in never asks."""
+    login_shown_in: Literal["session", "prompt", "account"] = "session"
+    """Where a missing login shows."""
+    silent_retries: bool = False
+    """While its model fails it retries without a word for more than 25 s."""
+    stays_after_eof: bool = False
+    """Does not exit when its input ends."""
+    leaves_daemon: bool = False
+    """Leaves a process in a session of its own."""
+    terminals: bool = False
+    """Runs commands through our terminals if we offer them."""
+
+
+class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One peer, as it claims to be."""
+
+    name: str
+    """Its id: lower case letters, digits and hyphens, unique."""
+    title: str
+    protocol: str = "auto"
+    """A dialect's name (see `dragoman.dialects.discovery`), or ``auto``."""
+    launch: tuple[Launch, ...]
+    roles: tuple[str, ...] = ()
+    """The roles it claims."""
+    role_prefixes: dict[str, str] = field(default_factory=dict)
+    """What is put before a prompt of that role: a slash command of the peer, mostly."""
+    tiers: dict[Tier, str] = field(default_factory=dict)
+    """The model for each tier by its parent name, without a ``-preview`` at its end."""
+    wrong_forms: tuple[WrongForm, ...] = ()
+    version: VersionSource = VersionSource()
+    models: Models = Models()
+    credentials: Credentials = Credentials()
+    install: Install = Install()
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment that makes it behave. No secrets."""
+    details: dict[str, str | int | bool] = field(default_factory=dict)
+    """Options of its dialect (`connect(details=…)`)."""
+    quirks: Quirks = Quirks()
+    max_line_size: int | None = None
+    handshake_timeout: float | None = None
+    adapter: str | None = None
+    """``module:attribute`` of a Python adapter that replaces this data where it is not enough."""
+    source: str = ""
+    """Where these facts come from, with a date."""
+    verified: bool = False
+    """Whether somebody ran this peer and saw the facts to be true."""
+    notes: str = ""
