@@ -11,9 +11,14 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── AddressInUse            somebody else already listens there
     │   ├── Unsupported             the other side did not say that it can do this
     │   ├── TurnInProgress          a second prompt in a session whose turn is still running
-    │   └── SessionUnusable         the session was given up; open another
+    │   ├── SessionUnusable         the session was given up; open another
+    │   ├── UnknownPeer             no peer has this name
+    │   ├── RoleNotClaimed          the peer does not claim this role
+    │   ├── WrongLaunch             a command line that is known not to be an agent's
+    │   └── ConfigInvalid           a configuration or descriptor that cannot be used
     ├── SpawnError                  a program could not be started
-    │   └── ProgramNotFound         there is no such program
+    │   ├── ProgramNotFound         there is no such program
+    │   └── NotInstalled            none of the ways to start a peer is there, or it cannot run here
     ├── ConnectError                a connection could not be opened; nothing was sent
     ├── ConnectionLost              the connection is over; every pending call gets one of these
     │   ├── ConnectionClosed        by us
@@ -119,6 +124,64 @@ class SessionUnusable(UsageError):
     error_class = "session_unusable"
 
 
+class UnknownPeer(UsageError):
+    """No peer has this name. `nearest` are names that look like it."""
+
+    error_class = "unknown_peer"
+
+    def __init__(self, name: str, nearest: Sequence[str] = ()) -> None:
+        advice = (
+            f"did you mean {' or '.join(nearest)}?"
+            if nearest
+            else "`dragoman peers` lists those there are, and `dragoman peers add` adds one"
+        )
+        super().__init__(f"there is no peer {_shown(name)}; {advice}")
+        self.name = name
+        self.nearest = tuple(nearest)
+
+
+class RoleNotClaimed(UsageError):
+    """The peer does not claim this role. Nothing was started."""
+
+    error_class = "role_not_claimed"
+
+    def __init__(self, peer: str, role: str, claimed: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"{peer} does not claim the role {_shown(role)}; "
+            f"it claims {', '.join(claimed) if claimed else 'none'}"
+        )
+        self.peer = peer
+        self.role = role
+        self.claimed = tuple(claimed)
+
+
+class WrongLaunch(UsageError):
+    """A command line that people try and that does not start an agent. Nothing was started."""
+
+    error_class = "wrong_launch"
+
+    def __init__(self, command: str, effect: str, remedy: str) -> None:
+        super().__init__(f"`{command}` was not started: {effect}. Use {remedy}")
+        self.command = command
+        self.effect = effect
+        self.remedy = remedy
+
+
+class ConfigInvalid(UsageError):
+    """A configuration file, a descriptor or a setting cannot be used as it stands.
+
+    `origin` names the file, variable or flag, and `key` the place in it.
+    """
+
+    error_class = "config_invalid"
+
+    def __init__(self, origin: str, problem: str, *, key: str = "") -> None:
+        super().__init__(f"{origin}: {key + ': ' if key else ''}{problem}")
+        self.origin = origin
+        self.problem = problem
+        self.key = key
+
+
 class SpawnError(DragomanError):
     """A program could not be started."""
 
@@ -134,6 +197,23 @@ class ProgramNotFound(SpawnError):
     def __init__(self, program: str, detail: str = "") -> None:
         super().__init__(f"the program {program!r} was not found{detail and ': ' + detail}")
         self.program = program
+
+
+class NotInstalled(SpawnError):
+    """None of the ways to start a peer is there, or what it needs to run is not.
+
+    `looked_for` is what was looked for in vain, and `remedy` the command that helps.
+    """
+
+    error_class = "not_installed"
+
+    def __init__(
+        self, peer: str, problem: str, *, remedy: str = "", looked_for: Sequence[str] = ()
+    ) -> None:
+        super().__init__(f"{peer} cannot be started: {problem}{remedy and '; ' + remedy}")
+        self.peer = peer
+        self.remedy = remedy
+        self.looked_for = tuple(looked_for)
 
 
 class ConnectError(DragomanError):

@@ -17,6 +17,7 @@ from dragoman.errors import (
     CallCancelled,
     CallError,
     CallTimeout,
+    ConfigInvalid,
     ConnectError,
     ConnectionBroken,
     ConnectionClosed,
@@ -29,6 +30,7 @@ from dragoman.errors import (
     InvalidAnswer,
     LineTooLong,
     MessageTooLong,
+    NotInstalled,
     NotText,
     Overflow,
     PathRefused,
@@ -37,10 +39,13 @@ from dragoman.errors import (
     ProtocolMismatch,
     RemoteError,
     RequestInProgress,
+    RoleNotClaimed,
     TerminalUnknown,
     TooLarge,
     TooManyTerminals,
+    UnknownPeer,
     UsageError,
+    WrongLaunch,
 )
 
 
@@ -81,6 +86,12 @@ SAMPLES: list[DragomanError] = [
     TerminalUnknown("t1"),
     TooManyTerminals(4),
     ProtocolMismatch("version 7", dialect="codex"),
+    UnknownPeer("gemeni", ["gemini"]),
+    UnknownPeer("nonesuch"),
+    RoleNotClaimed("codex", "plan", ["execute"]),
+    WrongLaunch("qwen acp", "it takes it for a prompt", "`qwen --acp`"),
+    ConfigInvalid("dragoman.toml", "there is no such key", key="enabled_peer"),
+    NotInstalled("kimi", "no kimi on the PATH", remedy="npm install", looked_for=["kimi"]),
     HandshakeFailed("it only said hello", exit_code=2, stderr_tail="usage", noise=["hello"]),
 ]
 
