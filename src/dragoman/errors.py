@@ -12,6 +12,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── Unsupported             the other side did not say that it can do this
     │   ├── TurnInProgress          a second prompt in a session whose turn is still running
     │   ├── SessionUnusable         the session was given up; open another
+    │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
     │   ├── UnknownPeer             no peer has this name
     │   ├── RoleNotClaimed          the peer does not claim this role
     │   ├── WrongLaunch             a command line that is known not to be an agent's
@@ -122,6 +123,12 @@ class SessionUnusable(UsageError):
     """The session was given up after a cancel that was never answered; open another."""
 
     error_class = "session_unusable"
+
+
+class FrontMatterInvalid(UsageError):
+    """A file's front matter cannot be read, or not be edited safely; the file is untouched."""
+
+    error_class = "front_matter_invalid"
 
 
 class UnknownPeer(UsageError):
