@@ -1,4 +1,4 @@
-"""`python -m dragoman` says what is installed."""
+"""`python -m dragoman` is the command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import sys
 import dragoman
 
 
-def test_running_the_package_names_the_versions_that_a_bug_report_needs() -> None:
+def test_running_the_package_is_running_the_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "dragoman"], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-m", "dragoman", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
     )
     first, second, *rest = done.stdout.splitlines()
     assert first == f"dragoman {dragoman.__version__}"
     assert second.startswith(("CPython 3.", "PyPy 3."))
-    assert [line.split()[0] for line in rest] == ["msgspec", "websockets"]
+    assert [line.split()[0] for line in rest] == ["msgspec", "websockets", "typer", "rich"]
     assert done.stderr == ""

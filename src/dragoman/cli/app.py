@@ -1,0 +1,149 @@
+"""The frame of the command line: which commands there are, and what becomes of an error.
+
+Owns the table of commands, each with the module it is fetched from when it is called, and the one
+place where an error turns into a message and an exit code. It does not know what a command does:
+its module does, made as `commands` describes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from dragoman.cli.commands import HELP_NAMES
+from dragoman.errors import DragomanError
+
+COMMANDS: Final = {
+    "run": "Ask an agent for one thing and watch it work.",
+    "chat": "Talk with an agent, turn by turn.",
+    "peers": "Show the agents there are; verify, add, enable them.",
+    "agents": "Say which peer each of your agent files delegates to.",
+    "config": "Show, begin and trust configuration.",
+    "doctor": "Find out what is wrong here, and how to cure it.",
+}
+"""Every command and what `dragoman --help` says of it. `dragoman.cli.NAME` is its module."""
+
+HELP: Final = """
+Drive any coding agent: Codex, Gemini, Qwen, Copilot, Cursor, or your own.
+
+An agent that dragoman knows is called by its name, any other by its command line after --.
+
+\b
+Examples:
+  dragoman peers                                 which agents are there
+  dragoman run scout "where is main defined?"    ask the built-in one
+  dragoman run codex "fix the failing test"      ask an installed one
+  dragoman run "hello" -- my-agent --acp         ask any program that speaks ACP
+  git diff | dragoman run gemini "review this"   add what comes from a pipe
+  dragoman chat qwen                             go on talking
+  dragoman doctor                                why does it not work?
+"""
+
+EPILOG: Final = (
+    "The exit code says how it ended: 0 done, 1 failed, 2 wrong usage, 3 timeout, "
+    "5 permission denied, 6 login needed, 130 interrupted. "
+    "`dragoman run --help` has them all."
+)
+
+
+class LazyGroup(TyperGroup):
+    """Knows its commands by name and fetches one when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            module = import_module(f"dragoman.cli.{cmd_name}")
+            self.commands[cmd_name] = typer.main.get_command(module.app)
+        command = self.commands[cmd_name]
+        # One text for both: the list shows this one without loading the command.
+        command.short_help = COMMANDS[cmd_name]
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            meant = f" Did you mean `dragoman {near[0]}`?" if near else ""
+            ctx.fail(f"There is no command {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
+
+app: Final = typer.Typer(
+    name="dragoman",
+    cls=LazyGroup,
+    help=HELP,
+    epilog=EPILOG,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": list(HELP_NAMES)},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from dragoman.cli.versions import report
+
+        sys.stdout.write(report())
+        raise typer.Exit
+
+
+@app.callback()
+def _dragoman(
+    version: bool = typer.Option(
+        False,
+        "--version",
+        help="Show the versions and exit.",
+        is_eager=True,
+        callback=_show_version,
+    ),
+) -> None: ...
+
+
+def run(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run one command line and leave the process with its exit code."""
+    command = typer.main.get_command(app)
+    try:
+        command.main(
+            args=None if argv is None else list(argv), prog_name="dragoman", standalone_mode=True
+        )
+    except DragomanError as error:
+        from dragoman.cli import faults
+
+        sys.stderr.write(faults.message(error))
+        code = int(faults.exit_code(error))
+    except KeyboardInterrupt:
+        # Whoever waits on a terminal has typed ^C on this line.
+        sys.stderr.write("\n")
+        code = 130
+    except SystemExit:
+        raise
+    except BaseException:
+        sys.stderr.write(
+            "dragoman: this is a fault of dragoman itself. Please report what follows together "
+            "with what `dragoman doctor --report` prints.\n"
+        )
+        raise
+    sys.exit(code)
+
+
+def silence_output() -> None:
+    """Whoever read our output is gone: let nothing more be written, not even at the exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

@@ -1,0 +1,73 @@
+"""The exit codes: one for each way in which a command can end.
+
+Owns the table. Codes up to 5 and 130 mean what they mean in acpx; the rest go on from 6. It knows
+how a turn's outcome becomes a code; how an error does is in `faults`. For people, the same table is
+in docs/reference/exit-codes.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dragoman.client.results import Result
+
+
+class Exit(enum.IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    TIMEOUT = 3
+    NO_SESSION = 4
+    DENIED = 5
+    AUTH_REQUIRED = 6
+    NO_PEER = 7
+    QUOTA = 8
+    BUDGET = 9
+    UNVERIFIED = 10
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANINGS: Final = {
+    Exit.OK: "The agent did what it was asked to do, and said so.",
+    Exit.FAILED: "The agent, the protocol or the machine failed; an empty or refused answer, too.",
+    Exit.USAGE: "The command line cannot be done like this, or names a peer that does not exist.",
+    Exit.TIMEOUT: "A time budget ran out: the handshake, the session or the turn.",
+    Exit.NO_SESSION: "The session that was asked for does not exist.",
+    Exit.DENIED: "The turn needed a permission that was denied, and did not succeed without it.",
+    Exit.AUTH_REQUIRED: "The agent wants a login first.",
+    Exit.NO_PEER: "No enabled peer can take the work.",
+    Exit.QUOTA: "The agent's quota is used up, or its model turns requests away.",
+    Exit.BUDGET: "A limit on what may be spent was reached.",
+    Exit.UNVERIFIED: "A peer was verified and failed.",
+    Exit.INTERRUPTED: "Interrupted with Ctrl-C.",
+    Exit.TERMINATED: "Ended by a signal from outside.",
+}
+"""What each code says, in one sentence."""
+
+_OUTCOMES: Final = {
+    "ok": Exit.OK,
+    "denied": Exit.DENIED,
+    "timed_out": Exit.TIMEOUT,
+    "auth_required": Exit.AUTH_REQUIRED,
+    "quota": Exit.QUOTA,
+}
+"""Outcomes that have a code of their own; every other one is a failure."""
+
+_BLAMELESS: Final = frozenset({"failed", "refused", "empty", "cancelled", "unknown"})
+"""Ends that a denied permission explains: an agent that may not do what it was asked to do says
+that it failed, refuses, says nothing more, or stops. A crash has reasons of its own."""
+
+
+def of_result(result: Result) -> Exit:
+    """The code for the end of a turn that nobody interrupted."""
+    outcome = result.outcome.value
+    if result.failure is not None and result.failure.kind == "not_found":
+        return Exit.NO_SESSION
+    if result.denials and outcome in _BLAMELESS:
+        return Exit.DENIED
+    return _OUTCOMES.get(outcome, Exit.FAILED)

@@ -1,0 +1,112 @@
+"""What a person is told about an error: what happened, whose fault it is, what to do next.
+
+Owns the words and the exit code of every error in `dragoman.errors`. It catches nothing: `app`
+does, at the top. An error that knows better advice carries it as `remedy` or `hint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from dragoman.cli.exits import Exit
+from dragoman.cli.output.neutral import neutral
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    DragomanError,
+    HandshakeFailed,
+    RemoteError,
+    SessionUnusable,
+    UsageError,
+)
+
+_WHOSE: Final = {
+    "us": "dragoman's own",
+    "peer": "the agent's",
+    "world": "neither yours nor the agent's: the machine or the network",
+}
+
+ADVICE: Final[Mapping[str, str]] = {
+    "usage": "look at the examples of the command's --help",
+    "unsupported": "leave that out, or use a peer that can do it: `dragoman peers`",
+    "turn_in_progress": "wait for the end of the running turn, or cancel it",
+    "session_unusable": "begin a new session",
+    "message_too_long": "shorten the prompt, or name the file instead of its text",
+    "spawn_failed": "start the program by hand to see what it says",
+    "program_not_found": "install it, put its folder on the PATH, or name it by its full path",
+    "connect_failed": "see that something listens at that address, then try again",
+    "process_exited": "start the agent by hand to see more, or add --trace FILE and --verbose",
+    "ended": "start the agent by hand to see more, or add --trace FILE and --verbose",
+    "broken": "try again",
+    "line_too_long": "report it to the agent's makers: no message needs to be that long",
+    "timeout": "try again, or give it more time with --timeout",
+    "auth_required": "log in with the agent's own program, then try again",
+    "invalid_answer": "add --trace FILE and show the trace to the agent's makers",
+    "protocol_mismatch": "name what it speaks with --dialect, or update the agent",
+    "handshake_failed": "`dragoman peers verify` looks into it step by step",
+    "remote_error": "if the words above do not say enough, add --trace FILE and look into it",
+}
+"""What to do next, by the error's stable name."""
+
+FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
+
+
+def message(error: DragomanError) -> str:
+    """The error for a person, as lines that end with a newline."""
+    lines = [
+        f"dragoman: {neutral(str(error))}",
+        f"  whose fault: {whose(error)}",
+        f"  what next:   {neutral(advice(error))}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def whose(error: DragomanError) -> str:
+    """Who has to change something."""
+    return "the way it was called" if isinstance(error, UsageError) else _WHOSE[error.blame]
+
+
+def advice(error: DragomanError) -> str:
+    """What to do next."""
+    for name in ("remedy", "hint"):
+        own = getattr(error, name, "")
+        if isinstance(own, str) and own:
+            return own
+    for kind in type(error).__mro__:
+        known = ADVICE.get(getattr(kind, "error_class", ""))
+        if known is not None:
+            return known
+    return FALLBACK
+
+
+def exit_code(error: DragomanError) -> Exit:
+    """The code of an error that ended a command."""
+    match error:
+        case AuthRequired():
+            return Exit.AUTH_REQUIRED
+        case SessionUnusable():
+            return Exit.NO_SESSION
+        case UsageError():
+            return Exit.USAGE
+        case CallTimeout():
+            return Exit.TIMEOUT
+        case HandshakeFailed() if isinstance(error.__cause__, CallTimeout):
+            return Exit.TIMEOUT
+        case RemoteError():
+            return _remote(error)
+        case _:
+            return Exit.FAILED
+
+
+def _remote(error: RemoteError) -> Exit:
+    from dragoman.client.results import explain
+
+    _, failure = explain(error)
+    by_kind = {
+        "not_found": Exit.NO_SESSION,
+        "quota": Exit.QUOTA,
+        "rate_limited": Exit.QUOTA,
+        "auth_required": Exit.AUTH_REQUIRED,
+    }
+    return by_kind.get(failure.kind, Exit.FAILED)

@@ -1,0 +1,76 @@
+"""What the output is connected to, and what that allows.
+
+Owns the decision whether a person is looking, and the few styles there are. Plain text goes to
+pipes and files: no colour, no cursor movement. ``NO_COLOR`` (any value) takes colours away from
+terminals too, ``FORCE_COLOR`` gives them to pipes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Final, TextIO
+
+STYLES: Final = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+"""The styles that text can have, as a terminal names them. Eight colours are known everywhere."""
+
+DEFAULT_WIDTH: Final = 80
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at it."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False  # It is closed.
+
+
+def is_interactive() -> bool:
+    """Whether a person can be asked: stdin and stderr are a terminal."""
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether to style what is written there."""
+    environ = os.environ if environ is None else environ
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return is_terminal(stream) and environ.get("TERM") != "dumb"
+
+
+def width_of(stream: TextIO) -> int:
+    """Columns of the terminal; where there is none, 0: nothing needs to be cut."""
+    if not is_terminal(stream):
+        return 0
+    return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+
+
+class Paint:
+    """Puts styles around text, or nothing where they are not wanted."""
+
+    __slots__ = ("on",)
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+    def __call__(self, text: str, *styles: str) -> str:
+        if not self.on or not styles or not text:
+            return text
+        codes = ";".join(STYLES[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+
+def paint_for(stream: TextIO) -> Paint:
+    """The styles that this stream can show."""
+    return Paint(wants_colour(stream))

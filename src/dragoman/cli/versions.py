@@ -1,0 +1,27 @@
+"""What is installed here, as a bug report needs it.
+
+Owns the list of versions that `dragoman --version` and the doctor's report show. It knows nothing
+about peers; it starts no agent and opens no connection.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+from typing import Final
+
+import dragoman
+
+LIBRARIES: Final = ("msgspec", "websockets", "typer", "rich")
+"""Those whose behaviour shows in ours."""
+
+
+def report() -> str:
+    """One line per thing whose version matters, dragoman first."""
+    parts = [
+        f"dragoman {dragoman.__version__}",
+        f"{platform.python_implementation()} {platform.python_version()} on {sys.platform}",
+    ]
+    parts.extend(f"{name} {metadata.version(name)}" for name in LIBRARIES)
+    return "\n".join(parts) + "\n"
