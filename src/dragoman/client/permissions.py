@@ -107,6 +107,17 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
     return None
 
 
+def settled(options: Sequence[Option], answer: Decision) -> tuple[str | None, Decision]:
+    """The option to answer with, and what the answer then is.
+
+    Where nothing that was offered means an approval, nothing is allowed, and it counts as refused.
+    """
+    option_id = choose(options, answer)
+    if option_id is None and answer.allows:
+        return choose(options, Answer.REJECT_ONCE), Answer.REJECT_ONCE
+    return option_id, answer
+
+
 def approve_all(question: Question) -> Answer:
     """Allow everything, once each time."""
     return Answer.ALLOW_ONCE

@@ -10,11 +10,13 @@ import pytest
 from dragoman.client.permissions import (
     READING,
     Answer,
+    Chosen,
     Question,
     approve_all,
     approve_reads,
     choose,
     deny_all,
+    settled,
 )
 from dragoman.errors import UsageError
 
@@ -92,3 +94,12 @@ def test_the_presets_allow_everything_reading_or_nothing() -> None:
 def test_what_is_no_answer_is_a_mistake_of_the_caller_and_chooses_nothing(answer: Any) -> None:
     with pytest.raises(UsageError, match="answered with an Answer"):
         choose([ONCE, ALWAYS, REJECT], answer)
+
+
+def test_an_approval_that_no_option_can_give_is_a_refusal() -> None:
+    assert settled([ONCE, REJECT], Answer.ALLOW_ONCE) == ("proceed_once", Answer.ALLOW_ONCE)
+    assert settled([ALWAYS, REJECT], Answer.ALLOW_ONCE) == ("cancel", Answer.REJECT_ONCE)
+    assert settled([ALWAYS], Answer.ALLOW_ONCE) == (None, Answer.REJECT_ONCE)
+    unknown = Chosen("another", Answer.ALLOW_ONCE)
+    assert settled([ONCE, REJECT], unknown) == ("cancel", Answer.REJECT_ONCE)
+    assert settled([ONCE, REJECT], Answer.CANCEL) == (None, Answer.CANCEL)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.client.permissions import Decision, Question, choose
+from dragoman.client.permissions import Decision, Question, settled
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import command_kind
 from dragoman.events.parts import PermissionOption
@@ -48,10 +48,11 @@ class Approval:
             request_id=request_id,
         )
 
-    def reply(self, answer: Decision) -> tuple[str | None, Any]:
-        """The chosen option and the result to send."""
-        option_id = choose(self.options, answer)
-        return option_id, self.refused if option_id is None else self.replies[option_id]
+    def reply(self, answer: Decision) -> tuple[str | None, Any, Decision]:
+        """The option that is chosen, the result to send, and what the answer comes to with it."""
+        option_id, answer = settled(self.options, answer)
+        result = self.refused if option_id is None else self.replies[option_id]
+        return option_id, result, answer
 
 
 _DECISIONS: Final[dict[str, tuple[str, PermissionKind]]] = {

@@ -63,17 +63,17 @@ class Questions:
 
     # -- approvals
 
-    async def _approve(self, approval: approvals.Approval, request: Request) -> Any:
+    def _approve(self, approval: approvals.Approval, request: Request) -> Coroutine[Any, Any, Any]:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
         title = None if conversation is None else conversation.title_of(approval.item_id)
-        request_id = str(request.id)
-        question = approval.question(request_id, title)
+        question = approval.question(str(request.id), title)
         place = client.place(approval.thread_id, approval.turn_id)
+        # Now and not in the coroutine, which begins behind everything that arrived together.
         client.emit(
             model.PermissionAsked(
                 *place.base(request.method, request.line),
-                request_id,
+                question.request_id,
                 approval.options,
                 question.title,
                 approval.description,
@@ -82,15 +82,22 @@ class Questions:
             ),
             len(request.line),
         )
-        answer = await self._ask(approval.thread_id, self._decide(question), request, Answer.CANCEL)
-        option_id, reply = approval.reply(answer)
+        return self._approved(approval, question, place, request)
+
+    async def _approved(
+        self, approval: approvals.Approval, question: Question, place: Place, request: Request
+    ) -> Any:
+        client = self._client
+        conversation = client.conversations.get(approval.thread_id)
+        given = await self._ask(approval.thread_id, self._decide(question), request, Answer.CANCEL)
+        option_id, reply, answer = approval.reply(given)
         if conversation is not None:
             conversation.answered(question, answer)
         client.emit(
             model.PermissionAnswered(
                 *place.base(request.method, None),
-                request_id,
-                answer.allows and option_id is not None,
+                question.request_id,
+                answer.allows,
                 option_id,
                 "cancel" if answer is Answer.CANCEL else "caller",
             ),
@@ -104,7 +111,9 @@ class Questions:
 
     # -- questions to the user
 
-    async def _answer_questions(self, asked: shapes.UserInputRequest, request: Request) -> Any:
+    def _answer_questions(
+        self, asked: shapes.UserInputRequest, request: Request
+    ) -> Coroutine[Any, Any, Any]:
         place = self._client.place(asked.thread_id, asked.turn_id)
         message = "; ".join(str(question.get("question", "")) for question in asked.questions)
         self._client.emit(
@@ -119,6 +128,11 @@ class Questions:
             ),
             len(request.line),
         )
+        return self._questions_answered(asked, place, request)
+
+    async def _questions_answered(
+        self, asked: shapes.UserInputRequest, place: Place, request: Request
+    ) -> Any:
         nothing: dict[str, Sequence[str]] = {}
         answers = nothing
         answering = self._client.options.answer_questions
@@ -128,7 +142,9 @@ class Questions:
         self._settled(place, request, accepted=bool(answers))
         return {"answers": {name: {"answers": list(given)} for name, given in answers.items()}}
 
-    async def _fill_in(self, wanted: shapes.ElicitationRequest, request: Request) -> Any:
+    def _fill_in(
+        self, wanted: shapes.ElicitationRequest, request: Request
+    ) -> Coroutine[Any, Any, Any]:
         place = self._client.place(wanted.thread_id, wanted.turn_id)
         self._client.emit(
             model.InputAsked(
@@ -141,6 +157,11 @@ class Questions:
             ),
             len(request.line),
         )
+        return self._filled_in(wanted, place, request)
+
+    async def _filled_in(
+        self, wanted: shapes.ElicitationRequest, place: Place, request: Request
+    ) -> Any:
         content: dict[str, Any] | None = None
         filling = self._client.options.answer_form
         if filling is not None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 import dragoman
 from dragoman.client.budgets import Budgets
@@ -32,6 +33,7 @@ from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
     ProcessExited,
+    ProtocolMismatch,
     RemoteError,
 )
 from dragoman.events import model
@@ -98,6 +100,9 @@ class DocumentClient:
         self.on_event = self.options.on_event
         self.secrets: list[bytes] = []
         """What was sent to log in, as it stands on the wire: the answer may repeat it."""
+        self.answer: bytes | None = None
+        """The line of the answer that is being read."""
+        self._told: bytes | None = None
         self._stream = stream
         self._opening = 0
         self._early: list[model.Event] = []
@@ -122,7 +127,7 @@ class DocumentClient:
         self.connection.start()
         hello = self.end.hello()
         if hello is not None:
-            await self.ask(hello, self.end.greeted, timeout=self.budgets.initialize)
+            await self.ask(hello, self._greeted, timeout=self.budgets.initialize)
 
     async def aclose(self) -> None:
         await self.connection.aclose()
@@ -145,10 +150,13 @@ class DocumentClient:
                 assert error is not None
                 future.set_exception(error)
                 return
+            self.answer = call.line
             try:
                 future.set_result(self.reading(method, read, raw))
             except DragomanError as refused:
                 future.set_exception(refused)
+            finally:
+                self.answer = None
 
         call = self.connection.begin(method, params, settle=settle, timeout=timeout)
         try:
@@ -206,15 +214,32 @@ class DocumentClient:
 
     def emit(self, event: model.Event, size: int) -> None:
         """Hand an event to its conversation and to whoever watches."""
-        if self.on_event is not None:
-            self.on_event(event)
-        if event.session is None:
-            return
-        conversation = self.conversations.get(event.session)
+        conversation = None if event.session is None else self.conversations.get(event.session)
+        if conversation is None or not conversation.will_tell(event):
+            self.watch(event)
         if conversation is not None:
             conversation.deliver(event, size)
+        elif event.session is None:
+            return
         elif self._opening and len(self._early) < EARLY_EVENTS:
             self._early.append(event)
+
+    def watch(self, event: model.Event) -> None:
+        """Tell whoever watches all events."""
+        if self.on_event is not None:
+            try:
+                self.on_event(event)
+            except Exception:
+                # One observer must not stop the others.
+                log.exception("the observer of a connection's events failed")
+
+    def of_answer(self, event: model.Event) -> model.Event:
+        """An event that the answer made which is being read. A dialect sees the result in it; the
+        event keeps the whole line, which then is not told once more."""
+        if event.raw is None:
+            return event
+        self._told = self.answer
+        return replace(event, raw=self.answer)
 
     @contextlib.contextmanager
     def expecting(self) -> Iterator[None]:
@@ -244,10 +269,8 @@ class DocumentClient:
         for conversation in [*self.conversations.values()]:
             if conversation.turn is not None:
                 conversation.turn.lost(failure.fresh())
-        if self.on_event is None:
-            return
         exited = failure if isinstance(failure, ProcessExited) else None
-        self.on_event(
+        self.watch(
             model.ConnectionOver(
                 *self._place.base("", None),
                 failure.error_class,
@@ -260,20 +283,32 @@ class DocumentClient:
 
     def _answered(self, call: Call, error: CallError | None) -> None:
         """An answer came, and whoever waited for it has it: its line is kept for who watches."""
-        if self.on_event is None:
+        told, self._told = self._told, None
+        if call.line is not None and call.line is told:
             return
         login = call.method == AUTHENTICATE
         base = self._place.base(call.method, self._masked(call.line) if login else call.line)
-        if call.method == "initialize" and error is None:
-            self.on_event(
-                model.ConnectionReady(
-                    *base, self.end.info, self.end.capabilities, None, self.end.auth_methods
-                )
-            )
-        else:
-            # Why a login failed may repeat its secret, and stands in the masked line, too.
-            failure = None if error is None or login else explain(error)[1]
-            self.on_event(model.Answered(*base, failure))
+        # Why a login failed may repeat its secret, and stands in the masked line, too.
+        failure = None if error is None or login else explain(error)[1]
+        self.watch(model.Answered(*base, failure))
+
+    def _greeted(self, result: Raw) -> None:
+        """The handshake was answered: tell of it, or of why there can be none."""
+        base = self._place.base("initialize", self.answer)
+        self._told = self.answer
+        end = self.end
+        try:
+            end.greeted(result)
+        except ProtocolMismatch as mismatch:
+            failure = explain(mismatch)[1]
+            self.watch(model.ErrorReported(*base, "connection", failure))
+            raise
+        except UNDECODABLE as error:
+            self.watch(model.Unknown(*base, str(error)))
+            raise
+        self.watch(
+            model.ConnectionReady(*base, end.info, end.capabilities, end.version, end.auth_methods)
+        )
 
     def _masked(self, line: bytes | None) -> bytes | None:
         for secret in self.secrets:
@@ -290,13 +325,16 @@ class DocumentClient:
             self.emit(event, len(line))
 
     def request(self, request: Request) -> Any:
-        return serving.answer(self, request)
+        try:
+            return serving.answer(self, request)
+        except RemoteError as refusal:
+            self.watch(model.Unknown(*self._place.base(request.method, request.line), str(refusal)))
+            raise
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
-        if self.on_event is not None:
-            # A late answer to a login is noise.
-            base = self._place.base("", self._masked(noise.line))
-            self.on_event(model.Unknown(*base, "no message that is understood here"))
+        # A late answer to a login is noise.
+        base = self._place.base("", self._masked(noise.line))
+        self.watch(model.Unknown(*base, "no message that is understood here"))
         if self.options.on_noise is not None:
             self.options.on_noise(noise)

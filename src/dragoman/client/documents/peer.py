@@ -147,11 +147,10 @@ class DocumentPeer(Peer):
         if conversation is None or conversation.turn is not None or raw is None:
             conversation = DocumentConversation(self, session_id, opening.cwd)
             client.adopt(conversation)
-        base = conversation.place.base(opening.how, None)
+        base = conversation.place.base(opening.how, client.answer)
         how = opening.how if raw is not None or opening.session_id else "implicit"
-        client.emit(model.SessionOpened(*base, how, str(opening.cwd)), 0)
-        for event in events:
-            client.emit(event, 0)
+        for event in (model.SessionOpened(*base, how, str(opening.cwd)), *events):
+            client.emit(client.of_answer(event), 0)
         return conversation
 
     async def _learn(self) -> None:
@@ -287,6 +286,10 @@ class DocumentConversation(Conversation):
         return self._terminals
 
     # -- for the client
+
+    def will_tell(self, event: model.Event) -> bool:
+        """Whether the running turn tells of an event itself."""
+        return self.turn is not None and self.turn.will_tell(event)
 
     def deliver(self, event: model.Event, size: int) -> None:
         if isinstance(event, model.SettingsChanged) and isinstance(event.modes, tuple):

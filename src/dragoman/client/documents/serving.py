@@ -7,13 +7,14 @@ itself (`dragoman.client.services` does).
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dragoman.client.permissions import Answer, Decision, Question, choose
+from dragoman.client.permissions import Answer, Decision, Question, settled
 from dragoman.dialects.keyed import meaning, shapes
 from dragoman.errors import (
     ArgumentInvalid,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def answer(client: DocumentClient, request: Request) -> Any:
-    """Answer a request, or say that there is no such method."""
+    """Answer a request. One that is refused here, with `RemoteError`, was told to nobody."""
     known = _REQUESTS.get(request.method)
     if known is None or client.end.name != meaning.DIALECT or not known[2](client):
         raise boundary.method_not_found(request.method)
@@ -79,8 +80,8 @@ async def _decided(
         tool_call=params,
         request_id=params.permission_id,
     )
-    answer = await conversation.asking(_asked(client, question), Answer.CANCEL)
-    option = choose(meaning.OPTIONS, answer)
+    given = await conversation.asking(_asked(client, question), Answer.CANCEL)
+    option, answer = settled(meaning.OPTIONS, given)
     conversation.answered(question, answer)
     client.emit(
         model.PermissionAnswered(
@@ -149,22 +150,34 @@ async def _release(conversation: DocumentConversation, params: shapes.TerminalNa
 def _service(
     work: Callable[[DocumentConversation, Any], Coroutine[Any, Any, Any]],
 ) -> Callable[[DocumentClient, DocumentConversation, Any, Request], Coroutine[Any, Any, Any]]:
-    """A service, with its use told as an event and its refusals as the protocol's errors."""
+    """A service, with its use told as an event and its refusals as the protocol's errors.
 
-    async def serve(
+    A refusal is told by a second event: what was asked is told when it comes.
+    """
+
+    def serve(
         client: DocumentClient, conversation: DocumentConversation, params: Any, request: Request
-    ) -> Any:
-        refused: str | None = None
-        try:
-            return await work(conversation, params)
-        except (ServiceError, SpawnError) as error:
-            refused = str(error)
-            raise RemoteError(_code(error), refused, {"errorClass": error.error_class}) from error
-        finally:
-            service = request.method.partition("/")[0]
-            base = conversation.place.base(request.method, request.line)
-            event = model.ServiceCalled(*base, service, request.method, refused)
-            client.emit(event, len(request.line))
+    ) -> Coroutine[Any, Any, Any]:
+        called = functools.partial(
+            model.ServiceCalled,
+            service=request.method.partition("/")[0],
+            operation=request.method,
+        )
+        # Now and not in the coroutine, which begins behind everything that arrived together.
+        base = conversation.place.base(request.method, request.line)
+        client.emit(called(*base), len(request.line))
+
+        async def answered() -> Any:
+            try:
+                return await work(conversation, params)
+            except (ServiceError, SpawnError) as error:
+                base = conversation.place.base(request.method, None)
+                client.emit(called(*base, error=str(error)), 0)
+                raise RemoteError(
+                    _code(error), str(error), {"errorClass": error.error_class}
+                ) from error
+
+        return answered()
 
     return serve
 

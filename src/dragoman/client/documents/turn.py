@@ -68,6 +68,14 @@ class DocumentTurn(ConversationTurn):
         return self._client.connection.begin(self._method, params, settle=self._settled)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
+        """The prompt was answered, or never will be."""
+        self._client.answer = None if self._call is None else self._call.line
+        try:
+            self._over_with(raw, error)
+        finally:
+            self._client.answer = None
+
+    def _over_with(self, raw: Raw | None, error: DragomanError | None) -> None:
         if self.state is State.ENDED:
             return
         if error is None:
@@ -78,14 +86,15 @@ class DocumentTurn(ConversationTurn):
         elif self.cancelling and isinstance(error, CallCancelled | ConnectionLost):
             self._close_tools()
             ended = self._ended(Outcome.CANCELLED, "cancelled", None)
-            self.made(ended)
+            if self._why is None:
+                self.made(ended)
             self.conclude(ended)
         else:
             self.failed(error)
 
     def lost(self, failure: ConnectionLost) -> None:
         """The connection is over, and the turn with it, however far its prompt came."""
-        self._settled(None, failure)
+        self._over_with(None, failure)
 
     def _refused(self, error: DragomanError) -> None:
         """The other side does not know this name, which proves that nothing ran."""
@@ -107,8 +116,9 @@ class DocumentTurn(ConversationTurn):
         except DragomanError as invalid:
             self.failed(invalid)
             return
-        for event in events:
-            self.made(event)
+        for event in map(client.of_answer, events):
+            if not self.will_tell(event):
+                self.made(event)
             self.happened(event, 1)
 
     def happened(self, event: model.Event, size: int) -> None:
@@ -123,6 +133,10 @@ class DocumentTurn(ConversationTurn):
                 self._call.give_up(UsageError("the turn ended without an answer"))
         else:
             self.event(event, size)
+
+    def will_tell(self, event: model.Event) -> bool:
+        """Whether this turn tells of an event itself: of an end for a reason of our own."""
+        return self._why is not None and isinstance(event, model.TurnEnded)
 
     # -- ends
 
@@ -146,8 +160,10 @@ class DocumentTurn(ConversationTurn):
                 client.end_soon()
 
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
-        base = self._here.place.base(self._method, None)
-        return model.TurnEnded(*base, outcome, stop, failure)
+        base = self._here.place.base(self._method, self._client.answer)
+        ended = model.TurnEnded(*base, outcome, stop, failure)
+        self._client.of_answer(ended)
+        return ended
 
     def _close_tools(self) -> None:
         for event in self._client.end.closing(self._here.place):
@@ -162,8 +178,7 @@ class DocumentTurn(ConversationTurn):
             super().conclude(ended, error)
 
     def made(self, event: model.Event) -> None:
-        if self._client.on_event is not None:
-            self._client.on_event(event)
+        self._client.watch(event)
 
     def failed(self, error: DragomanError) -> None:
         if self.state is not State.ENDED:

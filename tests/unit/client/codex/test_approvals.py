@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.client.codex import approvals
-from dragoman.client.permissions import Answer
+from dragoman.client.permissions import Answer, Chosen
 from dragoman.events.words import PermissionKind, ToolKind
 
 HERE = {"threadId": "t", "turnId": "u", "itemId": "i"}
@@ -53,9 +53,9 @@ def test_a_command_that_only_reads_is_told_so() -> None:
     ],
 )
 def test_an_answer_becomes_a_decision(answer: Answer, option: str | None, reply: Any) -> None:
-    assert command().reply(answer) == (option, reply)
+    assert command().reply(answer) == (option, reply, answer)
     file = made("item/fileChange/requestApproval", **HERE)
-    assert file.reply(answer) == (option, reply)
+    assert file.reply(answer) == (option, reply, answer)
 
 
 def test_the_decisions_that_are_offered_are_the_options_and_declining_is_always_one() -> None:
@@ -72,13 +72,17 @@ def test_the_decisions_that_are_offered_are_the_options_and_declining_is_always_
     assert approval.reply(Answer.ALLOW_ALWAYS) == (
         "acceptWithExecpolicyAmendment",
         {"decision": amendment},
+        Answer.ALLOW_ALWAYS,
     )
-    assert approval.reply(Answer.REJECT_ONCE) == ("decline", {"decision": "decline"})
+    assert approval.reply(Answer.REJECT_ONCE)[:2] == ("decline", {"decision": "decline"})
 
 
 def test_allowing_once_never_becomes_allowing_always() -> None:
     approval = command(availableDecisions=["acceptForSession", "cancel"])
-    assert approval.reply(Answer.ALLOW_ONCE) == (None, {"decision": "cancel"})
+    # And what nothing that was offered can allow is refused; the turn goes on.
+    refused = ("decline", {"decision": "decline"}, Answer.REJECT_ONCE)
+    assert approval.reply(Answer.ALLOW_ONCE) == refused
+    assert approval.reply(Chosen("accept", Answer.ALLOW_ONCE)) == refused
 
 
 def test_a_change_of_files_says_where_it_wants_to_write() -> None:
@@ -93,7 +97,7 @@ def test_permissions_are_granted_whole_or_not_at_all() -> None:
     assert approval.reply(Answer.ALLOW_ONCE)[1] == {"permissions": wanted, "scope": "turn"}
     assert approval.reply(Answer.ALLOW_ALWAYS)[1] == {"permissions": wanted, "scope": "session"}
     assert approval.reply(Answer.REJECT_ONCE)[1] == {"permissions": {}}
-    assert approval.reply(Answer.CANCEL) == (None, {"permissions": {}})
+    assert approval.reply(Answer.CANCEL)[:2] == (None, {"permissions": {}})
 
 
 def test_the_old_questions_get_the_old_words() -> None:

@@ -55,6 +55,47 @@ async def test_without_anybody_to_decide_everything_is_refused() -> None:
 
 
 @aio
+async def test_a_permission_that_no_option_can_give_counts_as_denied() -> None:
+    server = Server()
+    async with talking(server, OPTIONS) as (peer, talk):
+        events = watch(peer)
+        async with talk.prompt("x") as turn:
+            server.start_turn()
+            offered = ["acceptForSession", "cancel"]
+            reply = await server.ask(COMMAND, **HERE, command="ls", availableDecisions=offered)
+            assert reply == {"decision": "decline"}
+            server.end_turn()
+            result = await turn.wait()
+        (answered,) = [e for e in events if isinstance(e, model.PermissionAnswered)]
+        assert (answered.allowed, answered.option_id) == (False, "decline")
+        assert [denial.title for denial in result.denials] == ["ls"]
+
+
+@aio
+async def test_what_is_asked_is_told_in_the_order_of_the_wire() -> None:
+    server = Server()
+    async with talking(server, OPTIONS) as (peer, talk):
+        events = watch(peer)
+        async with talk.prompt("x") as turn:
+            server.start_turn()
+            question = server.connection.tasks.start(server.ask(COMMAND, **HERE), "ask")
+            user = server.connection.tasks.start(
+                server.ask("item/tool/requestUserInput", **HERE, questions=[]), "ask"
+            )
+            await asyncio.sleep(0)
+            server.say("behind")
+            server.end_turn()
+            await turn.wait()
+            await asyncio.gather(question, user)
+        told = [
+            type(event)
+            for event in events
+            if isinstance(event, model.PermissionAsked | model.InputAsked | model.MessageDelta)
+        ]
+        assert told == [model.PermissionAsked, model.InputAsked, model.MessageDelta]
+
+
+@aio
 async def test_a_change_of_files_is_asked_about_by_its_announcement() -> None:
     questions: list[Question] = []
 

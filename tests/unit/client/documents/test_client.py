@@ -165,8 +165,7 @@ async def test_updates_before_the_answer_that_opens_their_session_are_not_lost()
         async with peer.session():
             pass
         kinds = [type(event) for event in seen]
-        assert kinds[:3] == [model.SettingsChanged, model.SessionOpened, model.SettingsChanged]
-        assert kinds[3:] == [model.Answered]
+        assert kinds == [model.SettingsChanged, model.SessionOpened, model.SettingsChanged]
 
 
 @aio
@@ -177,13 +176,15 @@ async def test_every_line_that_is_no_event_by_itself_is_kept_for_whoever_watches
         agent.raw(b"starting up...\n")
         async with peer.session():
             pass
-        await until(lambda: len(seen) >= 4)
+        await until(lambda: len(seen) >= 3)
     ready, *_, over = seen
     assert isinstance(ready, model.ConnectionReady) and isinstance(over, model.ConnectionOver)
     assert b"agentInfo" in (ready.raw or b"")
     assert [e.raw for e in seen if isinstance(e, model.Unknown)] == [b"starting up..."]
-    (opened,) = [event for event in seen if isinstance(event, model.Answered)]
-    assert opened.native == "session/new" and b"sessionId" in (opened.raw or b"")
+    (opened,) = [event for event in seen if isinstance(event, model.SessionOpened)]
+    (told,) = [event for event in seen if isinstance(event, model.SettingsChanged)]
+    assert b"sessionId" in (opened.raw or b"") and b"jsonrpc" in (opened.raw or b"")
+    assert opened.raw == told.raw
 
 
 @aio
@@ -193,6 +194,44 @@ async def test_a_request_of_the_agent_that_is_no_method_is_refused() -> None:
         agent.say({"jsonrpc": "2.0", "id": 1, "method": "fs/read_text_file", "params": params})
         await until(lambda: any("error" in message for message in agent.heard))
         assert agent.heard[-1]["error"]["code"] == -32601
+
+
+@aio
+async def test_a_request_that_is_refused_is_an_event_with_its_line() -> None:
+    seen: list[model.Event] = []
+    options = DocumentOptions(on_event=seen.append, budgets=QUICK)
+    asked = [("nonesuch", {}), ("fs/read_text_file", {"path": 1}), ("terminal/create", {})]
+    async with meet("keyed", options=options) as (_, agent):
+        for number, (method, params) in enumerate(asked, 100):
+            agent.say({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        await until(lambda: sum("error" in message for message in agent.heard) == len(asked))
+    told = [event for event in seen if isinstance(event, model.Unknown)]
+    assert [event.native for event in told] == [method for method, _ in asked]
+    assert all(event.native.encode() in (event.raw or b"") for event in told)
+
+
+@aio
+async def test_a_version_that_differs_is_an_event_with_the_line_that_tells_it() -> None:
+    seen: list[model.Event] = []
+    options = DocumentOptions(on_event=seen.append, budgets=QUICK)
+    with pytest.raises(ProtocolMismatch):
+        async with meet("oneshot", {"initialize": {"protocolVersion": "1999"}}, options=options):
+            pass
+    told, over = seen
+    assert isinstance(told, model.ErrorReported) and isinstance(over, model.ConnectionOver)
+    assert (told.scope, told.failure.code) == ("connection", "protocol_mismatch")
+    assert b"1999" in (told.raw or b"")
+
+
+@aio
+async def test_an_observer_that_fails_keeps_no_event_from_the_turn() -> None:
+    def fail(event: model.Event) -> None:
+        raise RuntimeError("no")
+
+    async with meet("oneshot", {"prompt": examples("oneshot")["answer"]}) as (peer, _):
+        peer.on_event = fail
+        async with peer.session() as session:
+            assert (await session.ask("x")).ok
 
 
 @aio
