@@ -33,6 +33,10 @@ SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 WORDS_WITH_MEANING = frozenset(("false", "n", "no", "null", "off", "on", "true", "y", "yes"))
 """Plain words that some version of YAML does not read as text."""
 
+SLIPS = (ValueError, OverflowError, IndexError, AssertionError, RecursionError)
+"""What the parser raises for some broken YAML instead of an error of its own: an escape for a
+character that does not exist, or a thousand brackets."""
+
 # YAML 1.1 ends a line at these three, YAML 1.2 does not, and neither do the tools that read front
 # matter line by line. The parser is shown another character in their place.
 NO_BREAKS = str.maketrans(dict.fromkeys("\x85\u2028\u2029", "\ufffd"))
@@ -178,14 +182,23 @@ class _Yaml:
         shown = parts.inner.translate(NO_BREAKS)
         shown = re.sub(r"(?<=\S)[ \t]+", lambda gap: gap[0].replace("\t", " "), shown)
         try:
-            self.events: list[Event] = list(_parser().parse(shown))
-            _parser().compose(shown)
-        except YAMLError as error:
+            self.events: list[Event] = list(YAML(typ="safe", pure=True).parse(shown))
+        except (YAMLError, *SLIPS) as error:
             raise FrontMatterInvalid(_told(error)) from error
+        self._refuse_dangling_aliases()
         self.flow = False
         self.indent = ""
         self.pairs: list[_Pair] = []
         self._read_pairs()
+
+    def _refuse_dangling_aliases(self) -> None:
+        anchors: set[object] = set()
+        for event in self.events:
+            if isinstance(event, AliasEvent) and event.anchor not in anchors:
+                raise FrontMatterInvalid(
+                    f"line {event.start_mark.line + 2}: '*{event.anchor}' refers to nothing"
+                )
+            anchors.add(getattr(event, "anchor", None))
 
     def _read_pairs(self) -> None:
         if sum(isinstance(event, DocumentStartEvent) for event in self.events) > 1:
@@ -219,13 +232,7 @@ class _Yaml:
             self.indent = " " * (len(self.text[start:]) - len(self.text[start:].lstrip(" ")))
 
     def shape(self, without: str | None = None) -> list[tuple[object, ...]]:
-        """Everything the parser saw except where it stood, without one field of the top level."""
-        left_out = {
-            place
-            for pair in self.pairs
-            if pair.name == without
-            for place in range(pair.events.start, pair.events.stop)
-        }
+        """What the parser saw of the top level, one field left out, except where it stood."""
         return [
             (
                 type(event),
@@ -234,8 +241,9 @@ class _Yaml:
                 getattr(event, "value", None),
                 getattr(event, "style", None),
             )
-            for place, event in enumerate(self.events)
-            if place not in left_out
+            for pair in self.pairs
+            if pair.name != without
+            for event in self.events[pair.events]
         ]
 
 
@@ -321,28 +329,25 @@ class _Pair:
     def _end_of_block(self, start: int) -> int:
         """Behind the last line of a block value; empty lines and comments below it are not its."""
         text = self.yaml.text
-        inside = re.compile(rf"{self.yaml.indent} [ ]*[^ \r\n]")
+        first = re.compile(r" *([^ \r\n])?")
         end = place = _line_end(text, start)
-        while place < len(text):
+        while place < int(self.value.end_mark.index):
             after = _line_end(text, place)
-            if inside.match(text, place):
+            found = first.match(text, place)
+            if found is not None and found[1]:
+                if found.start(1) >= int(self.value.end_mark.index):
+                    break
                 end = after
-            elif text[place:after].strip(" \r\n"):
-                break
             place = after
         return end
 
 
-def _parser() -> YAML:
-    # Pure, for the marks of the other parser count bytes.
-    return YAML(typ="safe", pure=True)
-
-
-def _told(error: YAMLError) -> str:
+def _told(error: Exception) -> str:
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         where = f"line {error.problem_mark.line + 2}: "
         return f"{where}the front matter is not valid YAML: {error.problem}"
-    return f"the front matter is not valid YAML: {str(error).splitlines()[0]}"
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"the front matter is not valid YAML: {reason}"
 
 
 def _find(yaml: _Yaml, key: str) -> _Pair | None:
@@ -408,18 +413,9 @@ def _checked(before: _Parts, old: _Yaml, edited: str, key: str, value: str | Non
         raise FrontMatterInvalid(
             f"{key} cannot be edited without breaking the rest of the front matter: {error}"
         ) from error
-    same_body = parts.after == before.after or not before.present
-    if not (right and same_body and _same(old.shape(key), new.shape(key))):
+    body = before.after if before.present else f"---{before.newline}{before.after}"
+    if not (right and parts.after == body and old.shape(key) == new.shape(key)):
         raise FrontMatterInvalid(
             f"{key} cannot be edited without changing the rest of the front matter; edit it by hand"
         )
     return data
-
-
-def _same(old: list[tuple[object, ...]], new: list[tuple[object, ...]]) -> bool:
-    """Whether the fields are the same. A front matter without any is as good as none."""
-    return _fields(old) == _fields(new)
-
-
-def _fields(shape: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    return [item for item in shape if issubclass(item[0], NodeEvent)][1:]  # type: ignore[arg-type]
