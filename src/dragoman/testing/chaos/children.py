@@ -1,0 +1,92 @@
+"""The processes that a chaos agent starts: MCP servers, commands, and those it leaves behind.
+
+Owns their starting, by fork and nothing else, because this program stands for agents that know
+nothing of dragoman's care for processes. None lives longer than `LIFE_LIMIT` seconds. Not on
+Windows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn
+
+LIFE_LIMIT: Final = 120
+"""Seconds after which an agent and whatever it left behind end in any case."""
+
+
+def limit_life() -> None:
+    """End this process some day, should whoever started it lose it."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(LIFE_LIMIT)
+
+
+def leave_behind(*, daemon: bool) -> None:
+    """Leave a process behind that holds none of our pipes."""
+    if os.fork() == 0:
+        if daemon:
+            os.setsid()
+        limit_life()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        stay()
+
+
+def stay() -> NoReturn:
+    """Do nothing, and do not end."""
+    while True:
+        signal.pause()
+
+
+def run(command: str, *, cwd: str) -> int:
+    """Run a command in a shell and return its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        _become(["/bin/sh", "-c", command], cwd=cwd)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class McpServer:
+    """A running MCP server on pipes, which is told the beginning of a conversation."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, cwd: str) -> None:
+        source, self._input = os.pipe()
+        self.output, sink = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.dup2(source, 0)
+            os.dup2(sink, 1)
+            _become(argv, cwd=cwd, env=env)
+        os.close(source)
+        os.close(sink)
+
+    def ask(self, line: bytes) -> bytes:
+        """Send a request and read until the end of a line."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._input, line + b"\n")
+        answer = b""
+        while not answer.endswith(b"\n"):
+            data = os.read(self.output, 4096)
+            if not data:
+                break
+            answer += data
+        return answer
+
+    def end(self) -> None:
+        """End its input and wait for its exit."""
+        os.close(self._input)
+        os.close(self.output)
+        os.waitpid(self.pid, 0)
+
+
+def _become(argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None) -> NoReturn:
+    try:
+        os.chdir(cwd)
+        # Neither the pipes of others nor ours are its business.
+        os.closerange(3, 256)
+        os.execvpe(argv[0], [*argv], {**os.environ, **(env or {})})
+    finally:
+        os._exit(127)

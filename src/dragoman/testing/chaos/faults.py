@@ -1,0 +1,85 @@
+"""The names of the faults, and what an agent with each of them does.
+
+Owns the list. How a fault is carried out stands where it strikes, in `agent`, `turns`, `pipe` and
+`children`; what the verification ladder makes of it in `table`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEALTHY: Final = "healthy"
+HANG: Final = "hang:"
+"""What the name of a fault begins with that leaves one method without an answer."""
+
+METHODS: Final = (
+    "initialize",
+    "session/new",
+    "session/list",
+    "session/load",
+    "session/resume",
+    "session/close",
+    "session/set_mode",
+    "session/prompt",
+    "session/cancel",
+)
+"""What the agent understands."""
+
+FAULTS: Final[dict[str, str]] = {
+    HEALTHY: "nothing wrong",
+    # The handshake.
+    "exits-with-usage": "prints its usage on stderr and exits with 2",
+    "text-on-stdout": "greets a person on stdout and waits",
+    "dies-at-start": "is killed by a signal before it answers",
+    "wrong-version": "answers with a version of the protocol that nobody knows",
+    "no-protocol": "answers the handshake with something that is no agent's answer",
+    "refuses-initialize": "does not know the method that begins every conversation",
+    # Sessions.
+    "needs-login": "opens no session without a login",
+    "one-session": "refuses a second session",
+    "forgets-sessions": "says that it remembers sessions, and does not",
+    "accepts-unknown-sessions": "loads a session that never was",
+    "preview-models": "names its models with -preview at the end",
+    "ignores-mcp": "does not start the MCP servers that it is handed",
+    # Messages.
+    "split-frames": "sends every line in small pieces",
+    "noise": "prints lines that are no messages on stdout",
+    "answers-late": "answers an unknown method only when the next message comes",
+    "answers-twice": "sends every answer twice",
+    "unknown-ids": "sends answers to questions that nobody asked",
+    "string-ids": "numbers its own requests with texts",
+    "wrong-codes": "answers every mistake with the same code",
+    "dies-on-long-line": "exits when it is sent a line over 64 KiB",
+    # Turns.
+    "long-line": "sends one line of 64 MiB in a turn",
+    "dies-mid-turn": "exits in the middle of a turn",
+    "empty-turn": "ends every turn at once, with nothing in it",
+    "one-piece": "sends its answers in one piece",
+    "no-usage": "does not say how many tokens it used",
+    "no-turn-ids": "does not say to which turn an update belongs",
+    "late-updates": "sends an update after the answer that ends its turn",
+    "errors-as-text": "reports a failed model call as text and a clean end",
+    "ignores-cancel": "goes on when a turn is cancelled",
+    # What it does to the machine.
+    "never-asks": "writes without asking",
+    "ignores-refusal": "asks, and writes although it was refused",
+    "refusal-ends-turn": "ends the turn when it is refused something",
+    "writes-itself": "writes files itself although the client offers to",
+    "runs-itself": "runs commands itself although the client offers to",
+    "ignores-eof": "does not exit when its input ends",
+    "leaves-grandchild": "leaves a process behind",
+    "leaves-daemon": "leaves a process behind that has a session of its own",
+}
+"""Every fault with what it does; the hangs are made from `METHODS`."""
+
+
+def names() -> tuple[str, ...]:
+    """The names of all faults."""
+    return (*FAULTS, *(f"{HANG}{method}" for method in METHODS))
+
+
+def meaning(name: str) -> str:
+    """What an agent with this fault does. Raises KeyError if there is no such fault."""
+    if name.startswith(HANG) and name.removeprefix(HANG) in METHODS:
+        return f"never answers {name.removeprefix(HANG)}"
+    return FAULTS[name]
