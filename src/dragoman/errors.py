@@ -58,6 +58,9 @@ from typing import Any, ClassVar, Literal, Self
 
 Blame = Literal["us", "peer", "world"]
 
+SHOWN_DETAILS_SIZE = 500
+"""Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+
 
 class DragomanError(Exception):
     """The root. `str(error)` is a sentence for people; the attributes are for programs."""
@@ -349,7 +352,12 @@ class RemoteError(CallError):
     error_class = "remote_error"
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(f"{message} ({code})")
+        told = f"{message} ({code})"
+        # Real agents say "Internal error" and put what happened beside it.
+        details = data.get("details") if isinstance(data, dict) else None
+        if isinstance(details, str) and details:
+            told += f": {details[:SHOWN_DETAILS_SIZE]}"
+        super().__init__(told)
         self.code = code
         self.message = message
         self.data = data

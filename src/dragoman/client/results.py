@@ -103,14 +103,23 @@ _CODES: Final = {
 }
 
 
+_REFUSED_LOGINS: Final = ("401 ", "403 ")
+"""How the details of an error begin where the model did not accept the key."""
+
+_NOT_FOUND: Final = ("not found", "unknown", "invalid session identifier", "no previous sessions")
+
+
 def error_kind(code: int, message: str, data: Any) -> ErrorKind:
     """The kind of a JSON-RPC error. Its words only refine the kind, they never cause a resend."""
     kind = _CODES.get(code, ErrorKind.PEER)
     if code in (-32603, -32602, -32600):
         text = message.lower()
         if isinstance(data, dict) and isinstance(data.get("details"), str):
-            text += " " + data["details"].lower()
-        if "session" in text and ("not found" in text or "unknown" in text):
+            details = data["details"].lower()
+            text += " " + details
+            if details.startswith(_REFUSED_LOGINS):
+                return ErrorKind.AUTH_REQUIRED
+        if "session" in text and any(words in text for words in _NOT_FOUND):
             return ErrorKind.NOT_FOUND
         if "quota" in text or "rate limit" in text or "429" in text:
             return ErrorKind.RATE_LIMITED
