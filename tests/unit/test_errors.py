@@ -196,6 +196,10 @@ def test_messages_name_the_numbers_and_names_that_matter() -> None:
     assert str(LineTooLong(10)) == "the other side sent a line of more than 10 bytes"
     assert str(CallTimeout("session/new", 2.5)) == "no answer to session/new within 2.5 s"
     assert str(RemoteError(-32601, "no such method")) == "no such method (-32601)"
+    assert str(ProgramNotFound("x")) == "the program 'x' was not found"
+    assert str(ProgramNotFound("x", "PATH is empty")) == (
+        "the program 'x' was not found: PATH is empty"
+    )
 
 
 def test_an_error_of_the_other_side_tells_what_it_put_beside_its_message() -> None:
@@ -204,7 +208,3 @@ def test_an_error_of_the_other_side_tells_what_it_put_beside_its_message() -> No
     assert error.message == "Internal error"
     assert len(str(RemoteError(-32603, "x", {"details": "y" * 10_000}))) < 1_000
     assert str(RemoteError(-32603, "x", {"details": ["y"]})) == "x (-32603)"
-    assert str(ProgramNotFound("x")) == "the program 'x' was not found"
-    assert str(ProgramNotFound("x", "PATH is empty")) == (
-        "the program 'x' was not found: PATH is empty"
-    )
