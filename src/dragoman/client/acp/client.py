@@ -328,7 +328,8 @@ class AcpClient:
         fork_session = acp.method_table(unstable=True).request("session/fork")
         assert fork_session is not None
         request = ForkSessionRequest(session_id=session_id, cwd=str(root))
-        return await self._open(fork_session, request, make, root, others)
+        session = await self._open(fork_session, request, make, root, others)
+        return await self._prepare(session, None, None)
 
     async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[acp.SessionInfo]:
         """The agent's sessions, page after page."""
@@ -453,7 +454,9 @@ class AcpClient:
     def explain(self, error: DragomanError) -> DragomanError:
         """The error to give to the caller: a wanted login becomes `AuthRequired`."""
         if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
-            return login.required(error, self.agent.auth_methods, self._launch)
+            return login.required(
+                error, self.agent.auth_methods, self._launch, self.options.login_hint
+            )
         return error
 
     def forget(self, session: Session) -> None:

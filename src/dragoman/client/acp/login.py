@@ -15,10 +15,14 @@ from dragoman.errors import AuthRequired, RemoteError
 
 
 def required(
-    error: RemoteError, methods: Sequence[acp.AuthMethod], launch: Sequence[str]
+    error: RemoteError,
+    methods: Sequence[acp.AuthMethod],
+    launch: Sequence[str],
+    advice: str = "",
 ) -> AuthRequired:
-    """What to raise for an agent's refusal: it says by which of the `methods` to log in."""
-    hints = [_hint(method, launch) for method in methods]
+    """What to raise for an agent's refusal: it says by which of the `methods` to log in, unless
+    somebody has better advice."""
+    hints = [advice] if advice else [_hint(method, launch) for method in methods]
     return AuthRequired(
         error.message,
         methods=methods,

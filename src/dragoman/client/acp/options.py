@@ -40,6 +40,11 @@ class ClientOptions:
     """Whether the agent may write text files through us, inside the workspace."""
     missing_file_is_empty: bool = False
     """Answer reads of missing files with nothing: one real agent cannot create files otherwise."""
+    starting_mode: str | None = None
+    """The mode to set in every session that is opened without one, where the agent has it: one real
+    agent starts in a mode that never asks."""
+    login_hint: str = ""
+    """What to do about a missing login, where the caller knows it better than the agent."""
     terminals: bool = False
     """Whether the agent may run commands through us."""
     terminal_login: bool = False

@@ -142,7 +142,7 @@ class AcpPeer(Peer):
             case _:
                 session = await client.new_session(opening.cwd, make=make, **shared)
         assert isinstance(session, AcpSession)
-        if opening.mode is not None or opening.model is not None:
+        if opening.mode or opening.model or client.options.starting_mode:
             session.settings_changed()
         return AcpConversation(session)
 

@@ -255,8 +255,23 @@ class Session:
         """Set the starting mode and model that the caller asked for."""
         if model is not None:
             await self.set_model(model)
+        if mode is None:
+            mode = self._starting_mode()
         if mode is not None:
             await self.set_mode(mode)
+
+    def _starting_mode(self) -> str | None:
+        """The mode that every session is to be in, if the agent has it and this one is not."""
+        wanted = self.client.options.starting_mode
+        option = self._option("mode")
+        if option is not None:
+            known, current = _values(option), option.current_value
+        elif self.modes is not None:
+            known = [mode.id for mode in self.modes.available_modes]
+            current = self.modes.current_mode_id
+        else:
+            return None
+        return wanted if wanted in known and wanted != current else None
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
         """An update of this session arrived, in this line."""
