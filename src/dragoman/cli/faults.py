@@ -7,7 +7,7 @@ does, at the top. An error that knows better advice carries it as `remedy` or `h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.exits import Exit
 from dragoman.cli.output.neutral import neutral
@@ -20,6 +20,9 @@ from dragoman.errors import (
     SessionUnusable,
     UsageError,
 )
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.showing import Report
 
 _WHOSE: Final = {
     "us": "dragoman's own",
@@ -54,12 +57,82 @@ FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace F
 
 def message(error: DragomanError) -> str:
     """The error for a person, as lines that end with a newline."""
+    return _lines(str(error), whose(error), advice(error))
+
+
+def _lines(happened: str, fault: str, next_step: str) -> str:
     lines = [
-        f"dragoman: {neutral(str(error))}",
-        f"  whose fault: {whose(error)}",
-        f"  what next:   {neutral(advice(error))}",
+        f"dragoman: {neutral(happened)}",
+        f"  whose fault: {fault}",
+        f"  what next:   {neutral(next_step)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def of_report(report: Report) -> str | None:
+    """What a person is told about a turn that was no success; None about one that was."""
+    result = report.result
+    if result.ok:
+        return None
+    if report.interrupted:
+        return "dragoman: the turn was cancelled by you\n"
+    if report.exit_code == Exit.DENIED:
+        denied = ", ".join(denial.title or denial.kind for denial in result.denials)
+        return _lines(
+            f"the turn ended as {result.outcome} after a permission was denied: {denied}",
+            "nobody's: it was refused",
+            "allow it at the prompt, or for everything with --approve-all",
+        )
+    if result.error is not None:
+        return message(result.error)
+    happened, fault, next_step = ENDS.get(result.outcome, ENDS["unknown"])
+    detail = result.failure.message if result.failure else result.stop
+    return _lines(happened + (f": {detail}" if detail else ""), fault, next_step)
+
+
+ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "empty": (
+        "the agent ended its turn without a word and without doing anything",
+        "the agent's",
+        "try again; if it goes on, look into --trace FILE for what its model said",
+    ),
+    "refused": ("the agent refused", "the agent's", "put it in other words, or ask another peer"),
+    "truncated": (
+        "the agent reached a limit before it was done",
+        "the agent's",
+        "ask for less at once, or go on in the same session with `dragoman chat`",
+    ),
+    "cancelled": ("the agent cancelled its turn", "the agent's", "try again"),
+    "timed_out": ("the turn took too long", "the agent's", "give it more time with --timeout"),
+    "crashed": (
+        "the agent ended in the middle of its turn",
+        "the agent's",
+        "start it by hand to see more, or add --trace FILE and --verbose",
+    ),
+    "auth_required": (
+        "the agent wants a login first",
+        "the way it was called",
+        "log in with the agent's own program, then try again",
+    ),
+    "quota": (
+        "the agent's model turns requests away",
+        "neither yours nor the agent's: its provider's limits",
+        "wait, or ask another peer: `dragoman peers`",
+    ),
+    "failed": ("the agent failed", "the agent's", FALLBACK),
+    "protocol_error": (
+        "the agent did not keep to its protocol",
+        "the agent's",
+        "add --trace FILE and show the trace to the agent's makers",
+    ),
+    "unsupported": (
+        "the agent cannot do that",
+        "the way it was called",
+        "leave that out, or use a peer that can do it: `dragoman peers`",
+    ),
+    "unknown": ("nobody knows how the turn ended", "the agent's", FALLBACK),
+}
+"""For each way in which a turn can end badly: what happened, whose fault it is, what to do."""
 
 
 def whose(error: DragomanError) -> str:

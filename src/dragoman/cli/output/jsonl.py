@@ -2,8 +2,8 @@
 
 Owns the shape of those lines, which is documented in docs/reference/cli-json.md and only grows.
 Every line is an object with a `type`. Events are told as they are in `dragoman.events.model`, but
-without the raw message (that is what ``--trace`` is for); then comes one `Result`, or one `Error` where no
-turn came about.
+without the raw message (that is what ``--trace`` is for); then comes one `Result`, or one `Error`
+where no turn came about.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
+
+from dragoman.cli import faults
+from dragoman.cli.output.showing import Report, Show
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -37,8 +40,6 @@ def of_event(event: model.Event) -> dict[str, Any]:
 
 def of_error(error: DragomanError) -> dict[str, Any]:
     """An error as its line, with the same answers that a person gets."""
-    from dragoman.cli import faults
-
     return {
         "type": "Error",
         "error": error.error_class,
@@ -49,3 +50,58 @@ def of_error(error: DragomanError) -> dict[str, Any]:
         "may_have_run": error.may_have_run,
         "exit_code": int(faults.exit_code(error)),
     }
+
+
+def of_report(report: Report) -> dict[str, Any]:
+    """The end of a turn as its line."""
+    result = report.result
+    return {
+        "type": "Result",
+        "outcome": result.outcome,
+        "exit_code": report.exit_code,
+        "interrupted": report.interrupted,
+        "text": result.text,
+        "stop": result.stop,
+        "failure": result.failure,
+        "error": None if result.error is None else of_error(result.error),
+        "denials": result.denials,
+        "usage": result.usage,
+        "seconds": round(report.seconds, 3),
+        "peer": report.peer,
+        "session": report.session,
+        "model": report.model,
+        "mode": report.mode,
+    }
+
+
+class JsonLines(Show):
+    """Shows every event as a line. Strict: stderr stays empty, too."""
+
+    def __init__(
+        self, out: TextIO | None = None, err: TextIO | None = None, *, strict: bool = False
+    ) -> None:
+        super().__init__(out, err)
+        self.strict = strict
+
+    def event(self, event: model.Event) -> None:
+        self.line(of_event(event))
+
+    def ended(self, report: Report) -> None:
+        self.line(of_report(report))
+        self.out.flush()
+        trouble = faults.of_report(report)
+        if trouble is not None and not self.strict:
+            self.err.write(trouble)
+
+    def failed(self, error: DragomanError) -> None:
+        self.line(of_error(error))
+        self.out.flush()
+        if not self.strict:
+            self.err.write(faults.message(error))
+
+    def notice(self, text: str) -> None:
+        if not self.strict:
+            super().notice(text)
+
+    def line(self, value: dict[str, Any]) -> None:
+        self.write(_encoder.encode(value).decode() + "\n")

@@ -1,7 +1,7 @@
 """Text of others, made harmless for a terminal.
 
-Owns the one replacement of control characters. An agent's words, a file's name, an error's text: all
-of them may hold escape sequences that set a window's title, hide what was printed, or type into the
+Owns the one replacement of control characters. An agent's words, a file's name, an error's text:
+all may hold escape sequences that set a window's title, hide what was printed, or type into the
 shell. What is shown to a person goes through here first; JSON needs it not, since it escapes them.
 """
 

@@ -1,0 +1,37 @@
+"""The answer and nothing else: for ``$(dragoman run …)``.
+
+Owns that stdout gets the agent's last text, once, at the end, and stderr what went wrong. A person
+who wants to see the work uses `text`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dragoman.cli import faults
+from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.showing import Report, Show
+from dragoman.cli.output.terminal import is_terminal
+
+if TYPE_CHECKING:
+    from dragoman.errors import DragomanError
+    from dragoman.events import model
+
+
+class Quiet(Show):
+    """Shows the text of the answer."""
+
+    def event(self, event: model.Event) -> None:
+        pass
+
+    def ended(self, report: Report) -> None:
+        text = report.result.text.strip("\n")
+        if text:
+            # In a pipe the bytes are the agent's own: nothing there obeys control characters.
+            self.out.write((neutral(text) if is_terminal(self.out) else text) + "\n")
+            self.out.flush()
+        if (trouble := faults.of_report(report)) is not None:
+            self.err.write(trouble)
+
+    def failed(self, error: DragomanError) -> None:
+        self.err.write(faults.message(error))

@@ -1,0 +1,99 @@
+"""What every way of showing a turn is given, whatever it makes of it.
+
+Owns the interface `Show` and the `Report` at the end of a turn. The ways are `text` (for people),
+`jsonl` (for programs) and `quiet` (the answer only); `show_as` chooses. It does not know where
+events come from.
+"""
+
+from __future__ import annotations
+
+import abc
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+
+from dragoman.cli.output.neutral import neutral
+
+if TYPE_CHECKING:
+    from dragoman.client.results import Result
+    from dragoman.errors import DragomanError
+    from dragoman.events import model
+
+Format: TypeAlias = Literal["text", "json", "quiet"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A turn that is over."""
+
+    peer: str
+    """What it was called by: a peer's name or a command line."""
+    session: str
+    result: Result
+    seconds: float
+    exit_code: int
+    model: str | None = None
+    mode: str | None = None
+    """The model and the mode as the agent tells them, not as they were asked for."""
+    interrupted: bool = False
+
+
+class Show(abc.ABC):
+    """Shows what happens, as it happens."""
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        self._flushing = False
+
+    @abc.abstractmethod
+    def event(self, event: model.Event) -> None:
+        """Something happened."""
+
+    @abc.abstractmethod
+    def ended(self, report: Report) -> None:
+        """The turn is over."""
+
+    @abc.abstractmethod
+    def failed(self, error: DragomanError) -> None:
+        """No turn came about, or no more."""
+
+    def notice(self, text: str) -> None:
+        """Something that a person should know; a program has no use for it."""
+        self.err.write(f"dragoman: {neutral(text)}\n")
+
+    def write(self, text: str) -> None:
+        """Write to stdout, soon: what one turn of the loop writes leaves in one piece."""
+        self.out.write(text)
+        if not self._flushing:
+            # Here and not above: commands that need no loop print, too.
+            import asyncio
+
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                self.out.flush()
+                return
+            self._flushing = True
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._flushing = False
+        self.out.flush()
+
+
+def show_as(format: Format, *, strict: bool = False, verbose: bool = False) -> Show:
+    """The way of showing that was asked for. Each is loaded when it is needed."""
+    match format:
+        case "json":
+            from dragoman.cli.output.jsonl import JsonLines
+
+            return JsonLines(strict=strict)
+        case "quiet":
+            from dragoman.cli.output.quiet import Quiet
+
+            return Quiet()
+        case "text":
+            from dragoman.cli.output.text import TextShow
+
+            return TextShow(verbose=verbose)

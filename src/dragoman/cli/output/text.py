@@ -1,0 +1,282 @@
+"""A turn as a person reads it, as it comes.
+
+Owns the lines: the answer as it is streamed, thinking dimmed, tool calls with their places and
+changes, the plan, refusals, and at the end the outcome with time, tokens and cost. Nothing is ever
+written over, so a pipe, a file and a terminal get the same lines; only colours differ. Whatever an
+agent says goes through `neutral` first. What the numbers at the end say is in `sums`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TextIO
+
+from msgspec import UnsetType
+
+from dragoman.cli import faults
+from dragoman.cli.output import diffs, sums
+from dragoman.cli.output.neutral import neutral, one_line
+from dragoman.cli.output.showing import Report, Show
+from dragoman.cli.output.terminal import paint_for
+from dragoman.events import fold, model
+from dragoman.events.parts import FileChange, Location, Text
+from dragoman.events.view import Tool, View
+from dragoman.events.words import PlanStatus, Role, Stage, ToolStatus
+
+if TYPE_CHECKING:
+    from dragoman.errors import DragomanError
+
+SHOWN_OUTPUT: Final = 6
+"""Lines of a tool's output that are shown unless all are asked for."""
+
+SHOWN_LOCATIONS: Final = 8
+"""Places of a tool call that are shown unless all are asked for."""
+
+_MARKS: Final = {
+    PlanStatus.PENDING: "[ ]",
+    PlanStatus.RUNNING: "[>]",
+    PlanStatus.COMPLETED: "[x]",
+    PlanStatus.CANCELLED: "[-]",
+    PlanStatus.OTHER: "[?]",
+}
+
+
+class TextShow(Show):
+    """Shows a turn in lines."""
+
+    def __init__(
+        self, out: TextIO | None = None, err: TextIO | None = None, *, verbose: bool = False
+    ) -> None:
+        super().__init__(out, err)
+        self.verbose = verbose
+        self._paint = paint_for(self.out)
+        self._view = View()
+        self._speaker: Role | None = None
+        self._at_start = True
+        """Whether the next character begins a line."""
+        self._told_tools: dict[str, ToolStatus] = {}
+        self._told_changes: set[tuple[str, tuple[FileChange, ...]]] = set()
+        self._told_plan: dict[str, dict[str, PlanStatus]] = {}
+        self._questions: dict[str, str] = {}
+        self._spoken: set[str] = set()
+        """Messages that were streamed, so that their whole text is not shown again."""
+
+    # -- what happens
+
+    def event(self, event: model.Event) -> None:
+        fold.apply(self._view, event)
+        if event.replay:
+            return
+        match event:
+            case model.MessageDelta():
+                self._said(event)
+            case model.MessageSet():
+                self._said_whole(event)
+            case model.ToolChanged():
+                self._tool(event.tool_id)
+            case model.FilesChanged():
+                self._files(event)
+            case model.PlanSet():
+                self._plan(event)
+            case model.PermissionAsked():
+                self._questions[event.request_id] = event.title or event.kind.value
+            case model.PermissionAnswered():
+                self._answered(event)
+            case model.InputAsked():
+                self._line(f"[question] {one_line(event.message)}", "yellow")
+            case model.Noticed():
+                detail = f": {event.detail}" if event.detail else ""
+                self._line(f"[{one_line(event.severity)}] {one_line(event.title + detail)}", "dim")
+            case model.Compacted():
+                self._line(f"[context] compaction {one_line(event.status)}", "dim")
+            case model.ErrorReported():
+                self._line(f"[error] {one_line(event.failure.message)}", "red")
+            case model.LoginRequired():
+                self._line(f"[login] {one_line(event.message)}", "yellow")
+            case model.ConnectionReady() if self.verbose:
+                named = event.peer.title or event.peer.name or "an agent"
+                version = f" {event.peer.version}" if event.peer.version else ""
+                self._line(f"[peer] {one_line(named + version)}, {event.source.dialect}", "dim")
+            case model.SessionOpened() if self.verbose:
+                self._line(f"[session] {event.how} {one_line(event.session or '')}", "dim")
+            case model.ServiceCalled() if self.verbose:
+                trouble = f": {event.error}" if event.error else ""
+                self._line(
+                    f"[service] {event.service} {one_line(event.operation + trouble)}", "dim"
+                )
+            case model.TurnEnded() if event.text and not self._spoken_anything():
+                self._piece(Role.AGENT, event.text)
+            case _:
+                pass
+
+    # -- words
+
+    def _said(self, event: model.MessageDelta) -> None:
+        if event.role is Role.USER:
+            return
+        if event.message_id is not None:
+            self._spoken.add(event.message_id)
+        text = event.text
+        if not text and event.block is not None and not isinstance(event.block, Text):
+            text = _block(event.block)
+        if text:
+            self._piece(event.role, text)
+
+    def _said_whole(self, event: model.MessageSet) -> None:
+        if event.role is Role.USER or isinstance(event.blocks, UnsetType) or not event.blocks:
+            return
+        if event.message_id in self._spoken:
+            return
+        self._spoken.add(event.message_id)
+        self._piece(
+            event.role,
+            "".join(b.text if isinstance(b, Text) else _block(b) for b in event.blocks),
+        )
+
+    def _spoken_anything(self) -> bool:
+        return self._speaker is Role.AGENT or bool(self._spoken)
+
+    def _piece(self, role: Role, text: str) -> None:
+        if role is not self._speaker:
+            self._end_line()
+            self._speaker = role
+            if role is Role.THOUGHT:
+                self._put(self._paint("[thinking] ", "dim"))
+        safe = neutral(text)
+        self._put(self._paint(safe, "dim") if role is Role.THOUGHT else safe, safe)
+
+    def _put(self, text: str, plain: str | None = None) -> None:
+        self.write(text)
+        self._at_start = (plain if plain is not None else text).endswith("\n")
+
+    def _end_line(self) -> None:
+        if not self._at_start:
+            self.write("\n")
+            self._at_start = True
+
+    def _line(self, text: str, *styles: str) -> None:
+        """A line of ours, after whatever was being said."""
+        self._end_line()
+        self._speaker = None
+        self.write(self._paint(text, *styles) + "\n")
+
+    # -- tools
+
+    def _tool(self, tool_id: str) -> None:
+        tool = self._view.tools[tool_id]
+        told = self._told_tools.get(tool_id)
+        if told is not None and (told is tool.status or not tool.status.over):
+            return
+        if told is None and not tool.title and not tool.name and not tool.status.over:
+            return  # It has no words yet; the next change brings them.
+        self._told_tools[tool_id] = tool.status
+        title = one_line(tool.title or tool.name or tool.kind.value, width=160)
+        match tool.status:
+            case ToolStatus.COMPLETED:
+                self._line(f"[tool] {title}: done", "cyan")
+            case ToolStatus.FAILED | ToolStatus.DECLINED | ToolStatus.CANCELLED:
+                why = f": {one_line(tool.error, width=160)}" if tool.error else ""
+                self._line(f"[tool] {title}: {tool.status.value}{why}", "red")
+            case _:
+                self._line(f"[tool] {title} ({tool.kind.value})", "cyan")
+        if tool.status.over:
+            self._details(tool)
+
+    def _details(self, tool: Tool) -> None:
+        limit = None if self.verbose else SHOWN_LOCATIONS
+        for place in tool.locations[:limit]:
+            self._line(f"  {_place(place)}", "dim")
+        if limit is not None and len(tool.locations) > limit:
+            self._line(f"  … {len(tool.locations) - limit} more places", "dim")
+        if tool.exit_code:
+            self._line(f"  exit code {tool.exit_code}", "red")
+        self._output(tool)
+
+    def _output(self, tool: Tool) -> None:
+        printed = tool.text or "\n".join(i.text for i in tool.content if isinstance(i, Text))
+        lines = neutral(printed).splitlines()
+        limit = None if self.verbose else SHOWN_OUTPUT
+        for line in lines[:limit]:
+            self._line(f"  | {line}", "dim")
+        if limit is not None and len(lines) > limit:
+            self._line(f"  | … {len(lines) - limit} more lines (--verbose shows all)", "dim")
+
+    def _files(self, event: model.FilesChanged) -> None:
+        if event.tool_id is None:
+            return  # The whole turn so far, whose parts were shown one by one.
+        key = (event.tool_id, event.changes)
+        if key not in self._told_changes:
+            self._told_changes.add(key)
+            if event.tool_id not in self._told_tools:
+                self._tool(event.tool_id)
+            for change in event.changes:
+                self._diff(change)
+        if event.stage in (Stage.DECLINED, Stage.FAILED):
+            self._line(f"  not changed: {event.stage.value}", "red")
+
+    def _diff(self, change: FileChange) -> None:
+        limit = None if self.verbose else diffs.SHOWN_LINES
+        head, *lines = diffs.lines_of(change, limit=limit)
+        self._line(f"  {head}", "bold")
+        colours = {"+": "green", "-": "red", "@": "cyan"}
+        for line in lines:
+            self._line(f"    {line}", colours.get(line[:1], "dim"))
+
+    # -- the rest
+
+    def _plan(self, event: model.PlanSet) -> None:
+        if event.text:
+            self._line("[plan]", "bold")
+            self._line("  " + neutral(event.text).replace("\n", "\n  "))
+            return
+        told = self._told_plan.get(event.plan_id)
+        now = {entry.text: entry.status for entry in event.entries}
+        self._told_plan[event.plan_id] = now
+        changed = [e for e in event.entries if told is None or told.get(e.text) is not e.status]
+        if changed:
+            self._line("[plan]", "bold")
+        for entry in changed:
+            done = entry.status is PlanStatus.COMPLETED
+            text = f"  {_MARKS[entry.status]} {one_line(entry.text)}"
+            self._line(text, *(["dim"] if done else []))
+
+    def _answered(self, event: model.PermissionAnswered) -> None:
+        title = one_line(self._questions.pop(event.request_id, "a request"), width=160)
+        if event.by == "cancel":
+            return
+        if event.allowed:
+            self._line(f"[permission] allowed: {title}", "green")
+        else:
+            self._line(f"[permission] denied: {title}", "yellow")
+
+    def ended(self, report: Report) -> None:
+        self._end_line()
+        self._speaker = None
+        good = report.result.ok
+        line = f"[{'done' if good else 'ended'}] {sums.line(report, self._view.usage)}"
+        self.write("\n" + self._paint(line, "green" if good else "red") + "\n")
+        self.flush()
+        self._told_plan.clear()
+        self._spoken.clear()
+        if (trouble := faults.of_report(report)) is not None:
+            self.err.write(trouble)
+
+    def failed(self, error: DragomanError) -> None:
+        self._end_line()
+        self.flush()
+        self.err.write(faults.message(error))
+
+    def notice(self, text: str) -> None:
+        self._end_line()
+        self.flush()
+        super().notice(text)
+
+
+def _place(place: Location) -> str:
+    return one_line(place.path) + (f":{place.line}" if place.line is not None else "")
+
+
+def _block(block: object) -> str:
+    """Content that is no text, in a word."""
+    kind = type(block).__name__.lower()
+    named = getattr(block, "uri", None) or getattr(block, "mime_type", None) or ""
+    return f"[{kind} {named}]" if named else f"[{kind}]"

@@ -1,0 +1,148 @@
+"""Who decides when an agent asks for permission: a flag, or the person at the terminal.
+
+Owns the four ways and the question as a person sees it. The answers themselves, and which option of
+the agent means what, are in `dragoman.client.permissions`. Every refusal is in the turn's result;
+how it is shown is the output's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import sys
+from typing import Final
+
+from dragoman.cli.output.neutral import one_line
+from dragoman.cli.stage import Interrupted, Stage
+from dragoman.client.permissions import (
+    READING,
+    Answer,
+    Chosen,
+    Decision,
+    Permit,
+    Question,
+    approve_all,
+    approve_reads,
+    deny_all,
+)
+from dragoman.errors import UsageError
+
+
+class Policy(enum.Enum):
+    """What happens to a request for permission."""
+
+    APPROVE_ALL = "approve-all"
+    APPROVE_READS = "approve-reads"
+    DENY_ALL = "deny-all"
+    ASK = "ask"
+    """Reads are allowed, for everything else the person is asked."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether the agent may write files through us at all."""
+        return self in (Policy.APPROVE_ALL, Policy.ASK)
+
+
+def policy_of(
+    *, approve_all: bool, approve_reads: bool, deny_all: bool, interactive: bool, default: str = ""
+) -> Policy:
+    """The policy that the flags say; without one, what the configuration says; else a person is
+    asked where there is one, and where there is none only reads are allowed."""
+    chosen = [
+        policy
+        for policy, given in (
+            (Policy.APPROVE_ALL, approve_all),
+            (Policy.APPROVE_READS, approve_reads),
+            (Policy.DENY_ALL, deny_all),
+        )
+        if given
+    ]
+    if len(chosen) > 1:
+        flags = " and ".join(f"--{policy.value}" for policy in chosen)
+        raise UsageError(f"{flags} contradict each other: choose one")
+    if chosen:
+        return chosen[0]
+    policy = Policy(default) if default else Policy.ASK
+    return Policy.APPROVE_READS if policy is Policy.ASK and not interactive else policy
+
+
+def permit_of(policy: Policy, stage: Stage) -> Permit:
+    """Who decides under this policy."""
+    match policy:
+        case Policy.APPROVE_ALL:
+            return approve_all
+        case Policy.APPROVE_READS:
+            return approve_reads
+        case Policy.DENY_ALL:
+            return deny_all
+        case Policy.ASK:
+            return Asking(stage)
+
+
+_KEYS: Final = {
+    "allow_once": "y",
+    "allow_always": "a",
+    "reject_once": "n",
+    "reject_always": "d",
+}
+"""The key for each kind of answer."""
+
+
+class Asking:
+    """Asks the person at the terminal, one question at a time."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, question: Question) -> Decision:
+        if question.kind in READING:
+            return Answer.ALLOW_ONCE
+        async with self._turn:
+            return await self._ask(question)
+
+    async def _ask(self, question: Question) -> Decision:
+        choices = choices_of(question)
+        lines = [f"[permission] {one_line(question.title) or 'something'} ({question.kind})"]
+        lines += [f"  {key}  {label}" for key, (label, _) in choices.items()]
+        _tell("\n".join(lines) + "\n")
+        keys = "/".join(choices)
+        while True:
+            try:
+                line = await self._stage.line(f"allow? [{keys}] ")
+            except Interrupted:
+                # As anywhere else in a turn, Ctrl-C stops the turn.
+                self._stage.press()
+                return Answer.CANCEL
+            if line is None:
+                return Answer.REJECT_ONCE
+            word = line.strip().lower()
+            word = {"yes": "y", "no": "n", "always": "a"}.get(word, word)
+            if word in choices:
+                return choices[word][1]
+            if not word:
+                continue
+            _tell(f"answer with one of {keys}\n")
+
+
+def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
+    """What can be typed: the agent's own options, the first of each kind by a letter, others by a
+    number. Refusing is always possible."""
+    choices: dict[str, tuple[str, Decision]] = {}
+    for option in question.options:
+        kind = str(option.kind)
+        if kind not in _KEYS:
+            continue
+        key = _KEYS[kind] if _KEYS[kind] not in choices else str(len(choices) + 1)
+        label = one_line(getattr(option, "name", "")) or kind.replace("_", " ")
+        choices[key] = (label, Chosen(option.option_id, Answer(kind)))
+    if not any(not decision.allows for _, decision in choices.values()):
+        choices["n"] = ("refuse", Answer.REJECT_ONCE)
+    return choices
+
+
+def _tell(text: str) -> None:
+    # On stderr, with the prompt of `input`: stdout belongs to the answer.
+    sys.stdout.flush()
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,167 @@
+"""What is sent to an agent: where a prompt comes from, files that it mentions, images.
+
+Owns reading prompts from the argument, a file or stdin, and making content of ``@file`` and
+``--image``. It sends nothing, and it reads nothing outside of the workspace unless the person named
+the file in an option of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from dragoman.cli.output.terminal import is_terminal
+from dragoman.errors import Unsupported, UsageError
+from dragoman.events.parts import Block, Capabilities, Image, Link, Resource, Text
+
+STDIN: Final = "-"
+
+MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]+)"|([\w./~+=,:-]+))""")
+"""``@path`` or ``@"path with spaces"``, not in the middle of a word such as an address."""
+
+EMBEDDED_SIZE: Final = 256 * 1024
+"""A mentioned file up to this size travels with the prompt; a larger one is only named. Agents
+read files themselves, and a prompt has to fit into a model's context."""
+
+IMAGE_SIZE: Final = 20 * 1024 * 1024
+"""Larger images are refused by every model provider there is."""
+
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
+
+
+def read_prompt(argument: str | None, file: str | None) -> str:
+    """The text of a prompt: the argument, then what the file holds.
+
+    Without either it is read from stdin, unless that is a terminal, where nobody would know that
+    something is waited for.
+    """
+    if argument == STDIN:
+        argument, file = None, file or STDIN
+    parts = [] if argument is None else [argument]
+    if file is not None:
+        parts.append(_stdin() if file == STDIN else _file(Path(file)))
+    elif argument is None:
+        if is_terminal(sys.stdin):
+            raise UsageError("there is no prompt: give it as an argument, with -f FILE, or by pipe")
+        parts.append(_stdin())
+    prompt = "\n\n".join(part.strip("\n") for part in parts)
+    if not prompt.strip():
+        raise UsageError("the prompt is empty")
+    return prompt
+
+
+def _stdin() -> str:
+    return _text(sys.stdin.buffer.read(), "stdin")
+
+
+def _file(path: Path) -> str:
+    return _text(_bytes(path), str(path))
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _text(data: bytes, what: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{what} is not UTF-8 text") from None
+
+
+# -- mentions
+
+
+def mentioned(text: str, workspace: Path) -> Iterator[Path]:
+    """The files and folders that a text mentions, each once.
+
+    What names nothing that exists is not a mention: people write @decorators and @names. What
+    exists outside of the workspace is an error, because the agent has no business there.
+    """
+    root = workspace.resolve()
+    seen: set[Path] = set()
+    for match in MENTION.finditer(text):
+        found = _found(match, root)
+        if found is None or found in seen:
+            continue
+        if not found.is_relative_to(root):
+            raise UsageError(
+                f"@{match[1] or match[2]} is outside of the workspace {root}: "
+                "choose another one with --cwd, or send the text with -f"
+            )
+        seen.add(found)
+        yield found
+
+
+def _found(match: re.Match[str], root: Path) -> Path | None:
+    name = match[1] or match[2]
+    # The end of a sentence is not a part of the name, unless it is.
+    for candidate in dict.fromkeys((name, name.rstrip(".,:"))):
+        try:
+            path = (root / Path(candidate).expanduser()).resolve()
+            if candidate and path.exists() and path != root:
+                return path
+        except (OSError, RuntimeError, ValueError):
+            continue
+    return None
+
+
+def content_of(path: Path, can: Capabilities) -> Block:
+    """A mentioned file as the agent can take it: with its text, or by its address."""
+    uri = path.as_uri()
+    if path.is_file() and can.embedded is True and path.stat().st_size <= EMBEDDED_SIZE:
+        try:
+            return Resource(uri, path.read_text("utf-8"), mime_type="text/plain")
+        except (OSError, UnicodeDecodeError):
+            pass  # Named only: the agent may have other ways to look into it.
+    return Link(uri, path.name)
+
+
+# -- images
+
+
+def read_image(path: Path) -> Image:
+    """An image file as content."""
+    data = _bytes(path)
+    if len(data) > IMAGE_SIZE:
+        raise UsageError(f"{path} has {len(data)} bytes, and images may have {IMAGE_SIZE}")
+    return Image(base64.b64encode(data).decode(), _kind(data, path))
+
+
+def _kind(data: bytes, path: Path) -> str:
+    for magic, kind in _MAGIC:
+        if data.startswith(magic):
+            return kind
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    raise UsageError(f"{path} is no PNG, JPEG, GIF or WebP image")
+
+
+def blocks(
+    text: str,
+    *,
+    typed: str,
+    images: Sequence[Image],
+    workspace: Path,
+    can: Capabilities,
+    peer: str,
+) -> list[Block]:
+    """The content of a prompt. Mentions count in what was `typed`: what came from a file or a pipe
+    may be full of at signs that mean something else."""
+    if images and can.image is False:
+        raise Unsupported(f"{peer} takes no images, and --image was given")
+    made: list[Block] = [Text(text)]
+    made += [content_of(path, can) for path in mentioned(typed, workspace)]
+    made += images
+    return made

@@ -1,0 +1,203 @@
+"""Where an agent and a person meet: the loop works in one thread, the person has the main one.
+
+Owns the two threads, the keyboard and the signals. Lines are read in the main thread, so that
+Ctrl-C reaches a waiting prompt and line editing works, while the agent is served all the time.
+It does not know what an interrupt means: whoever listens is told which one it is, in the loop.
+
+The third Ctrl-C ends the process at once, even if the loop is stuck in writing to a pipe that
+nobody reads; the warden of the process then ends the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Final, TypeAlias
+
+from dragoman.cli.exits import Exit
+
+LAST_INTERRUPT: Final = 3
+"""The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C was typed at a prompt for a line."""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A line that the loop is waiting for."""
+
+    prompt: str
+    answer: asyncio.Future[str | None]
+    abandoned: bool = field(default=False)
+
+
+class Stage:
+    """The two threads of one command. Made and run in the main one."""
+
+    def __init__(self) -> None:
+        self.interrupts = 0
+        """How often a signal asked to stop since the last `calm`."""
+        self.terminated = False
+        """Whether somebody ended us from outside."""
+        self._on_interrupt: Callable[[int], None] | None = None
+        self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
+        self._reading = False
+        self._over = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- for the loop
+
+    async def line(self, prompt: str = "") -> str | None:
+        """The next line without its end; None at the end of input.
+
+        Raises `Interrupted` if Ctrl-C is typed instead.
+        """
+        wanted = _Wanted(prompt, asyncio.get_running_loop().create_future())
+        self._wanted.put(wanted)
+        try:
+            return await wanted.answer
+        finally:
+            wanted.abandoned = True
+
+    def listen(self, on_interrupt: Callable[[int], None]) -> None:
+        """From now on tell `on_interrupt`, in the loop, of the first and the second interrupt."""
+        self._on_interrupt = on_interrupt
+        if self.interrupts:
+            # It came while nobody listened yet.
+            on_interrupt(self.interrupts)
+
+    def calm(self) -> None:
+        """What was interrupted is over: the next interrupt is a first one again."""
+        self.interrupts = 0
+
+    # -- in the main thread
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        """Run `work` in its loop until it ends; its exit code, or what it raised."""
+        with _signals(self._interrupted, self._terminated), ThreadPoolExecutor(1) as pool:
+            done = pool.submit(self._work, work)
+            self._serve()
+            return done.result()
+
+    def _work(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        async def main() -> int:
+            self._loop = asyncio.get_running_loop()
+            return await work()
+
+        try:
+            return asyncio.run(main())
+        finally:
+            self._over = True
+            self._wanted.put(None)
+            if self._reading and hasattr(signal, "pthread_kill"):
+                # The main thread waits for a line that nobody wants any more.
+                main_thread = threading.main_thread().ident
+                assert main_thread is not None
+                signal.pthread_kill(main_thread, signal.SIGINT)
+
+    def _serve(self) -> None:
+        """Read the lines that are wanted, until the loop has ended."""
+        while (wanted := self._wanted.get()) is not None:
+            if wanted.abandoned:
+                continue
+            try:
+                self._reading = True
+                line = _read(wanted.prompt)
+            except KeyboardInterrupt:
+                self._reading = False
+                if self._over:
+                    return
+                self._answer(wanted, Interrupted())
+            else:
+                self._reading = False
+                self._answer(wanted, line)
+
+    def _answer(self, wanted: _Wanted, answer: str | Interrupted | None) -> None:
+        def settle() -> None:
+            if wanted.answer.done():
+                return
+            if isinstance(answer, Interrupted):
+                wanted.answer.set_exception(answer)
+            else:
+                wanted.answer.set_result(answer)
+
+        self._tell(settle)
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is not None and not self._over:
+            # If the loop has just been closed there is nobody left to tell.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(call)
+
+    # -- signals
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._reading:
+            raise KeyboardInterrupt
+        if self._over:
+            return
+        self.press()
+
+    def press(self) -> None:
+        """Somebody asks to stop. May be called in any thread."""
+        self.interrupts += 1
+        count = self.interrupts
+        if count >= LAST_INTERRUPT:
+            os._exit(Exit.INTERRUPTED)
+        self._tell(lambda: self._on_interrupt(count) if self._on_interrupt else None)
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        self.terminated = True
+        self.press()
+
+
+def _read(prompt: str) -> str | None:
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401 - it gives `input` history and editing
+        try:
+            return input(prompt)
+        except EOFError:
+            return None
+    if sys.stdin.isatty():
+        # The output is kept somewhere; the prompt does not belong there.
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+    line = sys.stdin.readline()
+    return line.removesuffix("\n") if line else None
+
+
+Handler: TypeAlias = Callable[[int, FrameType | None], None]
+
+
+class _signals:
+    """Lets two handlers have the signals that end a program, for the time of a block."""
+
+    def __init__(self, interrupted: Handler, terminated: Handler) -> None:
+        self._handlers: dict[int, Handler] = {signal.SIGINT: interrupted}
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                self._handlers[getattr(signal, name)] = terminated
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number, handler in self._handlers.items():
+            # What whoever started us wants to be ignored (nohup) stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, handler)
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
