@@ -13,6 +13,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── TurnInProgress          a second prompt in a session whose turn is still running
     │   ├── SessionUnusable         the session was given up; open another
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
+    │   ├── DelegationInvalid       a value of delegate_to names no peer with such a role
     │   ├── UnknownPeer             no peer has this name
     │   ├── RoleNotClaimed          the peer does not claim this role
     │   ├── WrongLaunch             a command line that is known not to be an agent's
@@ -132,6 +133,20 @@ class FrontMatterInvalid(UsageError):
     """A file's front matter cannot be read, or not be edited safely; the file is untouched."""
 
     error_class = "front_matter_invalid"
+
+
+class DelegationInvalid(UsageError):
+    """A value of `delegate_to` does not name a peer and one of its roles.
+
+    `remedy` says what would help.
+    """
+
+    error_class = "delegation_invalid"
+
+    def __init__(self, value: str, problem: str, *, remedy: str = "") -> None:
+        super().__init__(f"{_shown(value)} cannot be delegated to: {problem}")
+        self.value = value
+        self.remedy = remedy
 
 
 class UnknownPeer(UsageError):

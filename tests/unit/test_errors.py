@@ -23,6 +23,7 @@ from dragoman.errors import (
     ConnectionClosed,
     ConnectionEnded,
     ConnectionLost,
+    DelegationInvalid,
     DragomanError,
     FileFailed,
     FileMissing,
@@ -61,6 +62,7 @@ CLASSES = [cls for _, cls in tree(DragomanError)]
 SAMPLES: list[DragomanError] = [
     RequestInProgress("one at a time"),
     MessageTooLong(20, 10),
+    DelegationInvalid("a-b", "no such peer", remedy="add it"),
     ProgramNotFound("nonesuch"),
     ProgramNotFound("nonesuch", "PATH is empty"),
     ConnectionClosed(),

@@ -1,0 +1,153 @@
+"""Files changed together: replaced whole, with mode, owner and link kept, or put back."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import FileFailed, UsageError
+from dragoman.hub import changes as changes_module
+from dragoman.hub.changes import Change, Changes, replace_file, show
+
+
+def test_changes_stay_where_nothing_goes_wrong(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "deep" / "new"
+    old.write_bytes(b"1\n")
+    with Changes() as changes:
+        changes.write(old, b"2\n", expected=b"1\n")
+        changes.write(new, b"3\n")
+        assert changes.made() == [Change(old, b"1\n", b"2\n"), Change(new, None, b"3\n")]
+    assert (old.read_bytes(), new.read_bytes()) == (b"2\n", b"3\n")
+
+
+def test_an_exception_puts_every_file_back_and_goes_on(tmp_path: Path) -> None:
+    old, new, other = tmp_path / "old", tmp_path / "new", tmp_path / "other"
+    old.write_bytes(b"1")
+    other.write_bytes(b"x")
+    with pytest.raises(KeyboardInterrupt), Changes() as changes:
+        changes.write(old, b"2")
+        changes.write(old, b"3")
+        changes.write(new, b"4")
+        changes.watch(other)
+        other.write_bytes(b"y")
+        raise KeyboardInterrupt
+    assert old.read_bytes() == b"1"
+    assert other.read_bytes() == b"x"
+    assert sorted(tmp_path.iterdir()) == [old, other]
+
+
+def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"theirs")
+    with pytest.raises(UsageError, match="changed by another program"), Changes() as changes:
+        changes.write(file, b"ours", expected=b"as we read it")
+    assert file.read_bytes() == b"theirs"
+
+
+def test_a_write_of_the_same_bytes_is_no_change(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"same")
+    before = file.stat()
+    with Changes() as changes:
+        changes.write(file, b"same")
+        assert changes.made() == []
+    assert file.stat().st_ino == before.st_ino
+
+
+def test_what_cannot_be_put_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"1")
+    changes = Changes()
+    changes.write(file, b"2")
+
+    def broken(path: Path, data: bytes) -> None:
+        raise FileFailed(str(path), "the disk is gone")
+
+    monkeypatch.setattr(changes_module, "replace_file", broken)
+    with pytest.raises(FileFailed, match="could not be put back"):
+        changes.undo()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
+def test_mode_and_link_are_kept(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_bytes(b"1")
+    file.chmod(0o640)
+    link.symlink_to("file")
+    replace_file(link, b"2")
+    assert link.is_symlink()
+    assert file.read_bytes() == b"2"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert sorted(tmp_path.iterdir()) == [file, link]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners of POSIX")
+def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"a longer text")
+    inode = file.stat().st_ino
+    theirs = os.stat_result((0o100644, inode, 1, 1, 12345, 12345, 13, 0, 0, 0))
+    asked: list[tuple[int, int]] = []
+
+    def refuse(fd: int, uid: int, gid: int) -> None:
+        asked.append((uid, gid))
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    monkeypatch.setattr(os, "stat", lambda path: theirs)
+    replace_file(file, b"short")
+    monkeypatch.undo()
+    assert asked == [(12345, 12345)]
+    assert file.read_bytes() == b"short"
+    assert file.stat().st_ino == inode
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
+def test_the_second_name_of_a_file_goes_on_naming_it(tmp_path: Path) -> None:
+    file, twin = tmp_path / "file", tmp_path / "twin"
+    file.write_bytes(b"1")
+    os.link(file, twin)
+    replace_file(file, b"2")
+    assert twin.read_bytes() == b"2"
+
+
+def test_a_file_that_is_read_only_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"1")
+    # Root may write to everything, so the answer is made up.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(FileFailed, match="read-only"):
+        replace_file(file, b"2")
+    assert file.read_bytes() == b"1"
+
+
+def test_a_write_that_fails_half_way_leaves_the_file_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"1")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FileFailed, match="No space left"):
+        replace_file(file, b"2")
+    assert file.read_bytes() == b"1"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_changes_are_shown_as_a_diff(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    assert show([Change(file, b"a\nb\n", b"a\nc"), Change(file, None, b"x\n")]) == (
+        f"--- {file}\n+++ {file}\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n\\ No newline at end of file\n"
+        f"--- /dev/null\n+++ {file}\n@@ -0,0 +1 @@\n+x\n"
+    )
