@@ -84,6 +84,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A read of a missing file must be answered with empty content, or the write after it fails."""
     error_texts: tuple[str, ...] = ()
     """Beginnings of message texts that are errors of the peer: such a turn is no success."""
+    notice_texts: tuple[str, ...] = ()
+    """Message texts that are remarks of the program and no part of an answer."""
     late_replay: bool = False
     """A loaded session's history arrives after the answer to the load."""
     reject_ends_turn: bool = False

@@ -1,0 +1,34 @@
+"""The catalogue: which peers there are, as data.
+
+One descriptor per peer says how it is started, what it claims, what it needs and what it does
+differently. What was measured of a peer is on its card (`dragoman.hub.verify`).
+"""
+
+from dragoman.hub.catalogue.descriptor import (
+    Credentials,
+    Descriptor,
+    Install,
+    Launch,
+    Models,
+    Quirks,
+    VersionSource,
+    WrongForm,
+)
+from dragoman.hub.catalogue.loading import Catalogue, Known, load_catalogue
+from dragoman.hub.catalogue.roles import ROLES, is_generalist
+
+__all__ = [
+    "ROLES",
+    "Catalogue",
+    "Credentials",
+    "Descriptor",
+    "Install",
+    "Known",
+    "Launch",
+    "Models",
+    "Quirks",
+    "VersionSource",
+    "WrongForm",
+    "is_generalist",
+    "load_catalogue",
+]

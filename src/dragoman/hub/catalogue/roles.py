@@ -1,0 +1,29 @@
+"""The roles that peers claim: what each is for.
+
+Owns the names of the roles that dragoman's own peers claim. Others are welcome: a role is any word
+of the right form, and a peer may be the first to claim it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+ROLES: Final[Mapping[str, str]] = {
+    "execute": "carry out a task: edit, run, repeat until it works",
+    "research": "find out what is known, in the code and outside of it",
+    "exploration": "look around in a repository and tell what is where",
+    "debug": "find the cause of a failure",
+    "plan": "say how something should be done, without doing it",
+    "review": "judge a change",
+    "write": "write prose or code to a given outline",
+}
+
+ROLE: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+"""The form of a role's name."""
+
+
+def is_generalist(roles: Iterable[str]) -> bool:
+    """Whether somebody claims every role there is. Measuring shows what that is worth."""
+    return set(ROLES) <= set(roles)

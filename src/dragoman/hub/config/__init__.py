@@ -1,0 +1,29 @@
+"""Settings: where they stand, what they are, how they are merged, and who is trusted.
+
+The order is defaults, the user's ``config.toml``, a project's ``dragoman.toml``, the environment,
+flags. A project may not name commands, endpoints, environment or wider permissions until the user
+has trusted it. No file holds a secret.
+"""
+
+from dragoman.hub.config.merging import Config, Ignored, PeerTable, load_config
+from dragoman.hub.config.paths import Paths, find_paths
+from dragoman.hub.config.project import Project, find_project_file, read_project, trust_project
+from dragoman.hub.config.schema import PeerSettings, Settings, Timeouts
+from dragoman.hub.config.trust import Trust
+
+__all__ = [
+    "Config",
+    "Ignored",
+    "Paths",
+    "PeerSettings",
+    "PeerTable",
+    "Project",
+    "Settings",
+    "Timeouts",
+    "Trust",
+    "find_paths",
+    "find_project_file",
+    "load_config",
+    "read_project",
+    "trust_project",
+]

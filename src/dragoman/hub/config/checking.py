@@ -1,0 +1,132 @@
+"""Plain data from a TOML file as a typed value, or an error that a person can act on.
+
+Owns the checks that settings and descriptors share: an unknown key is named with its path and the
+nearest key there is, a wrong type with its path, and a secret is refused. It does not know which
+keys there are: the types say so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from dragoman.errors import ConfigInvalid
+
+T = TypeVar("T")
+
+SECRET_NAME: Final = re.compile(
+    r"(?:^|[_\-.])(?:api[_-]?keys?|keys?|tokens?|secrets?|passwords?|passwd|credentials?|bearer)$",
+    re.IGNORECASE,
+)
+"""Names under which people put what nobody else may see."""
+
+SECRET_VALUE: Final = re.compile(
+    r"(?:\b|=)(?:sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
+    r"|AIza[A-Za-z0-9_\-]{30,}|xox[abpr]-[A-Za-z0-9\-]{10,}|AKIA[A-Z0-9]{16}|ya29\.[\w\-]{20,}"
+    r"|eyJ[\w\-]{10,}\.eyJ[\w\-]{10,}\.[\w\-]+)"
+)
+"""What keys of well-known makers look like, wherever they stand."""
+
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+ADVICE: Final = (
+    "looks like a secret, and no file of dragoman may hold one: set it as a variable of your "
+    "environment, and put the variable's name into an `env` list"
+)
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Names that a person may have meant, the best first."""
+    return difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
+
+
+def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
+    """`data` as a `kind`. `base` is the key under which it stands in its file."""
+    unknown_keys(data, kind, origin=origin, base=base)
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        key = base + re.sub(r"\[\.\.\.\]", "", place.removesuffix("`"))
+        raise ConfigInvalid(origin, _plain(problem), key=key.lstrip(".")) from error
+
+
+def unknown_keys(data: Any, kind: type, *, origin: str, base: str = "") -> None:
+    """Refuse keys that the type does not have."""
+    _keys(data, inspect.type_info(kind), origin, base)
+
+
+def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
+    if isinstance(kind, inspect.StructType) and isinstance(data, Mapping):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        for key, value in data.items():
+            here = f"{path}.{key}" if path else str(key)
+            if key not in fields:
+                close = nearest(str(key), fields)
+                advice = (
+                    f"did you mean `{close[0]}`?"
+                    if close
+                    else f"the keys here are {', '.join(fields)}"
+                )
+                raise ConfigInvalid(origin, f"there is no such key; {advice}", key=here)
+            _keys(value, fields[key], origin, here)
+    elif isinstance(kind, inspect.DictType) and isinstance(data, Mapping):
+        for key, value in data.items():
+            _keys(value, kind.value_type, origin, f"{path}.{key}" if path else str(key))
+    elif isinstance(kind, inspect.VarTupleType | inspect.ListType) and isinstance(data, list):
+        for number, value in enumerate(data):
+            _keys(value, kind.item_type, origin, f"{path}[{number}]")
+
+
+def _plain(problem: str) -> str:
+    """The decoder's sentence in the words of a TOML file."""
+    for theirs, ours in (
+        ("`str`", "a text"),
+        ("`int | float`", "a number"),
+        ("`float`", "a number"),
+        ("`int`", "a whole number"),
+        ("`bool`", "true or false"),
+        ("`array`", "a list"),
+        ("`object`", "a table"),
+        ("`null`", "nothing"),
+    ):
+        problem = problem.replace(theirs, ours)
+    problem = problem.replace("Object missing required field", "it lacks the key")
+    return problem[:1].lower() + problem[1:]
+
+
+def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
+    """Refuse a value that looks like a key, be it by its own look or by its name."""
+    for path, name, value in _texts(data, base, ""):
+        known_look = SECRET_VALUE.search(value) is not None
+        secret_name = SECRET_NAME.search(name) is not None
+        if known_look or (secret_name and _random_looking(value)):
+            raise ConfigInvalid(origin, f"this value {ADVICE}", key=path)
+
+
+def _random_looking(value: str) -> bool:
+    """Whether a value under the name of a secret may be one, and not a word or a variable."""
+    return (
+        len(value) >= 8
+        and " " not in value
+        and VARIABLE.fullmatch(value) is None
+        or (
+            len(value) >= 16 and any(c.isdigit() for c in value) and any(c.islower() for c in value)
+        )
+    )
+
+
+def _texts(data: Any, path: str, name: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(data, str):
+        yield path, name, data
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _texts(value, f"{path}.{key}" if path else str(key), str(key))
+    elif isinstance(data, list | tuple):
+        for number, value in enumerate(data):
+            yield from _texts(value, f"{path}[{number}]", name)

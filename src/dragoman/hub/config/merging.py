@@ -1,0 +1,410 @@
+"""One set of settings out of files, variables and flags, each value with its origin.
+
+Owns the order (defaults, ``config.toml``, the project, the environment, flags) and what a project
+may do before it is trusted: take away, never add. It does not know what a descriptor is: the peers
+that files define are handed on as they stand (`hub.catalogue.loading`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.errors import ConfigInvalid, UsageError
+from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets
+from dragoman.hub.config.files import read_file
+from dragoman.hub.config.paths import VARIABLES, Paths
+from dragoman.hub.config.project import Project, parse, read_project
+from dragoman.hub.config.schema import NEVER, STRICTER, PeerSettings, Settings, Timeouts
+
+PREFIX: Final = "DRAGOMAN_"
+DEFAULT: Final = "default"
+PEERS: Final = "peers"
+TABLES: Final = ("timeouts", "peer")
+
+OTHER_VARIABLES: Final = frozenset({*VARIABLES.values(), "DRAGOMAN_MARK", "DRAGOMAN_TRACE"})
+"""Variables of dragoman that are no settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTable:
+    """A descriptor as it stands in a file, not looked at yet."""
+
+    name: str
+    table: Mapping[str, Any]
+    origin: str
+    folder: Path
+    """What relative paths in it count from."""
+    key: str = ""
+    """Where it stands in its file."""
+    problem: ConfigInvalid | None = None
+    """Why it could not even be read."""
+    project: bool = False
+    adapters: Mapping[Path, bytes] = field(default_factory=dict)
+    """Python files of a project that the user has trusted, with the bytes that were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Something in a project's file that does not count because nobody has trusted it."""
+
+    file: Path
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.key} is ignored: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings that count here, and where each comes from."""
+
+    settings: Settings
+    paths: Paths
+    project: Path | None = None
+    """The folder of the project, if there is one."""
+    project_file: Path | None = None
+    trusted: bool = False
+    """Whether the user has trusted the project's file as it is now."""
+    peers: tuple[PeerTable, ...] = ()
+    """The user's and the project's own peers, not checked yet."""
+    untrusted: tuple[Ignored, ...] = ()
+    """What was ignored, and why."""
+    problems: tuple[ConfigInvalid, ...] = ()
+    """What was wrong and left out, where that was asked for."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def origin(self, key: str) -> str:
+        """Where the value of a dotted key comes from: a file, a variable, a flag or a default."""
+        return self.origins.get(key, DEFAULT)
+
+    def values(self) -> Iterator[tuple[str, Any, str]]:
+        """Every setting as dotted key, value and origin."""
+        for key, value in _flatten(msgspec.to_builtins(self.settings)).items():
+            yield key, value, self.origin(key)
+
+
+def load_config(
+    cwd: Path,
+    paths: Paths,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+    *,
+    strict: bool = True,
+) -> Config:
+    """The settings for work in a folder.
+
+    `flags` are dotted keys with their values; None is "not given". Unless `strict`, what is wrong
+    is left out and told in `Config.problems`.
+    """
+    environ = os.environ if environ is None else environ
+    merge = _Merge(strict)
+    merge.add(lambda: _global_layer(paths))
+    project = read_project(cwd, paths)
+    ignored: list[Ignored] = []
+    if project is not None:
+        merge.add(lambda: _project_layer(project, merge.values, ignored))
+    for name, value in sorted(environ.items()):
+        merge.add(lambda name=name, value=value: _variable(name, value))
+    merge.add(lambda: _flag_layer(flags or {}))
+    tables = [*_user_peers(paths)]
+    if project is not None:
+        tables += _project_peers(project, ignored)
+    return Config(
+        settings=merge.settings(),
+        paths=paths,
+        project=None if project is None else project.folder,
+        project_file=None if project is None else project.file,
+        trusted=project is not None and project.trusted,
+        peers=tuple(tables),
+        untrusted=tuple(ignored),
+        problems=tuple(merge.problems),
+        origins=dict(merge.origins),
+    )
+
+
+class _Merge:
+    """Values so far, by dotted key."""
+
+    def __init__(self, strict: bool) -> None:
+        self.values: dict[str, Any] = _flatten(msgspec.to_builtins(Settings()))
+        self.origins: dict[str, str] = {}
+        self.problems: list[ConfigInvalid] = []
+        self._strict = strict
+
+    def add(self, layer: Any) -> None:
+        try:
+            values, origins = layer()
+        except ConfigInvalid as error:
+            if self._strict:
+                raise
+            self.problems.append(error)
+            return
+        for key, value in values.items():
+            if key.startswith("peer.") and key.endswith(".env") and self.values.get(key):
+                # Lists of names add up: a project that needs one more takes none away.
+                self.values[key] = list(dict.fromkeys([*self.values[key], *value]))
+                self.origins[key] = f"{self.origins[key]}, {origins[key]}"
+            else:
+                self.values[key] = value
+                self.origins[key] = origins[key]
+
+    def settings(self) -> Settings:
+        return msgspec.convert(_nest(self.values), Settings)
+
+
+Layer = tuple[dict[str, Any], dict[str, str]]
+
+
+def _layer(table: Mapping[str, Any], origin: str) -> Layer:
+    values = _checked(table, origin)
+    return values, dict.fromkeys(values, origin)
+
+
+def check_settings(table: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
+    """Settings out of one place as dotted keys and values, or an error that names the place."""
+    return _checked(table, origin)
+
+
+def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    refuse_secrets(table, origin=origin)
+    settings = convert(dict(table), Settings, origin=origin)
+    try:
+        settings.budgets()
+    except UsageError as error:
+        raise ConfigInvalid(origin, str(error), key="timeouts") from error
+    if settings.max_line_size is not None and settings.max_line_size <= 0:
+        raise ConfigInvalid(origin, "it is a number of bytes above 0", key="max_line_size")
+    for pattern in settings.agent_files:
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise ConfigInvalid(origin, f"{pattern!r} leaves the project", key="agent_files")
+    for name, peer in settings.peer.items():
+        for variable in peer.env:
+            if VARIABLE.fullmatch(variable.removesuffix("*") or "_") is None:
+                raise ConfigInvalid(
+                    origin, f"{variable!r} is no name of a variable", key=f"peer.{name}.env"
+                )
+    return _flatten(table)
+
+
+def _global_layer(paths: Paths) -> Layer:
+    file = paths.config_file
+    data = read_file(file)
+    if data is None:
+        return {}, {}
+    table = parse(data, origin=str(file))
+    if PEERS in table:
+        raise ConfigInvalid(
+            str(file), f"a peer has a file of its own: {paths.peers_folder}/NAME.toml", key=PEERS
+        )
+    return _layer(table, str(file))
+
+
+def _project_layer(project: Project, base: Mapping[str, Any], ignored: list[Ignored]) -> Layer:
+    if project.problem is not None:
+        raise project.problem
+    table = {key: value for key, value in project.table.items() if key != PEERS}
+    origin = str(project.file)
+    values = _checked(table, origin)
+    if not project.trusted:
+        values = dict(_narrowing(values, base, project.file, ignored))
+    return values, dict.fromkeys(values, origin)
+
+
+UNTRUSTED: Final = "this project is not trusted (`dragoman config trust` shows what it wants)"
+
+
+def _narrowing(
+    values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[Ignored]
+) -> Iterator[tuple[str, Any]]:
+    """What of a project's settings only takes away from what the user has set."""
+    for key, value in values.items():
+        table, _, _ = key.partition(".")
+        if key == "enabled_peers":
+            kept = [name for name in value if name in base[key]]
+            if added := [name for name in value if name not in kept]:
+                ignored.append(Ignored(file, f"{key}: {', '.join(added)}", UNTRUSTED))
+            yield key, kept
+        elif key == "agent_files" or (key == "permissions" and value in STRICTER[base[key]]):
+            yield key, value
+        elif table == "timeouts" and _shorter(value, base.get(key), key):
+            yield key, value
+        elif key == "max_line_size" and (base.get(key) is None or value < base[key]):
+            yield key, value
+        elif key == "format" or value == base.get(key):
+            yield key, value
+        elif table == "peer" and key.endswith(".permissions"):
+            current = base.get(key) or base["permissions"]
+            if value in STRICTER[current]:
+                yield key, value
+            else:
+                ignored.append(Ignored(file, key, UNTRUSTED))
+        else:
+            ignored.append(Ignored(file, key, UNTRUSTED))
+
+
+def _shorter(value: Any, current: Any, key: str) -> bool:
+    if current is None:
+        from dragoman.client.budgets import Budgets
+
+        current = getattr(Budgets(), key.partition(".")[2])
+    if value == NEVER:
+        return current is None or current == NEVER
+    return current is None or current == NEVER or value <= current
+
+
+# -- variables and flags
+
+
+def _scalar_keys() -> dict[str, tuple[str, type]]:
+    """Variables that are settings, with their dotted key and the type it stands in."""
+    found: dict[str, tuple[str, type]] = {}
+    for name in Settings.__struct_fields__:
+        if name not in TABLES:
+            found[PREFIX + name.upper()] = (name, Settings)
+    for name in Timeouts.__struct_fields__:
+        found[f"{PREFIX}TIMEOUTS_{name.upper()}"] = (f"timeouts.{name}", Settings)
+    return found
+
+
+KEYS: Final = _scalar_keys()
+
+
+def _variable(name: str, text: str) -> Layer:
+    if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not text:
+        return {}, {}
+    if name not in KEYS:
+        # Not an error: other parts of dragoman, and other programs, may have variables.
+        close = nearest(name, KEYS)
+        if close and _only_misspelt(name, close[0]):
+            raise ConfigInvalid(name, f"there is no such variable; did you mean {close[0]}?")
+        return {}, {}
+    key, _ = KEYS[name]
+    value: Any = text
+    if key in ("enabled_peers", "agent_files"):
+        value = [word.strip() for word in text.split(",") if word.strip()]
+    elif key == "max_line_size" or (key.startswith("timeouts.") and text != NEVER):
+        try:
+            value = int(text) if key == "max_line_size" else float(text)
+        except ValueError as error:
+            raise ConfigInvalid(name, f"{text!r} is no number") from error
+    return _layer(_nest({key: value}), name)
+
+
+def _only_misspelt(name: str, known: str) -> bool:
+    import difflib
+
+    return difflib.SequenceMatcher(None, name, known).ratio() > 0.9
+
+
+def _flag_layer(flags: Mapping[str, object]) -> Layer:
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for key, value in flags.items():
+        if value is None:
+            continue
+        plain = list(value) if isinstance(value, tuple) else value
+        values.update(_checked(_nest({key: plain}), f"the flag for {key}"))
+        origins[key] = "flag"
+    return values, origins
+
+
+# -- peers
+
+
+def _user_peers(paths: Paths) -> Iterator[PeerTable]:
+    folder = paths.peers_folder
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        problem = ConfigInvalid(str(folder), f"it cannot be read: {error.strerror}")
+        yield PeerTable("", {}, str(folder), folder, problem=problem)
+        return
+    for file in files:
+        if file.name.startswith("."):
+            continue
+        try:
+            data = read_file(file)
+            if data is None:
+                continue
+            yield PeerTable(file.stem, parse(data, origin=str(file)), str(file), folder)
+        except ConfigInvalid as error:
+            yield PeerTable(file.stem, {}, str(file), folder, problem=error)
+
+
+def _project_peers(project: Project, ignored: list[Ignored]) -> Iterator[PeerTable]:
+    peers = project.table.get(PEERS)
+    if peers is None:
+        return
+    origin = str(project.file)
+    if not isinstance(peers, Mapping):
+        yield PeerTable(
+            "",
+            {},
+            origin,
+            project.folder,
+            problem=ConfigInvalid(origin, "expected tables such as [peers.mine]", key=PEERS),
+            project=True,
+        )
+        return
+    for name, table in peers.items():
+        key = f"{PEERS}.{name}"
+        if not project.trusted:
+            ignored.append(Ignored(project.file, key, UNTRUSTED))
+        elif not isinstance(table, Mapping):
+            problem = ConfigInvalid(origin, "expected a table", key=key)
+            yield PeerTable(name, {}, origin, project.folder, key, problem, True)
+        else:
+            named = {"name": name, **table}
+            yield PeerTable(
+                name,
+                named,
+                origin,
+                project.folder,
+                key,
+                project=True,
+                adapters=project.adapters,
+            )
+
+
+# -- dotted keys
+
+
+def _flatten(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings as dotted keys. Values that are tables themselves do not occur."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == "timeouts":
+            flat.update({f"timeouts.{name}": each for name, each in value.items()})
+        elif key == "peer":
+            for peer, settings in value.items():
+                flat.update({f"peer.{peer}.{name}": each for name, each in settings.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for key, value in flat.items():
+        head, *rest = key.split(".")
+        place = table
+        if rest:
+            place = table.setdefault(head, {})
+            for word in rest[:-1]:
+                place = place.setdefault(word, {})
+            place[rest[-1]] = value
+        else:
+            place[head] = value
+    return table
+
+
+__all__ = ["Config", "Ignored", "PeerSettings", "PeerTable", "check_settings", "load_config"]

@@ -1,0 +1,130 @@
+"""The ``dragoman.toml`` of a project: where it is, and what it wants.
+
+Owns the way up from a folder to the file, the reading of it, and what has to be shown to a user
+before it is trusted. It does not know what the settings mean (`schema`, `merging`).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dragoman.errors import ConfigInvalid, UsageError
+from dragoman.hub.config.checking import refuse_secrets
+from dragoman.hub.config.files import read_file
+from dragoman.hub.config.paths import Paths
+from dragoman.hub.config.trust import Trust
+
+PROJECT_FILE: Final = "dragoman.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One project file as it was read, once."""
+
+    file: Path
+    data: bytes
+    table: Mapping[str, Any]
+    trusted: bool
+    problem: ConfigInvalid | None = None
+    """Why the file cannot be used; then the table is empty."""
+    adapters: Mapping[Path, bytes] = field(default_factory=dict)
+    """The Python files that its peers name, with the bytes that would run."""
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+
+def find_project_file(cwd: Path) -> Path | None:
+    """The nearest file from a folder up to the root of its repository.
+
+    Without a repository only the folder itself counts: what lies above may be anybody's.
+    """
+    cwd = cwd.absolute()
+    passed: list[Path] = []
+    for folder in (cwd, *cwd.parents):
+        passed.append(folder)
+        if (folder / ".git").exists():
+            break
+    else:
+        passed = [cwd]
+    for folder in passed:
+        file = folder / PROJECT_FILE
+        if file.is_symlink() or file.exists():
+            return file
+    return None
+
+
+def read_project(cwd: Path, paths: Paths) -> Project | None:
+    """The project of a folder; None if it has no file."""
+    file = find_project_file(cwd)
+    if file is None:
+        return None
+    try:
+        data = read_file(file)
+    except ConfigInvalid as error:
+        return Project(file, b"", {}, False, error)
+    if data is None:
+        return None
+    trust = Trust(paths)
+    trusted = trust.trusts(file, data)
+    try:
+        table = parse(data, origin=str(file))
+        refuse_secrets(table, origin=str(file))
+    except ConfigInvalid as error:
+        return Project(file, data, {}, trusted, error)
+    return Project(file, data, table, trusted, adapters=_adapters(file.parent, table))
+
+
+def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Project:
+    """Trust the project of a folder as it is now.
+
+    `shown` are the bytes that the user saw; if the file has changed since, nothing is trusted.
+    """
+    project = read_project(cwd, paths)
+    if project is None:
+        raise UsageError(f"there is no {PROJECT_FILE} in {cwd} or above it in its repository")
+    if project.problem is not None:
+        raise project.problem
+    if shown is not None and shown != project.data:
+        raise UsageError(f"{project.file} has changed since it was shown; look at it again")
+    Trust(paths).trust(project.file, project.data, project.adapters)
+    return project
+
+
+def parse(data: bytes, *, origin: str) -> dict[str, Any]:
+    """TOML as a table."""
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(origin, f"it is not UTF-8 text: byte {error.start}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigInvalid(origin, f"it is not TOML: {error}") from error
+
+
+def adapter_file(value: str, folder: Path) -> Path | None:
+    """The file that an adapter's value names, if it names one; ``module:attribute`` does not."""
+    name = value.rpartition(":")[0] if value.count(":") and not value.endswith(".py") else value
+    if name.endswith(".py"):
+        return folder / Path(name).expanduser()
+    return None
+
+
+def _adapters(folder: Path, table: Mapping[str, Any]) -> dict[Path, bytes]:
+    found: dict[Path, bytes] = {}
+    peers = table.get("peers")
+    for peer in peers.values() if isinstance(peers, Mapping) else ():
+        value = peer.get("adapter") if isinstance(peer, Mapping) else None
+        path = adapter_file(value, folder) if isinstance(value, str) else None
+        if path is not None:
+            try:
+                code = read_file(path)
+            except ConfigInvalid:
+                continue
+            if code is not None:
+                found[path] = code
+    return found

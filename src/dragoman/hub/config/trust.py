@@ -1,0 +1,112 @@
+"""Which projects the user has said yes to.
+
+A checkout can be hostile, so what a project's files want started, reached or seen is ignored until
+the user trusts them. Owns the record of that: the real path of the file and the digest of its
+bytes, and the same for the adapters it names. Another byte, or a link that leads elsewhere, is
+another file. It does not know what trust is needed for (`merging`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.config.files import locked, read_file, write_file
+from dragoman.hub.config.paths import Paths
+
+TRUST_FORMAT: Final = 1
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One file that is trusted, with the adapters that were there beside it."""
+
+    digest: str
+    adapters: dict[str, str] = field(default_factory=dict)
+    trusted_at: str = ""
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """The file in the data folder."""
+
+    format: int = TRUST_FORMAT
+    files: dict[str, Entry] = field(default_factory=dict)
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def real(path: Path) -> str:
+    return os.path.realpath(path)
+
+
+class Trust:
+    """What is trusted on this machine. Whoever asks hands over the bytes that are going to be
+    used, so that nothing can change between the look and the use."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._file = paths.trust_file
+
+    def record(self) -> Record:
+        """What is recorded. A damaged record trusts nothing: that is an error to whoever wants to
+        know why, and safe for whoever does not."""
+        data = read_file(self._file)
+        if data is None:
+            return Record()
+        try:
+            record = msgspec.json.decode(data, type=Record)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigInvalid(
+                str(self._file), f"the record of trusted projects is damaged: {error}; remove it"
+            ) from error
+        if record.format != TRUST_FORMAT:
+            raise ConfigInvalid(str(self._file), f"it has the unknown format {record.format}")
+        return record
+
+    def _entry(self, file: Path) -> Entry | None:
+        try:
+            return self.record().files.get(real(file))
+        except ConfigInvalid:
+            return None
+
+    def trusts(self, file: Path, data: bytes) -> bool:
+        """Whether these very bytes of this file are trusted."""
+        entry = self._entry(file)
+        return entry is not None and entry.digest == digest(data)
+
+    def trusts_adapter(self, file: Path, adapter: Path, data: bytes) -> bool:
+        """Whether these bytes of an adapter were there when the project's file was trusted."""
+        entry = self._entry(file)
+        return entry is not None and entry.adapters.get(real(adapter)) == digest(data)
+
+    def trust(self, file: Path, data: bytes, adapters: Mapping[Path, bytes] | None = None) -> None:
+        """Record that the user trusts these bytes, which were shown."""
+        entry = Entry(
+            digest=digest(data),
+            adapters={real(path): digest(code) for path, code in (adapters or {}).items()},
+            trusted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self._change(file, entry)
+
+    def withdraw(self, file: Path) -> bool:
+        """Forget it; false if it was not trusted."""
+        return self._change(file, None)
+
+    def _change(self, file: Path, entry: Entry | None) -> bool:
+        with locked(self._file):
+            files = dict(self.record().files)
+            known = files.pop(real(file), None) is not None
+            if entry is not None:
+                files[real(file)] = entry
+            if known or entry is not None:
+                data = msgspec.json.format(msgspec.json.encode(Record(files=files)), indent=2)
+                write_file(self._file, data, mode=0o600)
+        return known

@@ -1,0 +1,339 @@
+"""From a descriptor, or a command line, to the way an agent is started or reached.
+
+Owns the choice among the launches of a peer on this machine, the words for what is missing, and
+the table of command lines that are known to be wrong. It starts nothing: it looks at files. Whether
+the program's runtime is new enough is asked by `runtimes`, and `opening` goes the way.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from dragoman.client.budgets import Budgets
+from dragoman.errors import NotInstalled, WrongLaunch
+from dragoman.hub.catalogue.descriptor import Descriptor, Launch, Platform, Quirks
+from dragoman.hub.catalogue.loading import Catalogue
+from dragoman.hub.catalogue.validation import AUTO, PYTHON
+from dragoman.hub.config.schema import Settings
+from dragoman.hub.packages import package_name
+
+Which = Callable[..., str | None]
+
+PLATFORMS: Final[Mapping[str, Platform]] = {
+    "linux": "linux",
+    "darwin": "macos",
+    "win32": "windows",
+    "cygwin": "windows",
+}
+
+SUFFIXES: Final = (".exe", ".cmd", ".bat", ".ps1", ".js", ".mjs", ".cjs")
+"""What a program's name may end with beside the name that people know it by."""
+
+
+def current_platform() -> Platform:
+    """What descriptors call this machine's system."""
+    return PLATFORMS.get(sys.platform, "linux")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How to get to one agent, and how to treat it."""
+
+    command: tuple[str, ...] | None = None
+    """The words to start it with, the program as a path. None if there is an address."""
+    address: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Set for the program."""
+    inherit: tuple[str, ...] = ()
+    """Names of our variables that the program may see besides the usual ones."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Options of its dialect."""
+    quirks: Quirks = Quirks()
+    protocol: str = AUTO
+    descriptor: Descriptor | None = None
+    deprecated: bool = False
+    """Whether its maker will take this way away."""
+
+    @property
+    def name(self) -> str:
+        """The peer's name, or the name of the program or the address."""
+        if self.descriptor is not None:
+            return self.descriptor.name
+        return program_name(self.command[0]) if self.command else str(self.address)
+
+    @property
+    def shown(self) -> str:
+        """The way in words, for people."""
+        return shlex.join(self.command) if self.command else str(self.address)
+
+    def budgets(self) -> Budgets:
+        """The default budgets for this peer, with the time that its handshake needs."""
+        timeout = None if self.descriptor is None else self.descriptor.handshake_timeout
+        return Budgets() if timeout is None else Budgets(initialize=timeout)
+
+
+def resolve(
+    descriptor: Descriptor,
+    *,
+    environ: Mapping[str, str] | None = None,
+    platform: Platform | None = None,
+    which: Which = shutil.which,
+) -> Way:
+    """The first way of a peer that is there, on this platform. `NotInstalled` says what was looked
+    for. Only files are looked at, nothing is started."""
+    environ = os.environ if environ is None else environ
+    platform = platform or current_platform()
+    launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]
+    if not launches:
+        where = ", ".join(sorted({name for one in descriptor.launch for name in one.platforms}))
+        raise NotInstalled(descriptor.name, f"it only runs on {where}, and this is {platform}")
+    looked_for: list[str] = []
+    # A way that its maker will take away is the last resort.
+    for launch in sorted(launches, key=lambda launch: launch.deprecated):
+        if launch.address is not None:
+            return _way(descriptor, launch, None)
+        program = _find(launch.command[0], environ, which)
+        if program is not None:
+            return _way(descriptor, launch, (program, *launch.command[1:]))
+        if launch.command[0] not in looked_for:
+            looked_for.append(launch.command[0])
+    hint = descriptor.install.hint
+    raise NotInstalled(
+        descriptor.name,
+        f"there is no {' or '.join(looked_for)} on the PATH",
+        remedy=f"install it with `{hint}`" if hint else "install it first",
+        looked_for=looked_for,
+    )
+
+
+def way_to(
+    name: str,
+    *,
+    catalogue: Catalogue,
+    settings: Settings | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Way:
+    """The way to a peer by its name, with the variables that the user's settings let it see."""
+    way = resolve(catalogue.get(name), environ=environ)
+    return way if settings is None else with_env(way, settings.for_peer(name).env)
+
+
+def with_env(way: Way, names: Iterable[str]) -> Way:
+    """The same way for a program that may see more variables of ours."""
+    return replace(way, inherit=tuple(dict.fromkeys([*way.inherit, *names])))
+
+
+def _way(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> Way:
+    env = dict(descriptor.env)
+    if launch.command and launch.command[0] == PYTHON:
+        env |= _own_python()
+    return Way(
+        command=command,
+        address=launch.address,
+        env=env,
+        inherit=(*descriptor.credentials.env, *descriptor.credentials.endpoints),
+        details=descriptor.details,
+        quirks=descriptor.quirks,
+        protocol=descriptor.protocol,
+        descriptor=descriptor,
+        deprecated=launch.deprecated,
+    )
+
+
+def _own_python() -> dict[str, str]:
+    """What lets another interpreter find this very dragoman, where it is not installed."""
+    home = str(Path(__file__).resolve().parents[2])
+    installed = any(part in ("site-packages", "dist-packages") for part in Path(home).parts)
+    return {} if installed else {"PYTHONPATH": home}
+
+
+def _find(program: str, environ: Mapping[str, str], which: Which) -> str | None:
+    if program == PYTHON:
+        return sys.executable
+    # A relative folder on the PATH would let a checkout choose the program.
+    places = environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(place for place in places if os.path.isabs(place))
+    found = which(program, path=path)
+    return None if found is None else os.path.abspath(found)
+
+
+# -- command lines
+
+
+def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
+    """What is known about a command line that a user wrote.
+
+    A program of a known peer gets that peer's environment and treatment. A form that is known to
+    be wrong is refused with its effect and the remedy; nothing is started, because some programs
+    take a wrong form for a prompt.
+    """
+    argv = tuple(argv)
+    plain = unwrap(argv)
+    names = _names(plain[0]) if plain else set()
+    for peer in catalogue:
+        if names & _programs(peer):
+            # A package that is run by its name is the program that people know.
+            names |= _programs(peer)
+    for peer in catalogue:
+        for form in peer.wrong_forms:
+            if form.command[0] in names and _within(form.command[1:], plain[1:]):
+                if _is_launch(peer, names, plain[1:]):
+                    continue
+                raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
+    known = _peer_of(names, plain, catalogue)
+    if known is None:
+        return Way(command=argv)
+    if not _is_launch(known, names, plain[1:]):
+        if any(form.dangerous for form in known.wrong_forms):
+            right = shlex.join(_usual(known).command)
+            raise WrongLaunch(
+                shlex.join(argv),
+                f"it is not how {known.title} is started as an agent, "
+                "and it may send what it reads to its model as a prompt",
+                f"`{right}`",
+            )
+        # It may be a form that nobody has written down: its program's environment does no harm,
+        # and what it speaks is asked.
+        return replace(_way(known, Launch(command=argv), argv), protocol=AUTO, details={})
+    return _way(known, Launch(command=argv), argv)
+
+
+RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "npx": (),
+    "bunx": (),
+    "pnpx": (),
+    "uvx": (),
+    "pipx": ("run",),
+    "pnpm": ("dlx", "exec"),
+    "yarn": ("dlx", "exec"),
+    "npm": ("exec", "x"),
+    "bun": ("x",),
+    "uv": ("run",),
+}
+"""Programs that run another program, with the word that makes them do it."""
+
+VALUED: Final = frozenset({"-p", "--package", "-c", "--call", "--from", "--with", "--python"})
+"""Options of runners that take the next word."""
+
+
+def unwrap(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command line without what only starts it: ``npx``, ``env``, ``node``.
+
+    A package that is run becomes its bare name with any version cut off.
+    """
+    words = list(argv)
+    while words:
+        name = program_name(words[0])
+        if name == "env":
+            words = words[1:]
+            while words and (words[0].startswith("-") or "=" in words[0]):
+                words = words[1:]
+            continue
+        if name in ("node", "bun", "deno", "nodejs") and not (
+            name in RUNNERS and words[1:2] and words[1] in RUNNERS[name]
+        ):
+            rest = _past_options(words[1:])
+            if not rest:
+                break
+            words = rest
+            continue
+        if name in RUNNERS:
+            subcommands = RUNNERS[name]
+            rest = words[1:]
+            if subcommands:
+                if not rest or rest[0] not in subcommands:
+                    break
+                rest = rest[1:]
+            rest = _past_options(rest)
+            if not rest:
+                break
+            words = [_bare(rest[0]), *rest[1:]]
+            continue
+        break
+    return tuple(words)
+
+
+def _past_options(words: list[str]) -> list[str]:
+    while words and words[0].startswith("-"):
+        if words[0] == "--":
+            return words[1:]
+        words = words[2:] if words[0] in VALUED else words[1:]
+    return words
+
+
+def _bare(package: str) -> str:
+    """A package without its version: ``@google/gemini-cli@0.61.0`` is ``@google/gemini-cli``."""
+    head, at, _ = package[1:].partition("@")
+    return package[0] + head if at else package
+
+
+def program_name(program: str) -> str:
+    """What people call a program: its file's name without folder and suffix."""
+    name = PurePath(program.replace("\\", "/")).name
+    lower = name.lower()
+    for suffix in SUFFIXES:
+        if lower.endswith(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def _names(program: str) -> set[str]:
+    """By what a program may be known: its file's name, the package it is or belongs to."""
+    names = {program_name(program), program}
+    if "/" in program or "\\" in program:
+        package = package_name(Path(program))
+        if package is not None:
+            names.add(package)
+    return names
+
+
+def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
+    """The peer that a program belongs to. Two peers may share one, so a whole launch is better."""
+    found = [peer for peer in catalogue if names & _programs(peer)]
+    exact = [peer for peer in found if _is_launch(peer, names, plain[1:])]
+    return next(iter([*exact, *found]), None)
+
+
+def _programs(peer: Descriptor) -> set[str]:
+    """The names of a peer's programs, and of the package that they come in."""
+    commands = (launch.command for launch in peer.launch if launch.command)
+    programs = {program_name(command[0]) for command in commands if command[0] != PYTHON}
+    if peer.version.package is not None:
+        programs.add(peer.version.package)
+    return programs
+
+
+def _usual(peer: Descriptor) -> Launch:
+    return next((launch for launch in peer.launch if not launch.deprecated), peer.launch[0])
+
+
+def _is_launch(peer: Descriptor, names: set[str], args: Sequence[str]) -> bool:
+    """Whether these arguments are those of a launch of the peer, with others between them."""
+    return bool(names & _programs(peer)) and any(
+        launch.command and _within(launch.command[1:], args) for launch in peer.launch
+    )
+
+
+def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether all of `wanted` stand in `words`, in this order."""
+    rest = iter(words)
+    return all(word in rest for word in wanted)
+
+
+__all__ = [
+    "Way",
+    "current_platform",
+    "describe_command",
+    "program_name",
+    "resolve",
+    "unwrap",
+    "way_to",
+    "with_env",
+]

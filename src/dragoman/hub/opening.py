@@ -1,0 +1,130 @@
+"""Going the way to an agent, with all that is known about it applied.
+
+Owns the translation of a descriptor's quirks into options of a client, and the judgement of
+results that only look like successes. It does not choose the way (`launching`) and knows no
+method of a protocol (`dragoman.client`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from dragoman.client.budgets import Budgets
+from dragoman.client.connecting import connect
+from dragoman.client.conversation import Peer
+from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.results import Result
+from dragoman.dialects.discovery import ACP, Cache
+from dragoman.events import model
+from dragoman.events.parts import Failure
+from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
+from dragoman.hub.catalogue.descriptor import Quirks
+from dragoman.hub.launching import Way
+from dragoman.hub.runtimes import check_runtime
+
+ERROR_LOOKS: Final = (
+    (re.compile(r"\b401\b|\b403\b|authentication failed", re.IGNORECASE), ErrorKind.AUTH_REQUIRED),
+    (re.compile(r"\b429\b|rate limit|quota", re.IGNORECASE), ErrorKind.RATE_LIMITED),
+)
+"""What an error that is told as text looks like, by its kind."""
+
+
+@asynccontextmanager
+async def open_peer(
+    way: Way,
+    *,
+    workspace: str | os.PathLike[str] = ".",
+    permit: Permit = deny_all,
+    budgets: Budgets | None = None,
+    dialect: str | None = None,
+    env: Iterable[str] = (),
+    extra_env: Mapping[str, str] | None = None,
+    on_event: Callable[[model.Event], None] | None = None,
+    terminals: bool = False,
+    cache: Cache | None = None,
+    read_files: bool = True,
+    write_files: bool = True,
+    unstable: bool = False,
+    name: str = "dragoman",
+    max_line_size: int | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Peer]:
+    """Start or reach the agent and talk with it until the block ends; then it is gone.
+
+    `env` names further variables of ours that it may see, `extra_env` sets some. What the caller
+    says in `details` goes before what the descriptor says.
+    """
+    await check_runtime(way)
+    spoken = dialect or way.protocol
+    target = list(way.command) if way.command is not None else str(way.address)
+    async with connect(
+        target,
+        workspace=workspace,
+        dialect=spoken,
+        permit=permit,
+        budgets=budgets or way.budgets(),
+        env={**way.env, **(extra_env or {})},
+        inherit=(*way.inherit, *env),
+        on_event=on_event,
+        cache=cache,
+        read_files=read_files,
+        write_files=write_files,
+        terminals=terminals,
+        unstable=unstable,
+        name=name,
+        max_line_size=max_line_size or _line_size(way),
+        details={**options_of(way, spoken), **(details or {})},
+    ) as peer:
+        yield peer
+
+
+def _line_size(way: Way) -> int | None:
+    return None if way.descriptor is None else way.descriptor.max_line_size
+
+
+def options_of(way: Way, dialect: str) -> dict[str, Any]:
+    """The options of the dialect's client that make up for what the peer does differently."""
+    # A user who chose another dialect than the descriptor gets that one bare.
+    options: dict[str, Any] = dict(way.details) if dialect == way.protocol else {}
+    if dialect != ACP:
+        return options
+    quirks = way.quirks
+    if quirks.missing_file_is_empty:
+        options.setdefault("missing_file_is_empty", True)
+    if quirks.mode_after_open is not None:
+        options.setdefault("starting_mode", quirks.mode_after_open)
+    if way.descriptor is not None and way.descriptor.credentials.login:
+        options.setdefault("login_hint", way.descriptor.credentials.login)
+    return options
+
+
+def judge(result: Result, quirks: Quirks) -> Result:
+    """The result as it is to be taken: errors that a peer only tells as text are failures."""
+    if result.outcome is not Outcome.OK or not quirks.error_texts:
+        return result
+    text = _without_notices(result.text, quirks.notice_texts)
+    if not text.startswith(quirks.error_texts):
+        return result
+    line = text.splitlines()[0].strip()
+    kind = next((kind for look, kind in ERROR_LOOKS if look.search(text)), ErrorKind.PEER)
+    return dataclasses.replace(
+        result,
+        outcome=ERROR_OUTCOMES.get(kind, Outcome.FAILED),
+        failure=Failure(line, kind, "error_as_text", False, None),
+    )
+
+
+def _without_notices(text: str, notices: tuple[str, ...]) -> str:
+    """A text without the remarks that it begins with."""
+    text = text.lstrip()
+    while notice := next((one for one in notices if text.startswith(one)), ""):
+        text = text[len(notice) :].lstrip()
+    return text
+
+
+__all__ = ["judge", "open_peer", "options_of"]

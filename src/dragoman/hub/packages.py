@@ -1,0 +1,54 @@
+"""The npm package that a program belongs to.
+
+Owns the way from a program's file, through links, up to its ``package.json``. It starts nothing
+and knows no peer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+MAX_STEPS: Final = 6
+"""Folders from a program up to its package: ``bin/``, ``dist/cli/`` and the like."""
+
+MAX_PACKAGE_SIZE: Final = 1024 * 1024
+
+
+def find_package(program: Path, name: str | None = None) -> dict[str, Any] | None:
+    """The ``package.json`` above a program's real file: of the package `name`, or the nearest."""
+    folder = Path(os.path.realpath(program)).parent
+    for _ in range(MAX_STEPS):
+        package = _read(folder / "package.json")
+        # Some packages have a second file, without a name, that only says which modules these are.
+        if package is not None and isinstance(package.get("name"), str):
+            return package if name is None or package["name"] == name else None
+        if folder.name == "node_modules" or folder.parent == folder:
+            return None
+        folder = folder.parent
+    return None
+
+
+def package_name(program: Path) -> str | None:
+    """The name of the package that a program belongs to."""
+    package = find_package(program)
+    return None if package is None else str(package["name"])
+
+
+def package_version(program: Path, name: str) -> str | None:
+    """The version of the package `name`, if the program belongs to it."""
+    package = find_package(program, name)
+    version = None if package is None else package.get("version")
+    return version if isinstance(version, str) and version else None
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        if file.stat().st_size > MAX_PACKAGE_SIZE:
+            return None
+        value = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
