@@ -7,7 +7,6 @@ its module does, made as `commands` describes.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -140,10 +139,3 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
         )
         raise
     sys.exit(code)
-
-
-def silence_output() -> None:
-    """Whoever read our output is gone: let nothing more be written, not even at the exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)

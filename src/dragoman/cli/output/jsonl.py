@@ -88,14 +88,14 @@ class JsonLines(Show):
 
     def ended(self, report: Report) -> None:
         self.line(of_report(report))
-        self.out.flush()
+        self.flush()
         trouble = faults.of_report(report)
         if trouble is not None and not self.strict:
             self.err.write(trouble)
 
     def failed(self, error: DragomanError) -> None:
         self.line(of_error(error))
-        self.out.flush()
+        self.flush()
         if not self.strict:
             self.err.write(faults.message(error))
 

@@ -28,8 +28,8 @@ class Quiet(Show):
         text = report.result.text.strip("\n")
         if text:
             # In a pipe the bytes are the agent's own: nothing there obeys control characters.
-            self.out.write((neutral(text) if is_terminal(self.out) else text) + "\n")
-            self.out.flush()
+            self.write((neutral(text) if is_terminal(self.out) else text) + "\n")
+            self.flush()
         if (trouble := faults.of_report(report)) is not None:
             self.err.write(trouble)
 

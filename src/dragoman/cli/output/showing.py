@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import abc
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.terminal import silence
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result
@@ -44,6 +46,9 @@ class Show(abc.ABC):
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
+        self.on_broken: Callable[[], None] | None = None
+        """Called once when nobody reads the output any more."""
+        self.broken = False
         self._flushing = False
 
     @abc.abstractmethod
@@ -64,7 +69,13 @@ class Show(abc.ABC):
 
     def write(self, text: str) -> None:
         """Write to stdout, soon: what one turn of the loop writes leaves in one piece."""
-        self.out.write(text)
+        if self.broken:
+            return
+        try:
+            self.out.write(text)
+        except BrokenPipeError:
+            self._break()
+            return
         if not self._flushing:
             # Here and not above: commands that need no loop print, too.
             import asyncio
@@ -72,14 +83,25 @@ class Show(abc.ABC):
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:
-                self.out.flush()
+                self.flush()
                 return
             self._flushing = True
             loop.call_soon(self.flush)
 
     def flush(self) -> None:
         self._flushing = False
-        self.out.flush()
+        if self.broken:
+            return
+        try:
+            self.out.flush()
+        except BrokenPipeError:
+            self._break()
+
+    def _break(self) -> None:
+        self.broken = True
+        silence(self.out)
+        if self.on_broken is not None:
+            self.on_broken()
 
 
 def show_as(format: Format, *, strict: bool = False, verbose: bool = False) -> Show:

@@ -56,6 +56,17 @@ def width_of(stream: TextIO) -> int:
     return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
+def silence(stream: TextIO) -> None:
+    """Whoever read it is gone: let nothing more go there, not even at the exit of the process."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return  # It is in memory.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
 class Paint:
     """Puts styles around text, or nothing where they are not wanted."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from msgspec import UnsetType
 
 from dragoman.cli import faults
-from dragoman.cli.output import diffs, sums
+from dragoman.cli.output import file_changes, sums
 from dragoman.cli.output.neutral import neutral, one_line
 from dragoman.cli.output.showing import Report, Show
 from dragoman.cli.output.terminal import paint_for
@@ -214,8 +214,8 @@ class TextShow(Show):
             self._line(f"  not changed: {event.stage.value}", "red")
 
     def _diff(self, change: FileChange) -> None:
-        limit = None if self.verbose else diffs.SHOWN_LINES
-        head, *lines = diffs.lines_of(change, limit=limit)
+        limit = None if self.verbose else file_changes.SHOWN_LINES
+        head, *lines = file_changes.lines_of(change, limit=limit)
         self._line(f"  {head}", "bold")
         colours = {"+": "green", "-": "red", "@": "cyan"}
         for line in lines:

@@ -1,0 +1,163 @@
+"""`dragoman chat`: one session, turn by turn.
+
+Owns the command's options and help, and the loop of prompt and turn. What a turn is and what an
+interrupt does to it is in `talk`; where lines come from, in `stage`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli import talk_options as options
+from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.errors import ConnectionLost, DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.showing import Show
+    from dragoman.cli.plans import Plan
+    from dragoman.cli.stage import Stage
+    from dragoman.cli.talk import Talk
+
+HELP = """
+Talk with an agent, turn by turn, in one session.
+
+Every line is a prompt. /help shows the agent's own commands, /quit and the end of input (Ctrl-D)
+leave. Ctrl-C cancels the running turn; twice, or at the prompt, it leaves. Without a terminal each
+line of stdin is a prompt, and the exit code is that of the first turn that failed.
+
+\b
+Examples:
+  dragoman chat scout
+  dragoman chat codex --model gpt-5 --cwd ~/project
+  dragoman chat -- python my_agent.py
+  printf 'hello\\nand again\\n' | dragoman chat scout
+"""
+
+app = new_app()
+
+
+@app.command(cls=WithCommandLine, help=HELP, context_settings=CONTEXT)
+def chat(
+    context: typer.Context,
+    peer: Annotated[
+        str | None,
+        typer.Argument(metavar="PEER", show_default=False, autocompletion=options.complete_peer),
+    ] = None,
+    cwd: options.Cwd = None,
+    format: options.OutputFormat = None,
+    json_strict: options.JsonStrict = False,
+    approve_all: options.ApproveAll = False,
+    approve_reads: options.ApproveReads = False,
+    deny_all: options.DenyAll = False,
+    model: options.Model = None,
+    mode: options.Mode = None,
+    timeout: options.Timeout = None,
+    mcp_config: options.McpConfig = None,
+    dialect: options.Dialect = None,
+    env: options.Env = None,
+    trace: options.Trace = None,
+    verbose: options.Verbose = False,
+) -> None:
+    command = words_after_dashes(context)
+    if (peer is None) == (command is None):
+        raise UsageError("name a peer, or give a command line after --, and not both")
+
+    from dragoman.cli.plans import Wishes
+    from dragoman.cli.setting import perform, prepare
+    from dragoman.cli.stage import Stage
+
+    plan, show = prepare(
+        Wishes(
+            peer=peer,
+            command=command,
+            cwd=cwd,
+            approve_all=approve_all,
+            approve_reads=approve_reads,
+            deny_all=deny_all,
+            timeout=timeout,
+            model=model,
+            mode=mode,
+            mcp_config=mcp_config,
+            dialect=dialect,
+            env=env or (),
+            format=None if format is None else format.value,
+            json_strict=json_strict,
+            verbose=verbose,
+        ),
+        trace,
+    )
+    stage = Stage()
+    try:
+        code = perform(stage, lambda: converse(plan, stage, show))
+    except DragomanError as error:
+        from dragoman.cli import faults
+
+        show.failed(error)
+        raise typer.Exit(faults.exit_code(error)) from None
+    raise typer.Exit(code)
+
+
+async def converse(plan: Plan, stage: Stage, show: Show) -> int:
+    """Prompts and turns until somebody leaves."""
+    from dragoman.cli.output.terminal import is_interactive
+    from dragoman.cli.prompting import blocks
+    from dragoman.cli.talk import talking
+
+    interactive = is_interactive()
+    code = 0
+    async with talking(plan, stage, show) as talk:
+        if interactive:
+            named = talk.peer.info.title or talk.peer.info.name or plan.name
+            show.notice(f"talking with {named}; /help for its commands, Ctrl-D to leave")
+        while (line := await _next_line(stage, interactive=interactive)) is not None:
+            word = line.strip()
+            if word in ("/quit", "/exit"):
+                break
+            if not word:
+                continue
+            if word == "/help":
+                sys.stdout.write(help_of(talk))
+                continue
+            try:
+                content = blocks(
+                    line,
+                    typed=line,
+                    images=(),
+                    workspace=plan.workspace,
+                    can=talk.peer.capabilities,
+                    peer=plan.name,
+                )
+            except UsageError as error:
+                show.failed(error)
+                code = code or 2
+                continue
+            report = await talk.turn(content)
+            code = code or report.exit_code
+            if show.broken or stage.terminated or isinstance(report.result.error, ConnectionLost):
+                return report.exit_code
+            stage.calm()
+    return 0 if interactive else code
+
+
+async def _next_line(stage: Stage, *, interactive: bool) -> str | None:
+    from dragoman.cli.stage import Interrupted
+
+    try:
+        return await stage.line("> " if interactive else "")
+    except Interrupted:
+        sys.stderr.write("\n")
+        return None
+
+
+def help_of(talk: Talk) -> str:
+    """The commands of the agent, and ours."""
+    from dragoman.cli.output.neutral import one_line
+
+    lines = ["  /help  show this list", "  /quit  leave"]
+    for command in talk.view.commands:
+        hint = f" {one_line(command.hint)}" if command.hint else ""
+        lines.append(f"  /{one_line(command.name)}{hint}  {one_line(command.description)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,163 @@
+"""From the words of a command line to a plan: which agent, how it is reached, on which terms.
+
+Owns the merging of options and configuration, before anything is started. It starts nothing and
+prints nothing: `talk` carries a plan out, `run` and `chat` have the options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.cli.output.terminal import is_interactive
+from dragoman.cli.permitting import Policy, policy_of
+from dragoman.client.budgets import Budgets
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.hub.catalogue import Catalogue
+    from dragoman.hub.config import Config
+    from dragoman.hub.launching import Way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What `run` and `chat` were told, as it stands on the command line."""
+
+    peer: str | None
+    command: tuple[str, ...] | None
+    cwd: Path | None = None
+    approve_all: bool = False
+    approve_reads: bool = False
+    deny_all: bool = False
+    timeout: float | None = None
+    model: str | None = None
+    mode: str | None = None
+    mcp_config: Path | None = None
+    dialect: str | None = None
+    env: Sequence[str] = ()
+    format: str | None = None
+    json_strict: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is going to happen."""
+
+    way: Way
+    name: str
+    """What the agent is called in messages."""
+    workspace: Path
+    policy: Policy
+    budgets: Budgets
+    format: Any
+    model: str | None = None
+    mode: str | None = None
+    mcp_servers: Sequence[Any] = ()
+    dialect: str | None = None
+    env: Sequence[str] = ()
+    max_line_size: int | None = None
+    notices: Sequence[str] = ()
+    """What the person should know before it begins."""
+
+
+def plan_of(wishes: Wishes) -> Plan:
+    """The plan that the wishes and the configuration make together."""
+    from dragoman.hub.catalogue import load_catalogue
+    from dragoman.hub.config import find_paths, load_config
+
+    workspace = _workspace(wishes.cwd)
+    config = load_config(workspace, find_paths(), flags={"format": wishes.format})
+    catalogue = load_catalogue(config)
+    way = _way(wishes, catalogue, config)
+    settings = config.settings
+    name = way.name
+    own = settings.for_peer(name)
+    servers: Sequence[Any] = ()
+    if wishes.mcp_config is not None:
+        from dragoman.cli.mcp_config import read_servers
+
+        servers = read_servers(wishes.mcp_config)
+    return Plan(
+        way=way,
+        name=name,
+        workspace=workspace,
+        policy=policy_of(
+            approve_all=wishes.approve_all,
+            approve_reads=wishes.approve_reads,
+            deny_all=wishes.deny_all,
+            interactive=is_interactive(),
+            default=settings.permissions_for(name),
+        ),
+        budgets=_budgets(settings.budgets(way.budgets()), wishes.timeout),
+        format=wishes.format or ("json" if wishes.json_strict else settings.format),
+        model=wishes.model or own.model,
+        mode=wishes.mode or own.mode,
+        mcp_servers=servers,
+        dialect=wishes.dialect,
+        env=_env(wishes.env, own.env),
+        max_line_size=settings.max_line_size,
+        notices=[*_notices(wishes, config, catalogue)],
+    )
+
+
+def _workspace(cwd: Path | None) -> Path:
+    path = (cwd or Path.cwd()).absolute()
+    if not path.is_dir():
+        raise UsageError(f"{path} is no folder, and --cwd has to be one")
+    return path
+
+
+def _way(wishes: Wishes, catalogue: Catalogue, config: Config) -> Way:
+    from dragoman.hub.launching import Way, describe_command, way_to
+
+    if wishes.command is not None:
+        if not wishes.command:
+            raise UsageError("there is no command after --")
+        return describe_command(wishes.command, catalogue)
+    peer = wishes.peer
+    if peer is None:
+        raise UsageError("name a peer, or give a command line after --")
+    if peer.startswith(("unix:", "ws://", "wss://")):
+        return Way(address=peer)
+    return way_to(peer, catalogue=catalogue, settings=config.settings)
+
+
+def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
+    if timeout is None:
+        return budgets
+    if not timeout > 0:
+        raise UsageError("--timeout is a number of seconds greater than 0")
+    # Who says how long it may take has said all: silence in between is no reason to stop.
+    return replace(
+        budgets,
+        initialize=min(budgets.initialize, timeout),
+        session=min(budgets.session, timeout),
+        first_event=None,
+        silence=None,
+        total=timeout,
+    )
+
+
+def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
+    for name in given:
+        if "=" in name:
+            # A value on a command line stands in the history and in the list of processes.
+            raise UsageError(
+                f"--env takes the name of a variable, not a value: "
+                f"set {name.partition('=')[0]} and name it"
+            )
+    return [*given, *own]
+
+
+def _notices(wishes: Wishes, config: Config, catalogue: Catalogue) -> Sequence[str]:
+    notices = [str(ignored) for ignored in config.untrusted]
+    if notices:
+        notices.append("`dragoman config trust` lets this project do that")
+    notices += [str(problem) for problem in catalogue.problems]
+    notices += [f"--env {name}: it is not set" for name in wishes.env if name not in os.environ]
+    return notices

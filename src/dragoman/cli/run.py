@@ -1,0 +1,159 @@
+"""`dragoman run`: one prompt, one turn, and an exit code that says how it went.
+
+Owns the command's options and help. The work is done in `plans` (what is going to happen), `talk`
+(it happens) and `output` (it is shown).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli import talk_options as options
+from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.showing import Show
+    from dragoman.cli.plans import Plan, Wishes
+
+HELP = """
+Ask an agent for one thing and watch it work.
+
+PEER is the name of an agent that dragoman knows (`dragoman peers` lists them), or the address of
+one that runs. Any other agent is started by its command line after --; then the only argument is
+the prompt. Without a prompt, and as `-`, it is read from stdin.
+
+A file mentioned as @path in the prompt is sent along, if it is in the workspace.
+
+Permissions: on a terminal you are asked for everything that does more than read. Elsewhere reads
+are allowed, everything else is denied, and each denial is reported.
+
+\b
+Examples:
+  dragoman run scout "where is Connection defined?"
+  dragoman run codex "fix the failing test" --approve-all
+  dragoman run gemini "explain @src/app.py" --cwd ~/project
+  git diff | dragoman run claude "review this change" -f -
+  dragoman run copilot "what is wrong here?" --image shot.png
+  dragoman run "hello" -- python my_agent.py
+  answer=$(dragoman run qwen "one word: yes or no?" --format quiet)
+  dragoman run scout "list the TODOs" --format json | jq .type
+
+\b
+Exit codes:
+  0 done         3 timeout             6 login needed   9 budget used up
+  1 failed       4 no such session     7 no peer        10 not verified
+  2 wrong usage  5 permission denied   8 quota          130 interrupted
+"""
+
+app = new_app()
+
+
+@app.command(cls=WithCommandLine, help=HELP, context_settings=CONTEXT)
+def run(
+    context: typer.Context,
+    peer: Annotated[
+        str | None,
+        typer.Argument(metavar="PEER", show_default=False, autocompletion=options.complete_peer),
+    ] = None,
+    prompt: Annotated[str | None, typer.Argument(metavar="[PROMPT]", show_default=False)] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
+        ),
+    ] = None,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="Send an image along. May be repeated."),
+    ] = None,
+    cwd: options.Cwd = None,
+    format: options.OutputFormat = None,
+    json_strict: options.JsonStrict = False,
+    approve_all: options.ApproveAll = False,
+    approve_reads: options.ApproveReads = False,
+    deny_all: options.DenyAll = False,
+    model: options.Model = None,
+    mode: options.Mode = None,
+    timeout: options.Timeout = None,
+    mcp_config: options.McpConfig = None,
+    dialect: options.Dialect = None,
+    env: options.Env = None,
+    trace: options.Trace = None,
+    verbose: options.Verbose = False,
+) -> None:
+    command = words_after_dashes(context)
+    if command is not None:
+        if prompt is not None:
+            raise UsageError(f"choose one: the peer {peer!r}, or the command after --")
+        peer, prompt = None, peer
+    if peer is None and command is None:
+        raise UsageError("name a peer, or give a command line after --")
+
+    from dragoman.cli.plans import Wishes
+    from dragoman.cli.setting import prepare
+
+    wishes = Wishes(
+        peer=peer,
+        command=command,
+        cwd=cwd,
+        approve_all=approve_all,
+        approve_reads=approve_reads,
+        deny_all=deny_all,
+        timeout=timeout,
+        model=model,
+        mode=mode,
+        mcp_config=mcp_config,
+        dialect=dialect,
+        env=env or (),
+        format=None if format is None else format.value,
+        json_strict=json_strict,
+        verbose=verbose,
+    )
+    plan, show = prepare(wishes, trace)
+    try:
+        code = _run(wishes, plan, show, prompt, file, image or [])
+    except DragomanError as error:
+        from dragoman.cli import faults
+
+        show.failed(error)
+        raise typer.Exit(faults.exit_code(error)) from None
+    raise typer.Exit(code)
+
+
+def _run(
+    wishes: Wishes,
+    plan: Plan,
+    show: Show,
+    prompt: str | None,
+    file: str | None,
+    images: list[Path],
+) -> int:
+    from dragoman.cli import prompting
+    from dragoman.cli.setting import perform
+    from dragoman.cli.stage import Stage
+    from dragoman.cli.talk import talking
+
+    text = prompting.read_prompt(prompt, file)
+    # Read and refused before an agent is started for it.
+    shown = [prompting.read_image(path) for path in images]
+    typed = "" if prompt in (None, prompting.STDIN) else str(prompt)
+    list(prompting.mentioned(typed, plan.workspace))
+    stage = Stage()
+
+    async def work() -> int:
+        async with talking(plan, stage, show) as talk:
+            blocks = prompting.blocks(
+                text,
+                typed=typed,
+                images=shown,
+                workspace=plan.workspace,
+                can=talk.peer.capabilities,
+                peer=plan.name,
+            )
+            return (await talk.turn(blocks)).exit_code
+
+    return perform(stage, work)

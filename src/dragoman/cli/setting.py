@@ -1,0 +1,78 @@
+"""Before and around a command that talks with an agent: its plan, its show, its log, its end.
+
+Owns the order in which a command is set up, so that an error is shown in the format that was asked
+for, and what an interrupt outside of a turn comes to. `run` and `chat` use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dragoman.cli import faults
+from dragoman.cli.exits import Exit
+from dragoman.cli.output.showing import Format, Show, show_as
+from dragoman.cli.plans import Plan, Wishes, plan_of
+from dragoman.cli.stage import Stage
+from dragoman.errors import DragomanError, UsageError
+from dragoman.rpc.trace import VARIABLE
+
+
+def prepare(wishes: Wishes, trace: Path | None) -> tuple[Plan, Show]:
+    """The plan for the wishes, and the show of it."""
+    asked: Format = _format(wishes)
+    _log(strict=wishes.json_strict, verbose=wishes.verbose)
+    if trace is not None:
+        # Agents do not get it: a child sees only variables that are allowed.
+        os.environ[VARIABLE] = str(trace.absolute())
+    try:
+        plan = plan_of(wishes)
+    except DragomanError as error:
+        show_as(asked, strict=wishes.json_strict).failed(error)
+        raise typer.Exit(faults.exit_code(error)) from None
+    show = show_as(plan.format, strict=wishes.json_strict, verbose=wishes.verbose)
+    for notice in plan.notices:
+        show.notice(notice)
+    return plan, show
+
+
+def _format(wishes: Wishes) -> Format:
+    if wishes.json_strict:
+        if wishes.format not in (None, "json"):
+            raise UsageError(f"--json-strict and --format {wishes.format} contradict each other")
+        return "json"
+    return wishes.format or "text"  # type: ignore[return-value]
+
+
+def _log(*, strict: bool, verbose: bool) -> None:
+    log = logging.getLogger("dragoman")
+    if strict:
+        log.addHandler(logging.NullHandler())
+        log.propagate = False
+    elif verbose:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
+
+
+def perform(stage: Stage, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run the work; its exit code, or that of the interrupt that ended it."""
+
+    async def guarded() -> int:
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            if not stage.interrupts:
+                raise
+            # The interrupt cancelled us, and nobody above waits for this task but the process.
+            return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
+
+    return stage.run(guarded)

@@ -1,0 +1,106 @@
+"""The options that `run` and `chat` share, each with its help text.
+
+Owns the names and the words. What an option does is in `plans`, `prompting` and `permitting`.
+Options of commands that do not talk with an agent are in `options`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from dragoman.cli.options import Format
+
+
+def complete_peer(incomplete: str) -> list[str]:
+    """The names of peers that begin like this, for the shell."""
+    from dragoman.errors import DragomanError
+    from dragoman.hub.catalogue import load_catalogue
+    from dragoman.hub.config import find_paths, load_config
+
+    try:
+        config = load_config(Path.cwd(), find_paths(), strict=False)
+        names = load_catalogue(config).names
+    except (DragomanError, OSError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_variable(incomplete: str) -> list[str]:
+    """The names of variables that begin like this."""
+    return sorted(name for name in os.environ if name.startswith(incomplete))
+
+
+Cwd: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--cwd", metavar="FOLDER", help="The agent's workspace; this folder if not given."
+    ),
+]
+ApproveAll: TypeAlias = Annotated[
+    bool, typer.Option("--approve-all", help="Allow whatever the agent asks for.")
+]
+ApproveReads: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--approve-reads",
+        help="Allow what only reads, deny the rest. The default where nobody can be asked.",
+    ),
+]
+DenyAll: TypeAlias = Annotated[bool, typer.Option("--deny-all", help="Deny every permission.")]
+Model: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", metavar="NAME", help="The model to use; an unknown one is an error."
+    ),
+]
+Mode: TypeAlias = Annotated[
+    str | None, typer.Option("--mode", metavar="NAME", help="The agent's mode to work in.")
+]
+Timeout: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="How long a turn may take at most."),
+]
+McpConfig: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--mcp-config",
+        metavar="FILE",
+        help='MCP servers for the agent, as JSON: {"mcpServers": {NAME: {"command": ...}}}.',
+    ),
+]
+Dialect: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dialect", metavar="NAME", help="What the agent speaks, where that is not found out."
+    ),
+]
+Env: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        help="A variable that the agent may see, besides the usual ones. May be repeated.",
+        autocompletion=complete_variable,
+    ),
+]
+Trace: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", metavar="FILE", help="Write every message to a file, with secrets masked."
+    ),
+]
+OutputFormat: TypeAlias = Annotated[
+    Format | None,
+    typer.Option("--format", help="text for people, json for programs, quiet for the answer only."),
+]
+JsonStrict: TypeAlias = Annotated[
+    bool,
+    typer.Option("--json-strict", help="Lines of JSON on stdout, and nothing at all on stderr."),
+]
+Verbose: TypeAlias = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show everything, and what dragoman itself does.")
+]
