@@ -153,35 +153,40 @@ def _meant(near: Sequence[str]) -> str:
 
 
 def find_files(
-    named: Sequence[str], *, folder: Path, patterns: Sequence[str], missing_ok: bool = False
+    named: Sequence[str],
+    *,
+    folder: Path,
+    patterns: Sequence[str],
+    cwd: Path | None = None,
 ) -> list[Path]:
-    """The files that are meant: by path, by pattern, or by an agent's bare name.
+    """The files that are meant: by path or pattern from `cwd`, or by an agent's bare name.
 
     Nothing named means every file that `patterns` find in `folder`. A file is found once, however
     many names it has. What a pattern finds and what really lies outside of the folder is left out:
     a link in a checkout shall not lead an edit to somewhere else.
     """
+    cwd = folder if cwd is None else cwd
     found: dict[str, Path] = {}
     for path in _by_pattern(patterns, folder) if not named else ():
         found.setdefault(os.path.realpath(path), path)
     for name in named:
-        matches = list(_by_name(name, folder, patterns))
-        if not matches and not missing_ok:
+        matches = list(_by_name(name, cwd, folder, patterns))
+        if not matches:
             raise UsageError(
-                f"there is no agent file {name!r}; looked in {folder} for it and for "
-                f"{', '.join(patterns)}"
+                f"there is no agent file {name!r}: it is no file in {cwd}, and no agent in "
+                f"{', '.join(str(folder / pattern) for pattern in patterns)}"
             )
         for path in matches:
             found.setdefault(os.path.realpath(path), path)
     return sorted(found.values())
 
 
-def _by_name(name: str, folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    path = folder / name
+def _by_name(name: str, cwd: Path, folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    path = cwd / name
     if path.is_file():
         yield path
     elif glob.has_magic(name):
-        yield from _by_pattern([name], folder)
+        yield from _by_pattern([name], cwd)
     elif os.sep not in name and "/" not in name:
         yield from (
             path for path in _by_pattern(patterns, folder) if name in (path.stem, path.name)

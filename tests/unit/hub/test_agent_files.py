@@ -125,9 +125,19 @@ def test_files_are_found_by_pattern_by_path_and_by_name(tmp_path: Path) -> None:
 def test_a_name_that_finds_nothing_is_an_error_that_says_where_it_looked(tmp_path: Path) -> None:
     agents(tmp_path, a="")
     for name in ("c", "agents/c.md", "x/*.md"):
-        with pytest.raises(UsageError, match=r"no agent file .* agents/\*\.md"):
+        with pytest.raises(UsageError, match=r"no agent file .*agents/\*\.md"):
             find_files([name], folder=tmp_path, patterns=PATTERNS)
-    assert find_files(["c"], folder=tmp_path, patterns=PATTERNS, missing_ok=True) == []
+
+
+def test_paths_count_from_where_the_user_stands_and_names_from_the_project(tmp_path: Path) -> None:
+    (a,) = agents(tmp_path, a="")
+    below = tmp_path / "below"
+    below.mkdir()
+    (b,) = agents(below, b="")
+    found = find_files(["a", "agents/b.md"], folder=tmp_path, patterns=PATTERNS, cwd=below)
+    assert found == [a, b]
+    with pytest.raises(UsageError):
+        find_files(["agents/a.md"], folder=tmp_path, patterns=PATTERNS, cwd=below)
 
 
 def test_a_link_of_a_checkout_does_not_lead_an_edit_outside(tmp_path: Path) -> None:

@@ -1,53 +1,35 @@
-"""Changes of files as a person reads them: a few lines of diff for each file.
+"""Changes of files as a person reads them: a unified diff, coloured on a terminal.
 
-Owns the making and the cutting of diffs. Where the agent gave a diff it is shown, else one is made
-of the two texts. It colours nothing: `text` does, by the first character of each line.
+Owns the colours and the short names of files. What changed is a list of `dragoman.hub.changes`
+values, handed in by a command.
 """
 
 from __future__ import annotations
 
-import difflib
-from typing import Final
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from dragoman.cli.output.neutral import neutral
-from dragoman.events.parts import FileChange
-from dragoman.events.words import FileOp
+from dragoman.cli.output.terminal import paint_for
 
-SHOWN_LINES: Final = 40
-"""Lines of one file's diff that are shown unless all are asked for: a screen holds them."""
+if TYPE_CHECKING:
+    from dragoman.hub.changes import Change
 
-COMPARED_SIZE: Final = 400_000
-"""Characters of two texts together that are compared. Larger ones would take seconds."""
-
-_WORDS: Final = {
-    FileOp.ADD: "new file",
-    FileOp.MODIFY: "changed",
-    FileOp.DELETE: "deleted",
-    FileOp.MOVE: "moved",
-    FileOp.COPY: "copied",
-    FileOp.UNKNOWN: "changed",
-}
+COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def lines_of(change: FileChange, *, limit: int | None = SHOWN_LINES) -> list[str]:
-    """A heading, then the lines of the diff, at most `limit` of them; None is all."""
-    came_from = f" from {change.old_path}" if change.old_path else ""
-    head = neutral(f"{change.path} ({_WORDS[change.op]}{came_from})").replace("\n", " ")
-    lines = _diff(change)
-    if limit is not None and len(lines) > limit:
-        lines = [*lines[:limit], f"… {len(lines) - limit} more lines (--verbose shows all)"]
-    return [head, *lines]
-
-
-def _diff(change: FileChange) -> list[str]:
-    if change.diff is not None:
-        lines = neutral(change.diff).splitlines()
-        # The heading has said which file it is.
-        return [line for line in lines if not line.startswith(("--- ", "+++ ", "diff ", "index "))]
-    old, new = change.old_text or "", change.new_text
-    if new is None:
-        return [] if change.op is FileOp.DELETE or not old else ["(the new text is not known)"]
-    if len(old) + len(new) > COMPARED_SIZE:
-        return [f"({len(old)} characters become {len(new)})"]
-    before, after = neutral(old).splitlines(), neutral(new).splitlines()
-    return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
+def write_diff(
+    changes: Iterable[Change], *, cwd: Path | None = None, stream: TextIO | None = None
+) -> None:
+    """Write what changed to `stream`, which is stdout unless told otherwise."""
+    stream = stream or sys.stdout
+    paint = paint_for(stream)
+    for change in changes:
+        text = change.diff()
+        if cwd is not None and change.path.is_relative_to(cwd):
+            text = text.replace(str(change.path), str(change.path.relative_to(cwd)))
+        for line in text.splitlines():
+            colour = "bold" if line.startswith(("---", "+++")) else COLOURS.get(line[:1])
+            stream.write((paint(neutral(line), colour) if colour else neutral(line)) + "\n")

@@ -1,0 +1,265 @@
+"""`dragoman agents`: which peer each agent file delegates to.
+
+It parses, calls `dragoman.hub.agent_files`, and prints. What a value means, and that an edit
+changes one field and nothing else, is decided there.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
+
+if TYPE_CHECKING:
+    from dragoman.hub.agent_files import AgentFile, Edit, Problem
+    from dragoman.hub.place import Place
+
+HELP: Final = """
+Say which peer each of your agent files delegates to.
+
+An agent file is a text with YAML front matter, agents/*.md unless the setting agent_files says
+otherwise. Its field `delegate_to: <peer>-<role>` hands the agent's work to that peer; `none` keeps
+it from being delegated at all. Only this one field is ever edited: every other byte stays.
+
+\b
+Examples:
+  dragoman agents list                          who delegates to whom
+  dragoman agents set codex-execute builder     agents/builder.md goes to codex
+  dragoman agents set none 'agents/priv*.md'    these are never delegated
+  dragoman agents unset builder                 back to the default
+  dragoman agents validate                      is every value right?
+"""
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+
+FilesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Agent files: paths, patterns in quotes, or bare names. All of them if none is named.",
+        show_default=False,
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.")
+]
+
+
+@app.command("list", context_settings=CONTEXT)
+def list_command(
+    files: FilesArgument = None, *, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+) -> None:
+    """Show the agent files and what each delegates to.
+
+    \b
+    Examples:
+      dragoman agents list
+      dragoman agents list '.claude/agents/*.md'
+      dragoman agents list --format json
+    """
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import write_table
+    from dragoman.hub.agent_files import list_files
+
+    place = _place(cwd)
+    found = list_files(place.find_agent_files(tuple(files or ())), place.catalogue)
+    if format is Format.JSON:
+        for file in found:
+            write_json(_as_json(file, place))
+        return
+    if format is Format.QUIET:
+        sys.stdout.writelines(f"{_shown(file.path, place)}\n" for file in found)
+        return
+    if not found:
+        patterns = ", ".join(place.config.settings.agent_files)
+        sys.stderr.write(f"There are no agent files ({patterns}) in {place.agent_folder}.\n")
+        return
+    write_table(
+        ["file", "delegate_to", "enabled", "note"],
+        [
+            [_shown(file.path, place), file.value or "", _enabled(file, place), _note(file)]
+            for file in found
+        ],
+    )
+
+
+@app.command("set", context_settings=CONTEXT)
+def set_command(
+    target: Annotated[
+        str, typer.Argument(metavar="PEER-ROLE", help="What to delegate to, or `none`.")
+    ],
+    files: FilesArgument = None,
+    *,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    cwd: CwdOption = None,
+) -> None:
+    """Let agent files delegate to a peer: `<peer>-<role>`, or `none`.
+
+    The value is checked before a file is touched, and all files are validated afterwards; if
+    something broke, everything is put back. More than one file is changed only after a question.
+
+    \b
+    Examples:
+      dragoman agents set codex-execute agents/builder.md
+      dragoman agents set gemini-research researcher reader
+      dragoman agents set none --yes
+    """
+    from dragoman.hub.agent_files import parse_target, set_target
+
+    place = _place(cwd)
+    named = parse_target(target, place.catalogue)
+    paths = place.find_agent_files(tuple(files or ()))
+    if _agreed(paths, target, place, yes=yes, dry_run=dry_run):
+        _tell(set_target(paths, target, place.catalogue, others=place.agent_files()), place)
+        if named is not None and not place.is_enabled(named.peer):
+            sys.stderr.write(
+                f"{named.peer} is not enabled, so nothing is delegated to it yet: "
+                f"`dragoman peers enable {named.peer}`\n"
+            )
+
+
+@app.command("unset", context_settings=CONTEXT)
+def unset_command(
+    files: FilesArgument = None,
+    *,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    cwd: CwdOption = None,
+) -> None:
+    """Take the field out of agent files, so that the default holds again.
+
+    \b
+    Examples:
+      dragoman agents unset builder
+      dragoman agents unset 'agents/*.md' --yes
+    """
+    from dragoman.hub.agent_files import unset_target
+
+    place = _place(cwd)
+    paths = place.find_agent_files(tuple(files or ()))
+    if _agreed(paths, None, place, yes=yes, dry_run=dry_run):
+        _tell(unset_target(paths, place.catalogue, others=place.agent_files()), place)
+
+
+@app.command("validate", context_settings=CONTEXT)
+def validate_command(
+    files: FilesArgument = None, *, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+) -> None:
+    """Check the field in every agent file; the exit code is 1 if something is wrong.
+
+    \b
+    Examples:
+      dragoman agents validate
+      dragoman agents validate 'docs/agents/*.md'
+    """
+    from dragoman.cli.exits import Exit
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.hub.agent_files import validate
+
+    place = _place(cwd)
+    paths = place.find_agent_files(tuple(files or ()))
+    problems = validate(paths, place.catalogue)
+    if format is Format.JSON:
+        for problem in problems:
+            write_json(
+                {
+                    "type": "Problem",
+                    "file": str(problem.path),
+                    "line": problem.line,
+                    "problem": problem.text,
+                    "remedy": problem.remedy,
+                }
+            )
+    else:
+        _complain(problems, place)
+        if format is Format.TEXT:
+            sys.stdout.write(f"{len(paths)} agent files, {len(problems)} with trouble\n")
+    if problems:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _place(cwd: Path | None) -> Place:
+    from dragoman.hub.place import look_around
+
+    return look_around(cwd)
+
+
+def _agreed(
+    paths: list[Path], value: str | None, place: Place, *, yes: bool, dry_run: bool
+) -> bool:
+    """Whether to go on: not for a look only, and not without a yes where many files change."""
+    from dragoman.cli.output.diffs import write_diff
+    from dragoman.cli.output.questions import confirm
+    from dragoman.errors import UsageError
+    from dragoman.hub.agent_files import preview
+
+    if not paths:
+        patterns = ", ".join(place.config.settings.agent_files)
+        raise UsageError(f"there are no agent files ({patterns}) in {place.agent_folder}")
+    changes = preview(paths, value)
+    if dry_run:
+        write_diff(changes, cwd=place.cwd)
+        return False
+    if len(changes) > 1 and not yes:
+        names = ", ".join(_shown(change.path, place) for change in changes)
+        if not confirm(f"Change {len(changes)} files ({names})?", instead="--yes"):
+            sys.stderr.write("Nothing was changed.\n")
+            raise typer.Exit(1)
+    return True
+
+
+def _tell(edit: Edit, place: Place) -> None:
+    from dragoman.cli.output.diffs import write_diff
+
+    write_diff(edit.changes, cwd=place.cwd)
+    if not edit.changes:
+        sys.stderr.write("Nothing had to be changed.\n")
+    if edit.problems:
+        sys.stderr.write("There was trouble before this, and there still is:\n")
+        _complain(edit.problems, place)
+
+
+def _complain(problems: list[Problem] | tuple[Problem, ...], place: Place) -> None:
+    from dragoman.cli.output.neutral import neutral
+
+    for problem in problems:
+        where = _shown(problem.path, place)
+        line = f":{problem.line}" if problem.line is not None else ""
+        sys.stderr.write(neutral(f"{where}{line}: {problem.text}") + "\n")
+        if problem.remedy:
+            sys.stderr.write(neutral(f"  {problem.remedy}") + "\n")
+
+
+def _shown(path: Path, place: Place) -> str:
+    return str(path.relative_to(place.cwd)) if path.is_relative_to(place.cwd) else str(path)
+
+
+def _enabled(file: AgentFile, place: Place) -> str:
+    if file.target is None:
+        return ""
+    return "yes" if place.is_enabled(file.target.peer) else "no"
+
+
+def _note(file: AgentFile) -> str:
+    if file.problem is not None:
+        return file.problem.text
+    return "never delegated" if file.value == "none" else ""
+
+
+def _as_json(file: AgentFile, place: Place) -> dict[str, object]:
+    return {
+        "type": "AgentFile",
+        "file": str(file.path),
+        "delegate_to": file.value,
+        "peer": None if file.target is None else file.target.peer,
+        "role": None if file.target is None else file.target.role,
+        "enabled": None if file.target is None else place.is_enabled(file.target.peer),
+        "problem": None if file.problem is None else file.problem.text,
+        "remedy": None if file.problem is None else file.problem.remedy or None,
+    }

@@ -1,0 +1,87 @@
+"""What holds in one folder: the settings, the peers, the agent files.
+
+Owns the putting together, so that every surface sees the same. It decides nothing and starts
+nothing. What is wrong with files is collected in `Place.troubles` and stops nobody who does not
+need them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.hub.agent_files import Problem, find_files, validate
+from dragoman.hub.catalogue import Catalogue, load_catalogue
+from dragoman.hub.config import Config, Paths, find_paths, load_config
+
+ALWAYS_ENABLED: Final = frozenset({"scout"})
+"""Comes with dragoman, calls no model, and only looks: nobody has to allow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder as dragoman sees it."""
+
+    cwd: Path
+    environ: Mapping[str, str]
+    paths: Paths
+    config: Config
+    catalogue: Catalogue
+
+    @property
+    def agent_folder(self) -> Path:
+        """What the patterns for agent files count from: the project, or the folder itself."""
+        return self.config.project or self.cwd
+
+    def agent_files(self) -> list[Path]:
+        """Every agent file of the project."""
+        return self.find_agent_files(())
+
+    def find_agent_files(self, named: tuple[str, ...]) -> list[Path]:
+        """The agent files that a user names; all of them where nothing is named."""
+        return find_files(
+            named,
+            folder=self.agent_folder,
+            patterns=self.config.settings.agent_files,
+            cwd=self.cwd,
+        )
+
+    def is_enabled(self, peer: str) -> bool:
+        """Whether routing and delegation may use a peer."""
+        return peer in ALWAYS_ENABLED or peer in self.config.settings.enabled_peers
+
+    def troubles(self) -> list[Problem]:
+        """Everything that is wrong with settings, descriptors and agent files."""
+        broken = [*self.config.problems, *self.catalogue.problems]
+        return [
+            *(
+                Problem(Path(error.origin), None, _told(error.key, error.problem))
+                for error in broken
+            ),
+            *validate(self.agent_files(), self.catalogue),
+        ]
+
+    def again(self) -> Place:
+        """The same folder, looked at anew."""
+        return look_around(self.cwd, environ=self.environ)
+
+
+def look_around(
+    cwd: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Place:
+    """Read the settings, descriptors and packages that count in a folder."""
+    environ = os.environ if environ is None else environ
+    cwd = Path.cwd() if cwd is None else cwd
+    paths = find_paths(environ)
+    config = load_config(cwd, paths, environ, flags, strict=False)
+    return Place(cwd, environ, paths, config, load_catalogue(config))
+
+
+def _told(key: str, problem: str) -> str:
+    return f"{key}: {problem}" if key else problem

@@ -1,0 +1,16 @@
+"""A shell for commands that need no agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.calling import Shell, shell_in
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
+    return shell_in(tmp_path, monkeypatch, capsys)
