@@ -9,8 +9,6 @@ TYPE_CHECKING = False  # The same name in `typing` would be the dearest import o
 if TYPE_CHECKING:
     from dragoman.agent import Agent
     from dragoman.client.acp import ClientOptions, open_agent
-    from dragoman.client.blocking import connect_sync
-    from dragoman.client.connecting import connect
     from dragoman.errors import (
         CallError,
         CallTimeout,
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
         RemoteError,
         UsageError,
     )
+    from dragoman.hub.connecting import connect, connect_sync
     from dragoman.rpc import Connection, End, Router
     from dragoman.transports import (
         Stream,
@@ -63,8 +62,6 @@ __all__ = [
 _HOMES = {
     "dragoman.agent": ("Agent",),
     "dragoman.client.acp": ("ClientOptions", "open_agent"),
-    "dragoman.client.blocking": ("connect_sync",),
-    "dragoman.client.connecting": ("connect",),
     "dragoman.errors": (
         "CallError",
         "CallTimeout",
@@ -74,6 +71,7 @@ _HOMES = {
         "RemoteError",
         "UsageError",
     ),
+    "dragoman.hub.connecting": ("connect", "connect_sync"),
     "dragoman.rpc": ("Connection", "End", "Router"),
     "dragoman.transports": (
         "Stream",

@@ -40,14 +40,19 @@ T = TypeVar("T")
 
 @contextmanager
 def connect_sync(
-    target: Target, *, permit: Permit = deny_all, **options: Any
+    target: Target,
+    *,
+    permit: Permit = deny_all,
+    by: Callable[..., AbstractAsyncContextManager[Peer]] = connect,
+    **options: Any,
 ) -> Iterator[BlockingPeer]:
-    """`dragoman.connect` for programs without an event loop; it takes the same options.
+    """`connect` for programs without an event loop; it takes the same options.
 
-    A plain `permit` runs in a thread of its own and may block, for example to ask a person.
+    A plain `permit` runs in a thread of its own and may block, for example to ask a person. `by` is
+    another way to connect that takes the same options.
     """
     with _Loop() as loop:
-        opened = connect(target, permit=_in_thread(permit), **options)
+        opened = by(target, permit=_in_thread(permit), **options)
         with loop.entered(opened) as peer:
             yield BlockingPeer(peer, loop)
 

@@ -40,9 +40,19 @@ ADVICE: Final = (
 )
 
 
+CLOSE: Final = 0.6
+"""How much of two words is to be equal for one to be a slip of the other."""
+
+AS_CLOSE: Final = 0.1
+"""What is so much further away than the best guess is not guessed beside it."""
+
+
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Names that a person may have meant, the best first."""
-    return difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
+    ratios = {name: difflib.SequenceMatcher(None, word, name).ratio() for name in known}
+    best = max(ratios.values(), default=0.0)
+    floor = max(CLOSE, best - AS_CLOSE)
+    return sorted((name for name in ratios if ratios[name] >= floor), key=lambda n: -ratios[n])[:3]
 
 
 def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:

@@ -1,0 +1,247 @@
+"""Handing a piece of work to a peer by role: the adapter of each peer.
+
+Owns the shape of an adapter (its name, its protocol, the roles it claims, the prefix of each, and
+`dispatch`), the one that is made from any descriptor, and the loading of adapters in Python where
+data is not enough. Code of a project runs only if the user has trusted its very bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol, runtime_checkable
+
+from dragoman.client.budgets import Budgets
+from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.results import Result
+from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
+from dragoman.events import model
+from dragoman.hub.catalogue.descriptor import Descriptor
+from dragoman.hub.catalogue.loading import Known
+from dragoman.hub.config.files import read_file
+from dragoman.hub.config.merging import Config
+from dragoman.hub.config.project import adapter_file
+from dragoman.hub.config.trust import Trust
+from dragoman.hub.launching import Way
+from dragoman.hub.opening import judge, open_peer
+
+Notified = Callable[[model.Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """How and where a peer is to be started for one piece of work."""
+
+    way: Way
+    cwd: Path
+    permit: Permit = deny_all
+    budgets: Budgets | None = None
+    env: tuple[str, ...] = ()
+    """Names of further variables that the peer may see."""
+    model: str | None = None
+    mode: str | None = None
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """What stands between a role and a peer."""
+
+    name: str
+    protocol: str
+    ROLES_CLAIMED: Sequence[str]
+    ROLE_PREFIX: Mapping[str, str]
+
+    def claims(self, role: str) -> bool:
+        """Whether the peer takes work of this role."""
+        ...
+
+    async def dispatch(
+        self, launch: Errand, role: str, text: str, on_notification: Notified | None = None
+    ) -> Result:
+        """Do one piece of work. Raises `RoleNotClaimed` before anything is started, tells every
+        event to `on_notification`, and closes the peer whatever happens."""
+        ...
+
+
+class DescribedAdapter:
+    """The adapter that a descriptor describes."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.descriptor = descriptor
+        self.name = descriptor.name
+        self.protocol = descriptor.protocol
+        self.ROLES_CLAIMED: Sequence[str] = descriptor.roles
+        self.ROLE_PREFIX: Mapping[str, str] = {
+            role: descriptor.role_prefixes.get(role, "") for role in descriptor.roles
+        }
+
+    def claims(self, role: str) -> bool:
+        return role in self.ROLES_CLAIMED
+
+    async def dispatch(
+        self, launch: Errand, role: str, text: str, on_notification: Notified | None = None
+    ) -> Result:
+        if not self.claims(role):
+            raise RoleNotClaimed(self.name, role, self.ROLES_CLAIMED)
+        async with (
+            open_peer(
+                launch.way,
+                workspace=launch.cwd,
+                permit=launch.permit,
+                budgets=launch.budgets,
+                env=launch.env,
+                on_event=on_notification,
+            ) as peer,
+            peer.session(mode=launch.mode, model=launch.model) as session,
+        ):
+            result = await session.ask(self.ROLE_PREFIX[role] + text)
+        return judge(result, launch.way.quirks)
+
+
+# -- adapters in Python
+
+BROKEN: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    DragomanError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What the code of an adapter may raise while it is loaded."""
+
+
+def load_adapter(known: Known, config: Config) -> Adapter:
+    """The adapter of a peer: its own in Python, or the one that its descriptor describes."""
+    descriptor = known.descriptor
+    if descriptor.adapter is None:
+        return DescribedAdapter(descriptor)
+    value = descriptor.adapter
+    file = adapter_file(value, known.folder or config.paths.config)
+    if file is not None:
+        attribute = value.rpartition(":")[2] if not value.endswith(".py") else ""
+        module: Any = _run_file(file, _trusted_code(file, known, config), known)
+    else:
+        name, colon, attribute = value.partition(":")
+        if not colon or not name or not attribute:
+            raise _invalid(known, f"{value!r} is neither module:attribute nor a Python file")
+        module = _import(name, known, config)
+    return _made(module, attribute, known)
+
+
+def _invalid(known: Known, problem: str) -> ConfigInvalid:
+    return ConfigInvalid(known.origin, problem, key="adapter")
+
+
+def _trusted_code(file: Path, known: Known, config: Config) -> bytes:
+    """The bytes of an adapter's file, if they may run."""
+    if known.project:
+        assert config.project_file is not None
+        code = known.adapters.get(file)
+        if code is None:
+            raise _invalid(known, f"there is no {file}")
+        # The bytes that were read are those that are looked up and those that run: whoever changes
+        # the file in between changes nothing.
+        if not Trust(config.paths).trusts_adapter(config.project_file, file, code):
+            raise _invalid(
+                known,
+                f"{file} is not trusted, or has changed since: look at it, "
+                "then run `dragoman config trust`",
+            )
+        return code
+    home = os.path.realpath(config.paths.config)
+    if os.path.commonpath([home, os.path.realpath(file)]) != home:
+        raise _invalid(known, f"{file} is outside of {home}")
+    found = read_file(file)
+    if found is None:
+        raise _invalid(known, f"there is no {file}")
+    return found
+
+
+def _run_file(file: Path, code: bytes, known: Known) -> ModuleType:
+    name = f"dragoman_adapter_{known.descriptor.name.replace('-', '_')}"
+    module = ModuleType(name)
+    module.__file__ = str(file)
+    # Dataclasses look their own module up.
+    sys.modules[name] = module
+    try:
+        exec(compile(code, str(file), "exec"), module.__dict__)
+    except BROKEN as error:
+        del sys.modules[name]
+        raise _invalid(known, f"{file} fails: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _import(name: str, known: Known, config: Config) -> ModuleType:
+    """An installed module. One that lies in a folder nobody has trusted is not imported, even if
+    the folder is on Python's path, as the working folder often is."""
+    top = name.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top) if top not in sys.modules else None
+        if spec is not None and _lies_in_project(spec, config):
+            raise _invalid(known, f"the module {top} is in a project that is not trusted")
+        return importlib.import_module(name)
+    except ConfigInvalid:
+        raise
+    except BROKEN as error:
+        raise _invalid(
+            known, f"{name} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _lies_in_project(spec: Any, config: Config) -> bool:
+    if config.trusted:
+        return False
+    places = [str(Path.cwd()), *([str(config.project)] if config.project else [])]
+    origins = [spec.origin, *(spec.submodule_search_locations or ())]
+    for origin in origins:
+        if not isinstance(origin, str) or not os.path.isabs(origin):
+            continue
+        real = os.path.realpath(origin)
+        if "site-packages" in real.split(os.sep):
+            continue
+        for place in places:
+            root = os.path.realpath(place)
+            if os.path.commonpath([root, real]) == root:
+                return True
+    return False
+
+
+def _made(module: Any, attribute: str, known: Known) -> Adapter:
+    """What a module has to offer, as an adapter. A class or function gets the descriptor."""
+    try:
+        value: Any = module
+        for part in attribute.split(".") if attribute else ():
+            value = getattr(value, part)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            make: Callable[[Descriptor], Any] = value
+            value = make(known.descriptor)
+    except BROKEN as error:
+        raise _invalid(known, f"it fails: {type(error).__name__}: {error}") from error
+    missing = [name for name in _PARTS if not hasattr(value, name)]
+    if missing:
+        raise _invalid(known, f"the adapter lacks {', '.join(missing)}")
+    if not inspect.iscoroutinefunction(value.dispatch):
+        raise _invalid(known, "its dispatch is no `async def`")
+    if value.name != known.descriptor.name:
+        raise _invalid(known, f"the adapter calls itself {value.name!r}")
+    adapter: Adapter = value
+    return adapter
+
+
+_PARTS: Final = ("name", "protocol", "ROLES_CLAIMED", "ROLE_PREFIX", "claims", "dispatch")
+
+__all__ = ["Adapter", "DescribedAdapter", "Errand", "load_adapter"]

@@ -1,0 +1,136 @@
+"""Changing the user's own configuration file.
+
+Owns the edits that commands make for a user: comments, order and layout stay as they are, the file
+is replaced whole or not at all, and two writers take turns. What would not load afterwards is not
+written. It never touches a project's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.config.files import locked, read_file, write_file
+from dragoman.hub.config.merging import check_settings
+from dragoman.hub.config.paths import Paths
+from dragoman.hub.config.project import parse
+
+TEMPLATE: Final = """\
+# Settings of dragoman. `dragoman config show` prints all of them with their origin.
+
+# The peers that routing and delegation may use. A peer that is named needs no enabling.
+enabled_peers = []
+
+# Who decides when an agent asks for permission: "ask", "approve-reads", "approve-all", "deny-all".
+# permissions = "ask"
+
+# Names of further variables that one peer may see. Never values: no file here holds a secret.
+# [peer.codex]
+# env = ["MY_PROVIDER_KEY"]
+
+# Seconds; "never" is for ever.
+# [timeouts]
+# total = 600
+"""
+
+
+def init_config(paths: Paths) -> bool:
+    """Write a first configuration with explanations; false if there is one already."""
+    with locked(paths.config_file):
+        if read_file(paths.config_file) is not None:
+            return False
+        write_file(paths.config_file, TEMPLATE.encode())
+        return True
+
+
+def enable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
+    """Add peers to `enabled_peers`, and return those that were not there."""
+    return _change_enabled(paths, add=tuple(names))
+
+
+def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
+    """Take peers out of `enabled_peers`, and return those that were there."""
+    return _change_enabled(paths, remove=tuple(names))
+
+
+def set_value(paths: Paths, key: str, value: Any) -> None:
+    """Set one setting by its dotted key; None takes it out."""
+    words = key.split(".")
+
+    def change(document: tomlkit.TOMLDocument) -> None:
+        table: Any = document
+        for word in words[:-1]:
+            if word not in table:
+                if value is None:
+                    return
+                table[word] = tomlkit.table(is_super_table=word == "peer")
+            table = table[word]
+        if value is None:
+            table.pop(words[-1], None)
+        else:
+            table[words[-1]] = list(value) if isinstance(value, tuple) else value
+
+    edit_config(paths, change)
+
+
+def edit_config(
+    paths: Paths, change: Callable[[tomlkit.TOMLDocument], None], *, needs: str = ""
+) -> tuple[str, str]:
+    """Change the file, and return its text before and after.
+
+    A line that it `needs` is put on top if its key is missing: behind the heading of a table it
+    would belong to that table. What the change makes of it is checked before it is written.
+    """
+    file = paths.config_file
+    with locked(file):
+        before = _text(file)
+        try:
+            document = tomlkit.parse(before)
+            if needs and needs.partition(" ")[0] not in document:
+                document = tomlkit.parse(f"{needs}\n\n{before}" if before else f"{needs}\n")
+        except TOMLKitError as error:
+            raise ConfigInvalid(str(file), f"it is not TOML: {error}") from error
+        change(document)
+        after = tomlkit.dumps(document)
+        if after != before:
+            check_settings(parse(after.encode(), origin=str(file)), origin=str(file))
+            write_file(file, after.encode())
+    return before, after
+
+
+def _text(file: Path) -> str:
+    data = read_file(file)
+    if data is None:
+        return ""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(str(file), f"it is not UTF-8 text: byte {error.start}") from error
+
+
+def _change_enabled(
+    paths: Paths, *, add: tuple[str, ...] = (), remove: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    changed: list[str] = []
+
+    def change(document: tomlkit.TOMLDocument) -> None:
+        enabled = document["enabled_peers"]
+        if not isinstance(enabled, tomlkit.items.Array):
+            raise ConfigInvalid(str(paths.config_file), "expected a list", key="enabled_peers")
+        for name in dict.fromkeys(add):
+            if name not in enabled:
+                enabled.append(name)
+                changed.append(name)
+        for name in dict.fromkeys(remove):
+            while name in enabled:
+                enabled.remove(name)
+                if name not in changed:
+                    changed.append(name)
+
+    edit_config(paths, change, needs="enabled_peers = []")
+    return tuple(changed)
