@@ -41,19 +41,29 @@ class Facts(Struct, frozen=True, kw_only=True):
     """What was measured. None: not measured."""
 
     executable: str | None = None
+    """The file that is started."""
     launch: tuple[str, ...] | None = None
-    dialect: str | None = None
-    protocol_version: str | None = None
-    agent_name: str | None = None
-    agent_version: str | None = None
+    """The words of the command line."""
     handshake_seconds: float | None = None
+    """From the start of the program to its first answer."""
+    dialect: str | None = None
+    """What it speaks, by dragoman's name for it."""
+    protocol_version: str | None = None
+    """The version that both sides agreed on, where the dialect has one."""
+    agent_name: str | None = None
+    """What it calls itself."""
+    agent_version: str | None = None
+    """The version that it says it has."""
     authenticated: bool | None = None
+    """Whether it could be used without logging in first."""
     login: str | None = None
+    """What a person does to log in, where that is known and needed."""
     models: tuple[str, ...] | None = None
     """As the peer names them."""
     parent_models: tuple[str, ...] | None = None
     """The same without ``-preview`` at the end."""
     modes: tuple[str, ...] | None = None
+    """The modes of a session, by their ids."""
     sessions: bool | None = None
     """Whether a session could be opened."""
     echo: bool | None = None
@@ -67,25 +77,33 @@ class Facts(Struct, frozen=True, kw_only=True):
     respects_refusal: bool | None = None
     """Whether nothing was written after a refusal."""
     refusal_ends_turn: bool | None = None
+    """Whether a turn ended because something was refused."""
     uses_files: bool | None = None
     """Whether it read or wrote through us."""
     uses_terminals: bool | None = None
+    """Whether it ran a command through us."""
     mcp: bool | None = None
     """Whether it started the MCP server it was handed."""
     parallel_sessions: bool | None = None
     """Whether two sessions ran at once."""
     lists_sessions: bool | None = None
+    """Whether another process of it lists the session."""
     loads_sessions: bool | None = None
+    """Whether another process of it opens the session with its history."""
     resumes_sessions: bool | None = None
-    """These three across processes."""
+    """Whether another process of it opens the session without its history."""
     usage: bool | None = None
     """Whether a turn told its tokens."""
     noise_lines: int | None = None
     """Lines on its standard output that were no messages."""
     survives_oversized_line: bool | None = None
+    """Whether it goes on after a line that is longer than it expects."""
     unknown_method_code: int | None = None
+    """What it answers to a method that does not exist; 0 if it took that for a success."""
     unknown_session_code: int | None = None
+    """What it answers about a session that does not exist; 0 if it took that for a success."""
     bad_params_code: int | None = None
+    """What it answers to params that are wrong; 0 if it took that for a success."""
     id_format: str | None = None
     """How it numbers its own requests: ``integer``, ``string`` or ``none seen``."""
     turn_ids: bool | None = None
@@ -93,7 +111,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     late_updates: bool | None = None
     """Whether updates came after the answer that ends a turn."""
     duplicate_answers: int | None = None
-    """Answers to nothing, or to what was answered already."""
+    """Answers that came twice, too late, or to what nobody asked."""
     errors_as_text: bool | None = None
     """Whether a failed model call looked like a success."""
     clean_exit: bool | None = None

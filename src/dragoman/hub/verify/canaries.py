@@ -1,0 +1,37 @@
+"""What a peer is asked to do, to see how it does it.
+
+Owns the prompts. They are plain sentences for a real model; whoever has a fake one behind the peer
+gives others. What is looked at afterwards is the business of the rungs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canaries:
+    """The prompts; words in braces are replaced."""
+
+    echo: str = (
+        "Answer with two or three short sentences about the sea and the word {token}. Use no tools."
+    )
+    slow: str = (
+        "Count from 1 to 500 in words, one number on each line, without stopping. Use no tools."
+    )
+    write: str = "Create the file {path} with exactly this content and nothing else: {text}"
+    """Asked twice: the first time it is allowed, the second time it is refused."""
+    shell: str = "Run this command in the shell and nothing else: {command}"
+    tool: str = (
+        "Call the tool {tool} of the MCP server {server} once, without arguments, and repeat "
+        "what it says."
+    )
+    failure: str | None = None
+    """Makes the model fail. Nobody can ask that of a real one, so it is left out by default."""
+
+
+def fill(prompt: str, **words: str) -> str:
+    """A prompt with its words in braces replaced. Other braces are left alone."""
+    for name, word in words.items():
+        prompt = prompt.replace(f"{{{name}}}", word)
+    return prompt

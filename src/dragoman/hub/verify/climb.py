@@ -1,0 +1,248 @@
+"""The state of one climb: the peer's processes, what was seen so far, who decides about questions.
+
+Owns the processes and their ends. Rungs ask here for the connected peer or for a session, and get a
+new one where the last has died or was given up. What a rung makes of it is its own business.
+
+There are up to three processes, one after another: the first one for most rungs, a second one that
+has to remember what the first did, and one for what may upset a peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.client.connecting import OPENERS
+from dragoman.client.conversation import Conversation, Opening, Peer, Terms
+from dragoman.client.permissions import Answer, Permit, Question, deny_all
+from dragoman.client.results import Result
+from dragoman.dialects import discovery
+from dragoman.errors import DragomanError
+from dragoman.events import model
+from dragoman.hub.catalogue.descriptor import Platform
+from dragoman.hub.launching import Way
+from dragoman.hub.opening import options_of
+from dragoman.hub.verify.canaries import Canaries
+from dragoman.hub.verify.card import Verdict
+from dragoman.hub.verify.limits import Limits
+from dragoman.hub.verify.processes import Exit, Running, reach, start
+from dragoman.hub.verify.surroundings import Surroundings
+from dragoman.hub.verify.witness import Witness
+from dragoman.rpc.tasks import finish
+from dragoman.transports import windows
+
+
+@dataclass(slots=True)
+class Connected:
+    """A peer that has shaken hands, and its process."""
+
+    peer: Peer
+    running: Running
+    seconds: float
+    """From the start to the first answer."""
+    exit: Exit | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.peer.client.connection.failure is None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A turn, with everything that came in it and shortly after it."""
+
+    result: Result
+    events: list[model.Event]
+    after: list[model.Event]
+    """Updates of the session that came after the end of the turn."""
+
+
+@dataclass
+class Climb:
+    """What the rungs of one climb share."""
+
+    way: Way
+    surroundings: Surroundings
+    limits: Limits
+    canaries: Canaries
+    platform: Platform
+    turns: bool
+    careful: bool
+    files: windows.Files = field(default_factory=windows.RealFiles)
+    """Where programs are looked for on Windows."""
+    witness: Witness = field(default_factory=Witness)
+    facts: dict[str, Any] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    dialect: str | None = None
+    """Known after the handshake."""
+    greeting: DragomanError | None = None
+    """Why there is no conversation although it answered."""
+    refusal: DragomanError | None = None
+    """Why no session could be opened."""
+    first: Connected | None = None
+    second: Connected | None = None
+    session_id: str | None = None
+    """The session that another process has to remember."""
+    spoken: bool = False
+    """Whether a turn was taken in that session."""
+    settings: list[model.Event] = field(default_factory=list)
+    """What came with the opening of that session."""
+    told: Told | None = None
+    """The first turn."""
+    wrote: bool = False
+    """Whether it wrote the file that it was allowed to write."""
+    wrote_through_us: bool = False
+    asked: list[Question] = field(default_factory=list)
+    """The questions for permission since `decide_with`."""
+    _policy: Permit = deny_all
+    _conversation: Conversation | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> Climb:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await finish(self._stack.aclose())
+
+    @property
+    def shown(self) -> str:
+        """The launch, for people."""
+        command = self.way.command
+        return f"`{shlex.join(command)}`" if command else str(self.way.address)
+
+    def held(self, rung: str) -> bool:
+        """Whether a rung was tried and did not fail."""
+        return self.verdicts.get(rung) in (Verdict.PASS, Verdict.WARN)
+
+    # -- permissions
+
+    def decide_with(self, policy: Permit) -> None:
+        """Let `policy` answer questions for permission from now on, and forget earlier ones."""
+        self._policy = policy
+        self.asked.clear()
+
+    def _decide(self, question: Question) -> Any:
+        self.asked.append(question)
+        return self._policy(question)
+
+    # -- processes
+
+    async def connect(self, dialect: str) -> Connected:
+        """Start the peer and shake hands. The caller's stack, or nobody, answers for it."""
+        loop = asyncio.get_running_loop()
+        way, where = self.way, self.surroundings
+        descriptor = way.descriptor
+        terms = Terms(
+            workspace=where.workspace,
+            launch=way.command or (),
+            permit=self._decide,
+            budgets=self.limits.budgets(descriptor.handshake_timeout if descriptor else None),
+            on_event=self.witness.hear,
+            terminals=True,
+            max_line_size=descriptor.max_line_size if descriptor else None,
+        )
+        opener = OPENERS[dialect](dialect, terms, options_of(way, dialect), None, None)
+        started_at = loop.time()
+        if way.command is not None:
+            running = start(
+                way.command,
+                cwd=where.workspace,
+                env=where.env,
+                inherit=where.inherit,
+                times=self.limits.shutdown,
+            )
+        else:
+            running = await reach(str(way.address), codex=dialect == discovery.CODEX)
+        peer = await opener(running.stream)
+        running.proved()
+        return Connected(peer, running, loop.time() - started_at)
+
+    def keep(self, connected: Connected) -> Connected:
+        """End a process with the climb, should it still run then."""
+        self._stack.push_async_callback(connected.peer.aclose)
+        return connected
+
+    async def _start(self) -> Connected:
+        assert self.dialect is not None
+        return self.keep(await self.connect(self.dialect))
+
+    async def peer(self) -> Peer:
+        """The first process, or another in its place if it has died."""
+        if self.first is None or not self.first.alive:
+            if self.first is not None:
+                await self.first.peer.aclose()
+            self._conversation = None
+            self.first = await self._start()
+        return self.first.peer
+
+    async def successor(self) -> Connected:
+        """A second process, which has to remember what the first did. The first is ended."""
+        if self.second is None:
+            if self.first is not None:
+                await self.first.peer.aclose()
+                self.first = None
+                self._conversation = None
+            self.second = await self._start()
+        return self.second
+
+    @asynccontextmanager
+    async def victim(self) -> AsyncIterator[Peer]:
+        """A process of its own for what may upset it."""
+        assert self.dialect is not None
+        connected = await self.connect(self.dialect)
+        try:
+            yield connected.peer
+        finally:
+            await connected.peer.aclose()
+
+    # -- sessions and turns
+
+    async def conversation(self) -> Conversation:
+        """The session that rungs share; a new one if the last was given up."""
+        peer = await self.peer()
+        here = self._conversation
+        if here is None or getattr(getattr(here, "session", here), "unusable", False):
+            with self.witness.listening() as heard:
+                self._conversation = here = await self.open(peer)
+            self.settings = list(heard)
+            if not self.spoken:
+                self.session_id = here.id
+        return here
+
+    async def open(self, peer: Peer, **options: Any) -> Conversation:
+        """A session that ends with its process: an agent may forget one that was closed."""
+        return await peer.open(Opening(cwd=self.surroundings.workspace, **options))
+
+    async def take_turn(self, conversation: Conversation, prompt: str) -> Told:
+        """Send a prompt, and wait for its end and for what comes after it."""
+        with self.witness.listening() as heard:
+            async with conversation.prompt(prompt) as turn:
+                events = [event async for event in turn]
+                result = turn.result
+            mark = len(heard)
+            if result.error is None:
+                await self.quiet(heard)
+            after = [
+                event
+                for event in heard[mark:]
+                if event.raw is not None and event.session == conversation.id
+            ]
+        return Told(result, events, after)
+
+    async def quiet(self, heard: list[model.Event]) -> None:
+        """Wait until nothing came for a while."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + 10 * self.limits.tail
+        seen = -1
+        while seen != len(heard) and loop.time() < give_up_at:
+            seen = len(heard)
+            await asyncio.sleep(self.limits.tail)
+
+
+def allow(question: Question) -> Answer:
+    """Allow it, once."""
+    return Answer.ALLOW_ONCE

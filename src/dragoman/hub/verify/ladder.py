@@ -1,0 +1,191 @@
+"""The verification ladder: the rungs in their order, climbed one after another.
+
+Owns the order, the stopping, the clock and the card that comes of it. What a rung asks is its own
+business (`rungs`), processes and sessions are those of `climb`. Everything is bounded: each wait of
+a rung by `limits`, each rung as a whole too, and whatever happens, cancellation included, no
+process of the peer is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import dragoman
+from dragoman.errors import DragomanError, ProcessExited
+from dragoman.hub.catalogue.descriptor import Platform
+from dragoman.hub.config.paths import Paths
+from dragoman.hub.launching import Way, current_platform
+from dragoman.hub.verify import remedies
+from dragoman.hub.verify.canaries import Canaries
+from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
+from dragoman.hub.verify.climb import Climb
+from dragoman.hub.verify.limits import Limits
+from dragoman.hub.verify.rung import Finding, Rung, failed, skipped
+from dragoman.hub.verify.rungs import (
+    greeting,
+    launch,
+    manners,
+    memory,
+    permissions,
+    sessions,
+    turns,
+)
+from dragoman.hub.verify.store import CardStore
+from dragoman.hub.verify.surroundings import surroundings
+
+NOT_ASKED: Final = "it spends a model call, and nobody agreed to that"
+
+CARDS: Final = "cards"
+"""The folder of the cards in dragoman's data."""
+
+
+def _in_order() -> tuple[Rung, ...]:
+    login, session, models, parallel = sessions.RUNGS
+    binary, entry, windows = launch.RUNGS
+    return (
+        binary,
+        entry,
+        *greeting.RUNGS,
+        login,
+        session,
+        models,
+        windows,
+        manners.CODES,
+        *turns.RUNGS,
+        parallel,
+        *permissions.RUNGS,
+        *turns.LATER,
+        *memory.RUNGS,
+        *manners.RUNGS,
+    )
+
+
+RUNGS: Final = _in_order()
+"""All rungs, from the lowest to the highest."""
+
+
+async def climb(
+    way: Way,
+    *,
+    peer: str,
+    turns: bool,
+    paths: Paths | None = None,
+    on_rung: Callable[[RungResult], None] | None = None,
+    careful: bool = False,
+    limits: Limits | None = None,
+    canaries: Canaries | None = None,
+    platform: Platform | None = None,
+    version: str | None = None,
+    rungs: Sequence[Rung] = RUNGS,
+) -> Card:
+    """Verify the peer at the end of `way` and return its card, which is also kept if `paths` says
+    where.
+
+    `turns` allows rungs that spend calls of its model. `careful` is for programs that nobody
+    knows: they get no credentials and an empty home. `on_rung` is told of every rung when it is
+    done. `version` is what is known otherwise, for peers that do not say it.
+    """
+    platform = platform or current_platform()
+    results: list[RungResult] = []
+    with surroundings(way, careful=careful) as where:
+        state = Climb(
+            way=way,
+            surroundings=where,
+            limits=limits or Limits(),
+            canaries=canaries or Canaries(),
+            platform=platform,
+            turns=turns,
+            careful=careful,
+        )
+        async with state:
+            for rung in rungs:
+                result = await _try(rung, state)
+                results.append(result)
+                if on_rung is not None:
+                    on_rung(result)
+                if rung.last and result.verdict is Verdict.FAIL:
+                    break
+    card = _card(peer, version, platform, turns, results, state.facts, rungs)
+    if paths is not None:
+        CardStore(paths.data / CARDS).save(card)
+    return card
+
+
+async def _try(rung: Rung, state: Climb) -> RungResult:
+    loop = asyncio.get_running_loop()
+    started_at = loop.time()
+    finding = _not_tried(rung, state)
+    if finding is None:
+        finding = await _measure(rung, state)
+    state.verdicts[rung.name] = finding.verdict
+    state.facts.update(finding.facts)
+    return RungResult(
+        rung=rung.name,
+        verdict=finding.verdict,
+        evidence=finding.evidence,
+        remedy=finding.remedy,
+        seconds=round(loop.time() - started_at, 3),
+    )
+
+
+def _not_tried(rung: Rung, state: Climb) -> Finding | None:
+    missing = [name for name in rung.needs if not state.held(name)]
+    if missing:
+        return skipped(f"it needs what {' and '.join(missing)} did not give")
+    if rung.turns and not state.turns:
+        return skipped(NOT_ASKED)
+    return None
+
+
+async def _measure(rung: Rung, state: Climb) -> Finding:
+    try:
+        async with asyncio.timeout(state.limits.rung) as scope:
+            return await rung.measure(state)
+    except DragomanError as error:
+        # A rung says itself what it expects to fail; this is the peer doing something else.
+        return failed(str(error), _remedy(error))
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        return failed(f"it did not end within {state.limits.rung:g} s", remedies.SLOW_RUNG)
+
+
+def _remedy(error: DragomanError) -> str:
+    return remedies.CRASH if isinstance(error, ProcessExited) else remedies.UNANSWERED
+
+
+def _card(
+    peer: str,
+    version: str | None,
+    platform: Platform,
+    turns: bool,
+    results: Sequence[RungResult],
+    facts: dict[str, Any],
+    rungs: Sequence[Rung],
+) -> Card:
+    held = [one.rung for one in results if one.verdict in (Verdict.PASS, Verdict.WARN)]
+    fallen = {one.rung for one in results if one.verdict is Verdict.FAIL}
+    essential = {rung.name for rung in rungs if rung.essential}
+    spoke = any(name == "dialect" for name in held)
+    return Card(
+        peer=peer,
+        version=facts.get("agent_version") or version,
+        platform=platform,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        dragoman=dragoman.__version__,
+        turns=turns,
+        reached=held[-1] if held else "",
+        usable=spoke and not fallen & essential,
+        rungs=tuple(results),
+        facts=Facts(**facts),
+    )
+
+
+def fields_after(rung: str) -> tuple[str, ...]:
+    """The fields of the card that the rungs above this one fill."""
+    above = itertools.dropwhile(lambda each: each.name != rung, RUNGS)
+    return tuple(name for each in list(above)[1:] for name in each.fields)

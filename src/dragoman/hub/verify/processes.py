@@ -1,0 +1,130 @@
+"""One process of the peer under verification, with what a verification must see of it.
+
+Owns two things that an ordinary connection hides. A program that has not proved to be an agent is
+ended without the end of its input, because two real ones send what they read to their model when
+their input ends. And what a process leaves behind is counted at the moment of its death, before it
+is killed. How a process is started and ended is in `dragoman.transports`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.errors import SpawnError
+from dragoman.transports import connect_unix, connect_websocket
+from dragoman.transports.base import Stream
+from dragoman.transports.child import ChildProcess, ShutdownTimes
+from dragoman.transports.process import STDERR_TAIL_SIZE, ProcessStream, StderrTail, start_child
+from dragoman.transports.strays import find_strays
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process behaved when its input ended."""
+
+    exited: bool
+    code: int | None = None
+    signal: int | None = None
+    survivors: int | None = None
+    """What it left behind; None where that cannot be seen."""
+
+
+class Running:
+    """A stream to the peer, and the process behind it if we started one."""
+
+    def __init__(self, stream: Stream, child: ChildProcess | None = None) -> None:
+        self.stream = stream
+        self.child = child
+        self._survivors: int | None = None
+        if child is not None:
+            self._farewell = child.farewell
+            # Until the handshake is done, an end begins with a signal and not with the end of
+            # its input.
+            child.farewell = None
+            told = child.on_exit
+
+            def exited() -> None:
+                if sys.platform == "linux":
+                    self._survivors = len(set(find_strays(child.mark)) - {child.pid})
+                if told is not None:
+                    told()
+
+            child.on_exit = exited
+
+    def proved(self) -> None:
+        """It answered as an agent does: from now on it is ended politely."""
+        if self.child is not None:
+            self.child.farewell = self._farewell
+
+    def stderr_tail(self) -> str:
+        tail = getattr(self.stream, "stderr_tail", None)
+        return str(tail()).strip() if callable(tail) else ""
+
+    async def end_input(self, timeout: float) -> Exit:
+        """End its input and see what it does within the time. The rest is for `aclose`."""
+        assert self.child is not None and self._farewell is not None
+        try:
+            async with asyncio.timeout(timeout):
+                await self._farewell()
+                await self.child.wait_exited()
+        except TimeoutError:
+            return Exit(exited=False)
+        return Exit(
+            exited=True,
+            code=self.child.exit_code,
+            signal=self.child.signal,
+            survivors=self._survivors,
+        )
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    inherit: Iterable[str],
+    times: ShutdownTimes,
+) -> Running:
+    """Start the peer. Nothing is awaited, so that no cancellation can lose it."""
+    ends: list[int] = []
+    try:
+        for _ in range(3):
+            ends += os.pipe()
+        child = start_child(
+            argv,
+            stdin=ends[0],
+            stdout=ends[3],
+            stderr=ends[5],
+            cwd=cwd,
+            env=env,
+            inherit=inherit,
+            times=times,
+        )
+    except BaseException as error:
+        for descriptor in ends:
+            os.close(descriptor)
+        if isinstance(error, OSError):
+            raise SpawnError(f"no pipe could be made: {error.strerror}") from error
+        raise
+    for descriptor in (ends[0], ends[3], ends[5]):
+        os.close(descriptor)
+    stream = ProcessStream(
+        child, stdin=ends[1], stdout=ends[2], stderr=ends[4], tail=StderrTail(STDERR_TAIL_SIZE)
+    )
+    return Running(stream, child)
+
+
+async def reach(address: str, *, codex: bool) -> Running:
+    """Connect to a peer that runs already."""
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:").removeprefix("//")
+        if codex:
+            # The app-server speaks WebSocket on its Unix socket, too.
+            return Running(await connect_websocket("ws://localhost/", unix_path=path))
+        return Running(await connect_unix(path))
+    return Running(await connect_websocket(address))

@@ -1,0 +1,113 @@
+"""What is asked of a peer in its own words: the only place of the ladder that knows methods.
+
+Owns the requests that a client never sends on purpose (a method that does not exist, a session that
+does not exist, params that are wrong, a line that is too long), and the two questions that only
+some dialects have: for the models, and for the login. What the answers mean for a card is decided
+by the rungs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+from dragoman.client.conversation import Conversation, Peer
+from dragoman.dialects import discovery
+from dragoman.errors import InvalidAnswer, RemoteError
+from dragoman.events import model
+from dragoman.events.parts import Option
+
+UNKNOWN_METHOD: Final = "dragoman/nobody_knows_this"
+"""Without an underscore at its beginning: that would be an extension, which may be swallowed."""
+
+ACCEPTED: Final = 0
+"""Stands for a code where there should have been an error."""
+
+Question = tuple[str, dict[str, Any]]
+
+
+def unknown_session(peer: Peer, workspace: Path) -> Question | None:
+    """A request about a session that does not exist and that spends no model call."""
+    nobody = str(uuid.uuid4())
+    if peer.dialect == discovery.CODEX:
+        return "thread/read", {"threadId": nobody, "includeTurns": False}
+    if peer.dialect != discovery.ACP:
+        return None
+    place = {"sessionId": nobody, "cwd": str(workspace), "mcpServers": []}
+    if peer.capabilities.load:
+        return "session/load", place
+    if peer.capabilities.resume:
+        return "session/resume", place
+    return "session/set_mode", {"sessionId": nobody, "modeId": "default"}
+
+
+def bad_params(peer: Peer) -> Question | None:
+    """A request with params of the wrong types. At worst it opens a session."""
+    if peer.dialect == discovery.CODEX:
+        return "thread/start", {"cwd": 42}
+    if peer.dialect == discovery.ACP:
+        return "session/new", {"cwd": 42, "mcpServers": "none"}
+    return None
+
+
+def oversized(size: int) -> Question:
+    """A request whose line is longer than most programs expect."""
+    return UNKNOWN_METHOD, {"padding": "x" * size}
+
+
+async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
+    """The code of the error that answers a request; `ACCEPTED` if there was none.
+
+    Raises what kept an answer from coming.
+    """
+    method, params = question
+    try:
+        await peer.client.connection.call(method, params, timeout=timeout)
+    except RemoteError as error:
+        return error.code
+    except InvalidAnswer:
+        return ACCEPTED
+    return ACCEPTED
+
+
+async def needs_login(peer: Peer) -> bool | None:
+    """Whether the peer says that a login is missing; None if it cannot be asked."""
+    if peer.dialect != discovery.CODEX:
+        return None
+    await peer.client.account()
+    return bool(peer.client.needs_login)
+
+
+async def models_of(
+    peer: Peer, conversation: Conversation, events: list[model.Event]
+) -> tuple[str, ...] | None:
+    """The models that can be chosen, as the peer names them; None if it does not say."""
+    if peer.dialect == discovery.CODEX:
+        return tuple(entry.id for entry in await peer.client.models())
+    told = getattr(getattr(conversation, "session", None), "models", None)
+    if told is not None:
+        return tuple(entry.model_id for entry in told.available_models)
+    return _choices(events, "model")
+
+
+def modes_of(events: list[model.Event]) -> tuple[str, ...] | None:
+    """The modes of a session; None if it has none."""
+    for event in reversed(events):
+        if isinstance(event, model.SettingsChanged) and isinstance(event.modes, tuple):
+            return tuple(option.id for option in event.modes)
+    return _choices(events, "mode")
+
+
+def _choices(events: list[model.Event], category: str) -> tuple[str, ...] | None:
+    for event in reversed(events):
+        if not isinstance(event, model.SettingsChanged) or not isinstance(event.options, tuple):
+            continue
+        option = next((each for each in event.options if _is(each, category)), None)
+        if option is not None:
+            return tuple(choice.value for choice in option.choices)
+    return None
+
+
+def _is(option: Option, category: str) -> bool:
+    return option.category == category and bool(option.choices)

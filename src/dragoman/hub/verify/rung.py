@@ -1,0 +1,62 @@
+"""What a rung is, and what it finds.
+
+Owns the two shapes: a `Rung` says what it asks, what it needs and which fields of the card it
+fills; a `Finding` is its answer. The rungs are in `rungs`, the order and the stopping in `ladder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dragoman.hub.verify.card import Verdict
+
+if TYPE_CHECKING:
+    from dragoman.hub.verify.climb import Climb
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rung found. `facts` are fields of the card; those it could not measure are absent."""
+
+    verdict: Verdict
+    evidence: str
+    remedy: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One question to a peer."""
+
+    name: str
+    asks: str
+    """The question, for people."""
+    measure: Callable[[Climb], Awaitable[Finding]]
+    fields: tuple[str, ...] = ()
+    """The fields of the card that this rung fills."""
+    needs: tuple[str, ...] = ()
+    """Rungs that must have held: without them this one makes no sense."""
+    turns: bool = False
+    """Whether it spends a call of the peer's model."""
+    essential: bool = False
+    """Whether a peer that fails here cannot be used."""
+    last: bool = False
+    """Whether nothing that follows makes sense when this one fails."""
+
+
+def passed(evidence: str, **facts: Any) -> Finding:
+    return Finding(Verdict.PASS, evidence, facts=facts)
+
+
+def warned(evidence: str, remedy: str, **facts: Any) -> Finding:
+    return Finding(Verdict.WARN, evidence, remedy, facts)
+
+
+def failed(evidence: str, remedy: str, **facts: Any) -> Finding:
+    return Finding(Verdict.FAIL, evidence, remedy, facts)
+
+
+def skipped(evidence: str, remedy: str = "") -> Finding:
+    return Finding(Verdict.SKIPPED, evidence, remedy)
