@@ -20,6 +20,7 @@ from dragoman.errors import (
     ProcessExited,
     ProgramNotFound,
     ProtocolMismatch,
+    UnknownPeer,
     Unsupported,
     UsageError,
 )
@@ -213,7 +214,7 @@ async def test_a_version_that_nobody_speaks_is_a_mismatch() -> None:
         (["/nonexistent/agent"], ProgramNotFound),
         ("unix:/nonexistent/socket", ConnectError),
         ("ws://127.0.0.1:1/", ConnectError),
-        ("gemini", UsageError),
+        ("nonesuch", UnknownPeer),
         ("http://localhost", UsageError),
         ([], UsageError),
     ],

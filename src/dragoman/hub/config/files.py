@@ -39,14 +39,15 @@ def read_file(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise ConfigInvalid(str(path), f"it cannot be read: {error.strerror}") from error
-    with os.fdopen(fd, "rb") as file:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ConfigInvalid(str(path), "it is no ordinary file")
-        try:
+        with os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(MAX_FILE_SIZE + 1)
-        except OSError as error:
-            raise ConfigInvalid(str(path), f"it cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise ConfigInvalid(str(path), f"it cannot be read: {error.strerror}") from error
+    finally:
+        os.close(fd)
     if len(data) > MAX_FILE_SIZE:
         raise ConfigInvalid(str(path), f"it has more than {MAX_FILE_SIZE} bytes")
     return data

@@ -87,7 +87,7 @@ class Config:
     def values(self) -> Iterator[tuple[str, Any, str]]:
         """Every setting as dotted key, value and origin."""
         for key, value in _flatten(msgspec.to_builtins(self.settings)).items():
-            yield key, value, self.origin(key)
+            yield key, list(value) if isinstance(value, tuple) else value, self.origin(key)
 
 
 def load_config(

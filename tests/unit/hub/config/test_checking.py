@@ -1,0 +1,91 @@
+"""What a person is told about a file that cannot be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.config.checking import convert, nearest, refuse_secrets
+
+
+class Inner(Struct, frozen=True, forbid_unknown_fields=True):
+    size: int = 0
+    words: tuple[str, ...] = ()
+
+
+class Outer(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    inner: Inner = Inner()
+    many: tuple[Inner, ...] = ()
+    named: dict[str, Inner] = {}
+
+
+def refused(data: Any) -> ConfigInvalid:
+    with pytest.raises(ConfigInvalid) as caught:
+        convert(data, Outer, origin="file.toml", base="top")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "words"),
+    [
+        ({"name": "a", "innner": {}}, "top.innner", "did you mean `inner`?"),
+        ({"name": "a", "inner": {"sise": 1}}, "top.inner.sise", "did you mean `size`?"),
+        ({"name": "a", "many": [{}, {"word": 1}]}, "top.many[1].word", "did you mean `words`?"),
+        ({"name": "a", "named": {"x": {"zzz": 1}}}, "top.named.x.zzz", "size, words"),
+        ({"name": 3}, "top.name", "expected a text, got a whole number"),
+        ({"name": "a", "inner": {"size": "big"}}, "top.inner.size", "expected a whole number"),
+        ({"name": "a", "many": {}}, "top.many", "expected a list"),
+        ({}, "top", "it lacks the key `name`"),
+    ],
+)
+def test_a_mistake_is_named_with_its_file_its_path_and_what_was_meant(
+    data: Any, key: str, words: str
+) -> None:
+    error = refused(data)
+    assert (error.origin, error.key) == ("file.toml", key)
+    assert words in str(error)
+
+
+def test_what_is_right_becomes_the_value() -> None:
+    data = {"name": "a", "many": [{"size": 2, "words": ["x"]}]}
+    assert convert(data, Outer, origin="f") == Outer("a", many=(Inner(2, ("x",)),))
+
+
+def test_only_names_about_as_close_as_the_best_are_guessed() -> None:
+    known = ["scout", "cursor", "copilot", "codex", "codex-acp"]
+    assert nearest("scuot", known) == ["scout"]
+    assert nearest("codx", known)[0] == "codex"
+    assert nearest("zzz", known) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"env": {"OPENAI_API_KEY": "abcdef-0123456789"}},
+        {"env": {"MY_TOKEN": "a1b2c3d4e5f6a7b8"}},
+        {"db": {"password": "hunter2-hunter2"}},
+        {"command": ["agent", "--key=sk-abcdefghijklmnopqrstuv"]},
+        {"note": "use ghp_0123456789012345678901234567890123"},
+        {"list": [{"x": "AIzaSyA0123456789012345678901234567890"}]},
+    ],
+)
+def test_what_looks_like_a_secret_is_refused_with_advice(data: Any) -> None:
+    with pytest.raises(ConfigInvalid, match="variable of your environment"):
+        refuse_secrets(data, origin="f")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"credentials": {"env": ["OPENAI_API_KEY", "ANTHROPIC_AUTH_TOKEN"]}},
+        {"env": {"USE_TOKEN": "true", "NO_KEY": "1"}},
+        {"login": "set OPENAI_API_KEY and run it", "key": "see the manual for this"},
+        {"max_tokens": "none", "monkey": "sk-short"},
+    ],
+)
+def test_names_and_words_are_no_secrets(data: Any) -> None:
+    refuse_secrets(data, origin="f")

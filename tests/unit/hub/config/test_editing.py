@@ -1,0 +1,110 @@
+"""Edits of the user's file: only what was asked for, all of it or nothing."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.config import Paths
+from dragoman.hub.config.editing import disable_peers, enable_peers, init_config, set_value
+from tests.unit.hub.config.folders import load, paths_in, write
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return paths_in(tmp_path)
+
+
+def text(paths: Paths) -> str:
+    return paths.config_file.read_text(encoding="utf-8")
+
+
+def test_the_first_file_is_all_defaults_and_is_written_once(paths: Paths, tmp_path: Path) -> None:
+    assert init_config(paths)
+    assert load(tmp_path, paths).settings == load(tmp_path, paths_in(tmp_path / "no")).settings
+    enable_peers(paths, ["codex"])
+    before = text(paths)
+    assert not init_config(paths)
+    assert text(paths) == before
+
+
+def test_enabling_makes_the_file_if_there_is_none(paths: Paths, tmp_path: Path) -> None:
+    assert enable_peers(paths, ["gemini", "codex", "gemini"]) == ("gemini", "codex")
+    assert load(tmp_path, paths).settings.enabled_peers == ("gemini", "codex")
+    assert enable_peers(paths, ["codex"]) == ()
+    assert disable_peers(paths, ["gemini", "kimi"]) == ("gemini",)
+    assert load(tmp_path, paths).settings.enabled_peers == ("codex",)
+
+
+def test_comments_and_layout_stay(paths: Paths) -> None:
+    before = 'enabled_peers = [ # mine\n  "a", # first\n]\n\n# later\nformat   =   "json" # yes\n'
+    write(paths.config_file, before)
+    enable_peers(paths, ["b"])
+    assert text(paths) == before.replace("# first\n]", '# first\n  "b",\n]')
+    disable_peers(paths, ["b"])
+    assert '"b"' not in text(paths)
+    assert text(paths).startswith('enabled_peers = [ # mine\n  "a", # first\n')
+    assert text(paths).endswith('\n# later\nformat   =   "json" # yes\n')
+
+
+def test_a_list_that_is_missing_is_put_before_the_tables(paths: Paths, tmp_path: Path) -> None:
+    write(paths.config_file, "# mine\n[timeouts] # short\ntotal = 5\n")
+    enable_peers(paths, ["codex"])
+    assert text(paths) == 'enabled_peers = ["codex"]\n\n# mine\n[timeouts] # short\ntotal = 5\n'
+    assert load(tmp_path, paths).settings.timeouts.total == 5
+
+
+def test_a_value_is_set_and_taken_out_by_its_dotted_key(paths: Paths, tmp_path: Path) -> None:
+    set_value(paths, "peer.codex.env", ("A_KEY",))
+    set_value(paths, "timeouts.total", 3.5)
+    set_value(paths, "format", "json")
+    settings = load(tmp_path, paths).settings
+    assert settings.for_peer("codex").env == ("A_KEY",)
+    assert (settings.timeouts.total, settings.format) == (3.5, "json")
+    set_value(paths, "peer.codex.env", None)
+    set_value(paths, "timeouts.silence", None)
+    set_value(paths, "peer.kimi.env", None)
+    assert load(tmp_path, paths).settings.for_peer("codex").env == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("peer.codex.evn", ["A"], "did you mean `env`?"),
+        ("permissions", "yes", "permissions"),
+        ("peer.codex.model", "sk-0123456789abcdefghijk", "secret"),
+        ("timeouts.total", 0, "cannot be 0"),
+    ],
+)
+def test_what_would_not_load_is_not_written(
+    paths: Paths, key: str, value: object, words: str
+) -> None:
+    init_config(paths)
+    before = text(paths)
+    with pytest.raises(ConfigInvalid) as caught:
+        set_value(paths, key, value)
+    assert words in str(caught.value)
+    assert text(paths) == before
+
+
+@pytest.mark.parametrize("broken", [b"x = ", b"\xff", b"enabled_peers = 3\n"])
+def test_a_file_that_is_broken_already_is_left_alone(paths: Paths, broken: bytes) -> None:
+    paths.config.mkdir()
+    paths.config_file.write_bytes(broken)
+    with pytest.raises(ConfigInvalid):
+        enable_peers(paths, ["codex"])
+    assert paths.config_file.read_bytes() == broken
+
+
+def test_two_writers_at_once_lose_nothing(paths: Paths, tmp_path: Path) -> None:
+    init_config(paths)
+    names = [f"peer{number}" for number in range(12)]
+    threads = [threading.Thread(target=enable_peers, args=(paths, [name])) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(load(tmp_path, paths).settings.enabled_peers) == sorted(names)

@@ -1,0 +1,242 @@
+"""Settings out of many places: the order, the origins, and what an untrusted project may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.config import trust_project
+from dragoman.hub.config.merging import KEYS
+from tests.unit.hub.config.folders import load, paths_in, repository, write
+
+
+def test_flags_go_before_variables_before_the_project_before_the_user(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    file = write(
+        paths.config_file, 'format = "json"\n[timeouts]\ntotal = 1\nsilence = 2\nrequest = 3'
+    )
+    root = repository(tmp_path / "repo", "[timeouts]\ntotal = 11\nsilence = 12")
+    trust_project(root, paths)
+    environ = {"DRAGOMAN_TIMEOUTS_TOTAL": "21", "DRAGOMAN_ENABLED_PEERS": "codex, gemini"}
+    config = load(root, paths, environ=environ, flags={"timeouts.total": 31.0, "format": None})
+    times = config.settings.timeouts
+    assert (times.total, times.silence, times.request) == (31.0, 12, 3)
+    assert config.settings.enabled_peers == ("codex", "gemini")
+    assert config.origin("timeouts.total") == "flag"
+    assert config.origin("enabled_peers") == "DRAGOMAN_ENABLED_PEERS"
+    assert config.origin("timeouts.silence") == str(root / "dragoman.toml")
+    assert config.origin("timeouts.request") == config.origin("format") == str(file)
+    assert config.origin("permissions") == "default"
+    assert config.project == root and config.trusted
+
+
+def test_every_setting_is_listed_with_its_value_and_origin(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, '[peer.codex]\nenv = ["A_KEY"]')
+    rows = {key: (value, origin) for key, value, origin in load(tmp_path, paths).values()}
+    assert rows["peer.codex.env"] == (["A_KEY"], str(paths.config_file))
+    assert rows["format"] == ("text", "default")
+    assert {key for key, _ in KEYS.values()} <= set(rows)
+
+
+def test_without_any_file_all_is_default(tmp_path: Path) -> None:
+    config = load(tmp_path, paths_in(tmp_path))
+    assert config.project is None and not config.trusted
+    assert {origin for _, _, origin in config.values()} == {"default"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("enabled_peer = []", "did you mean `enabled_peers`?"),
+        ("[timeouts]\ntotall = 3", "timeouts.totall: there is no such key"),
+        ('permissions = "yes"', "permissions: "),
+        ("[timeouts]\ntotal = 0", "total cannot be 0"),
+        ("[timeouts]\nspawn = -1", "spawn is a time"),
+        ("max_line_size = 0", "above 0"),
+        ('agent_files = ["../x/*.md"]', "leaves the project"),
+        ('agent_files = ["/etc/*.md"]', "leaves the project"),
+        ('[peer.codex]\nenv = ["A=B"]', "no name of a variable"),
+        ('[peer.codex]\nmodel = "sk-0123456789abcdefghij"', "secret"),
+        ("[peers.mine]\ntitle = 'x'", "a file of its own"),
+        ("x = ", "not TOML"),
+    ],
+)
+def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, text)
+    with pytest.raises(ConfigInvalid) as caught:
+        load(tmp_path, paths)
+    assert words in str(caught.value)
+    assert str(paths.config_file) in str(caught.value)
+    config = load(tmp_path, paths, strict=False)
+    assert [str(problem) for problem in config.problems] == [str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("DRAGOMAN_ENABLED_PEER", "codex", "did you mean DRAGOMAN_ENABLED_PEERS?"),
+        ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "no number"),
+        ("DRAGOMAN_FORMAT", "xml", "DRAGOMAN_FORMAT: format"),
+    ],
+)
+def test_a_mistake_in_a_variable_names_the_variable(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    with pytest.raises(ConfigInvalid, match=name) as caught:
+        load(tmp_path, paths_in(tmp_path), environ={name: text})
+    assert words in str(caught.value)
+
+
+def test_variables_that_are_no_settings_and_empty_ones_are_left_alone(tmp_path: Path) -> None:
+    environ = {
+        "DRAGOMAN_TRACE": "x",
+        "DRAGOMAN_MARK": "y",
+        "DRAGOMAN_CONFIG_HOME": "z",
+        "DRAGOMAN_SOMETHING_ELSE": "w",
+        "DRAGOMAN_FORMAT": "",
+        "OTHER": "v",
+        "DRAGOMAN_TIMEOUTS_SILENCE": "never",
+    }
+    config = load(tmp_path, paths_in(tmp_path), environ=environ)
+    assert config.settings.format == "text"
+    assert config.settings.budgets().silence is None
+
+
+def test_lists_of_variables_for_a_peer_add_up(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, '[peer.codex]\nenv = ["A", "B"]')
+    root = repository(tmp_path / "repo", '[peer.codex]\nenv = ["B", "C"]')
+    trust_project(root, paths)
+    config = load(root, paths)
+    assert config.settings.for_peer("codex").env == ("A", "B", "C")
+    assert config.origin("peer.codex.env") == f"{paths.config_file}, {root / 'dragoman.toml'}"
+
+
+# -- a project that nobody has trusted
+
+USER = """\
+enabled_peers = ["codex", "gemini"]
+permissions = "approve-all"
+max_line_size = 1000
+[timeouts]
+total = 100
+[peer.codex]
+permissions = "approve-reads"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ('enabled_peers = ["gemini"]', "enabled_peers", ["gemini"]),
+        ('permissions = "deny-all"', "permissions", "deny-all"),
+        ('permissions = "ask"', "permissions", "ask"),
+        ("max_line_size = 10", "max_line_size", 10),
+        ("[timeouts]\ntotal = 10", "timeouts.total", 10),
+        ("[timeouts]\nsilence = 1", "timeouts.silence", 1),
+        ('[peer.codex]\npermissions = "deny-all"', "peer.codex.permissions", "deny-all"),
+        ('agent_files = ["mine/*.md"]', "agent_files", ["mine/*.md"]),
+        ('format = "json"', "format", "json"),
+    ],
+)
+def test_what_only_takes_away_counts_without_trust(
+    tmp_path: Path, text: str, key: str, value: Any
+) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, USER)
+    config = load(repository(tmp_path / "repo", text), paths)
+    assert {each: found for each, found, _ in config.values()}[key] == value
+    assert config.untrusted == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('enabled_peers = ["kimi"]', "enabled_peers: kimi"),
+        ("max_line_size = 100000", "max_line_size"),
+        ("[timeouts]\ntotal = 1000", "timeouts.total"),
+        ('[timeouts]\ntotal = "never"', "timeouts.total"),
+        ("[timeouts]\nspawn = 1000", "timeouts.spawn"),
+        ('[peer.codex]\nenv = ["AWS_SECRET_ACCESS_KEY"]', "peer.codex.env"),
+        ('[peer.codex]\nmode = "danger-full-access"', "peer.codex.mode"),
+        ('[peer.codex]\nmodel = "dear"', "peer.codex.model"),
+        ('[peer.codex]\npermissions = "approve-all"', "peer.codex.permissions"),
+        ('[peer.codex]\npermissions = "ask"', "peer.codex.permissions"),
+        ('[peers.mine]\ntitle = "x"\n[[peers.mine.launch]]\ncommand = ["x"]', "peers.mine"),
+    ],
+)
+def test_what_adds_something_is_ignored_and_said_to_be_until_it_is_trusted(
+    tmp_path: Path, text: str, key: str
+) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, USER)
+    root = repository(tmp_path / "repo", text)
+    config = load(root, paths)
+    assert [ignored.key for ignored in config.untrusted] == [key]
+    assert "dragoman config trust" in str(config.untrusted[0])
+    bare = load(tmp_path, paths)
+    if key.startswith("enabled"):
+        assert config.settings.enabled_peers == ()
+    else:
+        assert config.settings == bare.settings
+    assert config.peers == ()
+    trust_project(root, paths)
+    trusted = load(root, paths)
+    assert trusted.untrusted == ()
+    assert trusted.settings != bare.settings or len(trusted.peers) == 1
+
+
+def test_a_preset_that_is_not_stricter_does_not_count(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo", 'permissions = "approve-reads"')
+    config = load(root, paths_in(tmp_path))
+    assert config.settings.permissions == "ask"
+    assert [ignored.key for ignored in config.untrusted] == ["permissions"]
+
+
+def test_a_broken_project_is_an_error_that_names_it(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo", "enabled_peer = []")
+    with pytest.raises(ConfigInvalid, match="did you mean `enabled_peers`"):
+        load(root, paths_in(tmp_path))
+    config = load(root, paths_in(tmp_path), strict=False)
+    assert len(config.problems) == 1
+    assert config.project == root
+
+
+# -- peers in files
+
+
+def test_the_users_peers_are_handed_on_one_for_each_file(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.peers_folder / "mine.toml", 'name = "mine"')
+    write(paths.peers_folder / "bad.toml", "= 3")
+    write(paths.peers_folder / "notes.txt", "not one")
+    write(paths.peers_folder / ".hidden.toml", "not one")
+    bad, mine = load(tmp_path, paths).peers
+    assert (mine.name, mine.table, mine.folder) == ("mine", {"name": "mine"}, paths.peers_folder)
+    assert not mine.project
+    assert bad.problem is not None and "bad.toml" in str(bad.problem)
+
+
+def test_a_trusted_projects_peers_get_the_names_of_their_tables(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    root = repository(tmp_path / "repo", '[peers.ours]\ntitle = "Ours"\n')
+    trust_project(root, paths)
+    (ours,) = load(root, paths).peers
+    assert ours.table == {"name": "ours", "title": "Ours"}
+    assert (ours.project, ours.key, ours.folder) == (True, "peers.ours", root)
+
+
+@pytest.mark.parametrize("text", ["peers = 3", "peers = [1]", "[peers]\nours = 3"])
+def test_peers_that_are_no_tables_are_a_problem(tmp_path: Path, text: str) -> None:
+    paths = paths_in(tmp_path)
+    root = repository(tmp_path / "repo", text)
+    trust_project(root, paths)
+    (peer,) = load(root, paths).peers
+    assert peer.problem is not None and "expected" in str(peer.problem)
