@@ -91,6 +91,28 @@ def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
     elif isinstance(kind, inspect.VarTupleType | inspect.ListType) and isinstance(data, list):
         for number, value in enumerate(data):
             _keys(value, kind.item_type, origin, f"{path}[{number}]")
+    elif isinstance(data, str):
+        _word(data, kind, origin, path)
+
+
+def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
+    """Refuse a word where only certain words are meant, and name them."""
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    words = [
+        value
+        for each in kinds
+        if isinstance(each, inspect.LiteralType)
+        for value in each.values
+        if isinstance(value, str)
+    ]
+    if words and word not in words and not any(isinstance(each, inspect.StrType) for each in kinds):
+        close = nearest(word, words)
+        advice = f"did you mean {close[0]!r}?" if close else f"use {_listed(words)}"
+        raise ConfigInvalid(origin, f"{word!r} is not possible here; {advice}", key=path)
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join(map(repr, words))
 
 
 def _plain(problem: str) -> str:

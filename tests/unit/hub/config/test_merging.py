@@ -53,7 +53,9 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
     [
         ("enabled_peer = []", "did you mean `enabled_peers`?"),
         ("[timeouts]\ntotall = 3", "timeouts.totall: there is no such key"),
-        ('permissions = "yes"', "permissions: "),
+        ('permissions = "yes"', "use 'approve-all' or 'approve-reads' or"),
+        ('permissions = "approve_all"', "did you mean 'approve-all'?"),
+        ('[timeouts]\ntotal = "nevr"', "did you mean 'never'?"),
         ("[timeouts]\ntotal = 0", "total cannot be 0"),
         ("[timeouts]\nspawn = -1", "spawn is a time"),
         ("max_line_size = 0", "above 0"),
