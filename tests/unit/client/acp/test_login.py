@@ -75,3 +75,10 @@ def test_every_method_has_its_hint() -> None:
 
 def test_an_agent_without_methods_leaves_the_user_to_find_out() -> None:
     assert login.required(REFUSED, [], LAUNCH).hint == "log in to the agent first"
+
+
+def test_better_advice_replaces_what_the_agent_offers() -> None:
+    method = acp.AuthMethodAgent(id="m", name="Log in", description="somewhere")
+    error = login.required(RemoteError(-32000, "no"), [method], ["agent"], "run `agent login`")
+    assert error.hint == "log in first: run `agent login`"
+    assert error.methods == (method,)

@@ -282,6 +282,57 @@ async def test_the_older_ways_keep_the_order_of_the_wire_too(way: str) -> None:
         assert session.models.current_model_id == ("small" if way == "mode" else "large")
 
 
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ([], [("session/set_mode", "plan")]),
+        ([select("m", "mode", "code", "code", "plan")], [("session/set_config_option", "plan")]),
+        ([select("m", "mode", "plan", "code", "plan")], []),
+        ([select("m", "mode", "code", "code", "yolo")], []),
+    ],
+)
+@aio
+async def test_every_way_to_open_a_session_leads_into_the_starting_mode(
+    options: list[dict[str, Any]], asked: list[tuple[str, str]]
+) -> None:
+    settings = {"modes": MODES, "configOptions": options}
+    replies = {
+        "session/new": {"sessionId": "s1", **settings},
+        "session/fork": {"sessionId": "s2", **settings},
+        "session/load": settings,
+        "session/resume": settings,
+        "session/set_mode": {},
+        "session/set_config_option": {"configOptions": options},
+    }
+    wanted = ClientOptions(starting_mode="plan", unstable=True)
+    async with driven(wanted, capabilities=EVERYTHING, replies=replies) as (client, agent):
+        await client.new_session(CWD)
+        await client.load_session("s3", CWD)
+        await client.resume_session("s4", CWD)
+        await client.fork_session("s1", CWD)
+        told = [
+            (method, params.get("modeId") or params.get("value"))
+            for method in ("session/set_mode", "session/set_config_option")
+            for params in agent.told(method)
+        ]
+        assert told == asked * 4
+        for method in replies:
+            if method.startswith("session/set"):
+                assert len({params["sessionId"] for params in agent.told(method)}) in (0, 4)
+
+
+@aio
+async def test_a_starting_mode_that_the_agent_refuses_leaves_no_session() -> None:
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": MODES},
+        "session/set_mode": Refusal(-32602, "no"),
+    }
+    async with driven(ClientOptions(starting_mode="plan"), replies=replies) as (client, _):
+        with pytest.raises(RemoteError):
+            await client.new_session(CWD)
+        assert client.sessions == ()
+
+
 # -- history
 
 

@@ -1,0 +1,41 @@
+"""`dragoman.connect`: names go to the hub, all else does not even load it."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from dragoman.client import connecting as client
+from dragoman.hub.connecting import connect, is_address
+from tests.unit.test_init import loaded_by
+
+
+@pytest.mark.parametrize("text", ["unix:/x", "ws://x", "http://x", "/usr/bin/agent", "a/b", ""])
+def test_what_looks_like_an_address_is_no_name(text: str) -> None:
+    assert is_address(text)
+
+
+@pytest.mark.parametrize("text", ["gemini", "codex-acp", "mistral-vibe"])
+def test_the_names_of_peers_are_no_addresses(text: str) -> None:
+    assert not is_address(text)
+
+
+def test_a_command_line_needs_neither_a_catalogue_nor_a_thread() -> None:
+    loaded = loaded_by("from dragoman import connect")
+    assert "dragoman.client.connecting" in loaded
+    heavy = {"dragoman.hub.catalogue", "dragoman.hub.config", "dragoman.client.blocking", "tomllib"}
+    assert loaded.isdisjoint(heavy)
+
+
+def test_the_options_for_a_name_are_those_for_a_command_line() -> None:
+    from dragoman.hub.naming import open_named
+    from dragoman.hub.opening import open_peer
+
+    def options(function: object) -> set[str]:
+        assert callable(function)
+        named = inspect.signature(function).parameters.values()
+        return {each.name for each in named if each.kind is each.KEYWORD_ONLY}
+
+    assert options(client.connect) <= options(open_named) | options(open_peer)
+    assert connect.__doc__ is not None and "name of a peer" in connect.__doc__

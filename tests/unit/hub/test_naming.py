@@ -1,0 +1,79 @@
+"""A peer by its name: the settings count, and so do the caller's words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from dragoman.client.budgets import Budgets
+from dragoman.errors import UnknownPeer
+from dragoman.hub.config.paths import VARIABLES
+from dragoman.hub.naming import open_named
+from tests.aio import aio
+from tests.unit.hub.config.folders import write
+
+AGENT = (
+    "import json, os, sys; id = json.loads(sys.stdin.readline())['id']; "
+    "name = ','.join(str(os.environ.get(n)) for n in ('A_KEY', 'B_KEY', 'C'))\n"
+    "result = {'protocolVersion': 1, 'agentInfo': {'name': name, 'version': '1'}}\n"
+    "print(json.dumps({'jsonrpc': '2.0', 'id': id, 'result': result}), flush=True)\n"
+    "sys.stdin.read()"
+)
+"""Calls itself by what it sees of its environment."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user with one peer, which may see one variable more than it asks for."""
+    for name, variable in VARIABLES.items():
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    for name in ("A_KEY", "B_KEY"):
+        monkeypatch.setenv(name, name.lower())
+    command = json.dumps([sys.executable, "-c", AGENT])
+    text = f'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n[[launch]]\ncommand = {command}\n'
+    write(tmp_path / "config" / "peers" / "mine.toml", text)
+    write(
+        tmp_path / "config" / "config.toml",
+        'max_line_size = 5000\n[timeouts]\nrequest = 7\n[peer.mine]\nenv = ["A_KEY"]\n',
+    )
+    return tmp_path
+
+
+@aio
+async def test_a_users_peer_is_opened_by_its_name_with_the_users_settings(home: Path) -> None:
+    async with open_named("mine", workspace=home) as peer:
+        assert peer.info.name == "a_key,None,None"
+        assert peer.client.budgets.request == 7.0
+        assert peer.client.options.max_line_size == 5000
+
+
+@aio
+async def test_what_the_caller_says_goes_before_the_settings(home: Path) -> None:
+    async with dragoman.connect(
+        "mine",
+        workspace=home,
+        inherit=["B_KEY"],
+        env={"C": "c"},
+        budgets=Budgets(request=3.0),
+        max_line_size=9000,
+        dialect="auto",
+    ) as peer:
+        assert peer.info.name == "a_key,b_key,c"
+        assert peer.client.budgets.request == 3.0
+        assert peer.client.options.max_line_size == 9000
+
+
+def test_a_program_without_a_loop_has_names_too(home: Path) -> None:
+    with dragoman.connect_sync("mine", workspace=home) as peer:
+        assert peer.info.name == "a_key,None,None"
+
+
+@aio
+async def test_a_name_that_is_none_starts_nothing_and_names_the_nearest(home: Path) -> None:
+    with pytest.raises(UnknownPeer, match="did you mean mine"):
+        async with dragoman.connect("mien", workspace=home):
+            pass
