@@ -33,10 +33,16 @@ _WHOSE: Final = {
 ADVICE: Final[Mapping[str, str]] = {
     "usage": "look at the examples of the command's --help",
     "unsupported": "leave that out, or use a peer that can do it: `dragoman peers`",
+    "unknown_peer": "`dragoman peers` lists the peers there are, `dragoman peers add` adds one",
+    "role_not_claimed": "`dragoman peers` lists who claims which role",
+    "wrong_launch": "use the form that works",
+    "config_invalid": "mend it there; `dragoman config show` tells where every value comes from",
+    "front_matter_invalid": "mend the file by hand, then try again",
     "turn_in_progress": "wait for the end of the running turn, or cancel it",
     "session_unusable": "begin a new session",
     "message_too_long": "shorten the prompt, or name the file instead of its text",
     "spawn_failed": "start the program by hand to see what it says",
+    "not_installed": "install it; `dragoman doctor` looks at what is missing",
     "program_not_found": "install it, put its folder on the PATH, or name it by its full path",
     "connect_failed": "see that something listens at that address, then try again",
     "process_exited": "start the agent by hand to see more, or add --trace FILE and --verbose",
@@ -75,11 +81,12 @@ def of_report(report: Report) -> str | None:
     if result.ok:
         return None
     if report.interrupted:
-        return "dragoman: the turn was cancelled by you\n"
+        who = "from outside" if report.exit_code == Exit.TERMINATED else "by you"
+        return f"dragoman: the turn was cancelled {who}\n"
     if report.exit_code == Exit.DENIED:
         denied = ", ".join(denial.title or denial.kind for denial in result.denials)
         return _lines(
-            f"the turn ended as {result.outcome} after a permission was denied: {denied}",
+            f"the turn did not succeed ({result.outcome}), and this was denied in it: {denied}",
             "nobody's: it was refused",
             "allow it at the prompt, or for everything with --approve-all",
         )

@@ -154,6 +154,8 @@ def _run(
                 can=talk.peer.capabilities,
                 peer=plan.name,
             )
-            return (await talk.turn(blocks)).exit_code
+            report = await talk.turn(blocks)
+            talk.mute()
+            return report.exit_code
 
     return perform(stage, work)

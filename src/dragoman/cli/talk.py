@@ -123,6 +123,10 @@ class Talk:
         fold.apply(self.view, event)
         self.show.event(event)
 
+    def mute(self) -> None:
+        """Show nothing more: the end of a turn is the last word of a command that has only one."""
+        self.peer.on_event = None
+
     # -- turns
 
     async def turn(self, blocks: Sequence[Block]) -> Report:
