@@ -13,6 +13,8 @@ import pytest
 
 from scripts.peers import install
 
+PEERS = ("codex", "gemini", "qwen", "copilot")
+
 
 def peer_program(name: str) -> list[str]:
     """The command line of codex, gemini, qwen or copilot, to which its arguments are added."""
@@ -35,7 +37,8 @@ def node_program() -> str:
 
 
 def peer_environment(home: Path) -> dict[str, str]:
-    """What a peer finds in its environment: a home of its own, and the pinned node before others.
+    """What a peer finds in its environment: a home of its own, and the pinned programs before
+    others, node first.
 
     Nothing in it leads to the configuration or the credentials of whoever runs the tests.
     """
@@ -45,9 +48,16 @@ def peer_environment(home: Path) -> dict[str, str]:
         "XDG_CACHE_HOME": str(home / ".cache"),
         "XDG_DATA_HOME": str(home / ".local" / "share"),
         "XDG_STATE_HOME": str(home / ".local" / "state"),
-        "PATH": os.pathsep.join([str(install.node().parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([*_folders(), os.environ.get("PATH", os.defpath)]),
         "TERM": "dumb",
     }
+
+
+def _folders() -> list[str]:
+    """The folders with the pinned node and the peers' programs."""
+    pins = install.pins()
+    peers = (pins[name].folder / "node_modules" / ".bin" for name in PEERS)
+    return [str(install.node().parent), *map(str, peers)]
 
 
 def sdk_module() -> Path:
