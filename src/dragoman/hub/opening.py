@@ -104,10 +104,14 @@ def options_of(way: Way, dialect: str) -> dict[str, Any]:
 
 
 def judge(result: Result, quirks: Quirks) -> Result:
-    """The result as it is to be taken: errors that a peer only tells as text are failures."""
-    if result.outcome is not Outcome.OK or not quirks.error_texts:
+    """The result as it is to be taken: errors that a peer only tells as text are failures, and a
+    turn of which nothing but remarks came after a refusal was denied."""
+    if result.outcome is not Outcome.OK:
         return result
     text = _without_notices(result.text, quirks.notice_texts)
+    if result.denials and quirks.reject_ends_turn and not text:
+        # Only remarks came after the refusal: the turn ended because of it.
+        return dataclasses.replace(result, outcome=Outcome.DENIED)
     if not text.startswith(quirks.error_texts):
         return result
     line = text.splitlines()[0].strip()

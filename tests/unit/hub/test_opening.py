@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
 from dragoman.errors import AuthRequired
 from dragoman.events.words import ErrorKind, Outcome
@@ -220,3 +221,12 @@ def test_what_failed_already_and_peers_that_behave_are_left_alone(copilot: Quirk
     assert judge(failed, copilot) is failed
     fine = Result(Outcome.OK, "Error: x")
     assert judge(fine, Quirks()) is fine
+
+
+def test_a_turn_that_ended_with_a_remark_about_its_refusal_was_denied(copilot: Quirks) -> None:
+    denied = (Denial("call", "touch made.txt", "execute"),)
+    remark = "Info: Operation cancelled by user"
+    ended = judge(Result(Outcome.OK, remark, denials=denied), copilot)
+    assert (ended.outcome, ended.text) == (Outcome.DENIED, remark)
+    went_on = Result(Outcome.OK, f"{remark}Then I did it differently.", denials=denied)
+    assert judge(went_on, copilot) is went_on
