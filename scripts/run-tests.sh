@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the tests with coverage. The quiet room wire/ must be covered whole, branches included,
-# because nothing there depends on the machine. The last line printed is pytest's closing line, so
-# that whoever reads only the end of the output reads the verdict.
+# because nothing there depends on the machine. Every processor takes one test file after another.
+# The last line printed is pytest's closing line, so that whoever reads only the end of the output
+# reads the verdict.
 #
 #   run-tests.sh BIN [pytest arguments]      BIN is the folder of the tools
 set -eu
@@ -17,8 +18,8 @@ colour=no
 # A pipe hides the status of its left side, so that side leaves it in a file.
 {
   status=0
-  "$bin/python" -m pytest --ignore=tests/peers --cov --cov-report= --color="$colour" "$@" </dev/null 2>&1 ||
-    status=$?
+  "$bin/python" -m pytest --ignore=tests/peers --numprocesses=auto --dist=loadfile \
+    --cov --cov-report= --color="$colour" "$@" </dev/null 2>&1 || status=$?
   echo "$status" >"$log.status"
 } | tee "$log"
 status=$(cat "$log.status")
