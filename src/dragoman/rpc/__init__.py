@@ -5,9 +5,11 @@ end of a connection. It knows no method's name; dialects, clients and agents do.
 """
 
 from dragoman.rpc.calls import Call
-from dragoman.rpc.connection import Connection, Handlers, Settings
+from dragoman.rpc.connection import Connection
+from dragoman.rpc.handlers import Handlers
 from dragoman.rpc.lanes import HandlerLane, Lane, Limits
 from dragoman.rpc.router import Router
+from dragoman.rpc.settings import Settings
 from dragoman.rpc.trace import Trace
 from dragoman.wire.peer import End
 

@@ -12,12 +12,11 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator
 from types import CoroutineType, TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self, TypeVar
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, ValidationError
 
 from dragoman.errors import (
     CallError,
@@ -28,18 +27,21 @@ from dragoman.errors import (
     LineTooLong,
     MessageTooLong,
     Overflow,
+    RemoteError,
     UsageError,
 )
 from dragoman.rpc import boundary
-from dragoman.rpc.calls import FOREIGN, Call, Deadlines, Settle, Waiter
-from dragoman.rpc.lanes import Flow, HandlerLane, Limits, consuming
+from dragoman.rpc.calls import FOREIGN, Behind, Call, Deadlines, Settle
+from dragoman.rpc.handlers import Handlers, Ignore
+from dragoman.rpc.lanes import Flow, HandlerLane, consuming
 from dragoman.rpc.outbox import Outbox
+from dragoman.rpc.settings import Settings
+from dragoman.rpc.standby import start_for
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish, was_cancelled
 from dragoman.rpc.trace import Trace, from_environment
 from dragoman.transports.base import Stream
 from dragoman.wire import codes
-from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
-from dragoman.wire.messages import Id, Notification, Request, Reserved
+from dragoman.wire.messages import Id, Notification, Request
 from dragoman.wire.peer import (
     Answered,
     End,
@@ -53,6 +55,8 @@ from dragoman.wire.peer import (
     Stray,
 )
 
+T = TypeVar("T")
+
 log: Final = logging.getLogger("dragoman.rpc")
 
 MAX_INBOUND: Final = 4096
@@ -63,58 +67,6 @@ MAX_INBOUND_SIZE: Final = 64 * 1024 * 1024
 until it is answered, and a handler may take its time."""
 
 _numbers = itertools.count(1)
-
-
-class Handlers(Protocol):
-    """What the owner of a connection makes of what comes in.
-
-    All methods are called by the pump, in wire order, and must not block.
-    """
-
-    def attach(self, connection: Connection) -> None:
-        """Called once, before anything else, with the connection that is being served."""
-
-    def request(self, request: Request) -> Any:
-        """Answer a request: return the result, or a coroutine that will. Raise to refuse."""
-
-    def notification(self, notification: Notification) -> None:
-        """Take note."""
-
-    def noise(self, noise: Noise | Stray) -> None:
-        """Something came that is no message, an answer that fits no question, or a second request
-        with an id that is still open."""
-
-
-class Ignore:
-    """Handlers that know no method: requests are refused, the rest is dropped."""
-
-    def attach(self, connection: Connection) -> None:
-        pass
-
-    def request(self, request: Request) -> Any:
-        raise boundary.method_not_found(request.method)
-
-    def notification(self, notification: Notification) -> None:
-        pass
-
-    def noise(self, noise: Noise | Stray) -> None:
-        pass
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a dialect or a user may want different on one connection."""
-
-    jsonrpc: bool = True
-    """Whether the constant `jsonrpc` member is sent."""
-    half_duplex: bool = False
-    """One call at a time; others wait for their turn."""
-    max_line_size: int = DEFAULT_MAX_LINE_SIZE
-    limits: Limits = field(default_factory=Limits)
-    cancel_notice: Callable[[Id], tuple[str, Any]] | None = None
-    """The notification by which a call that we gave up is called off, if the dialect has one."""
-    reserved: Reserved | None = None
-    """A text that the dialect's values may not leave on the wire."""
 
 
 class Connection:
@@ -152,7 +104,8 @@ class Connection:
         end: the place to end what no call stands for."""
         # Kept, because asking for it costs a system call each time.
         self._loop = asyncio.get_running_loop()
-        self._deadlines = Deadlines(self._loop)
+        self._half_duplex = self.settings.half_duplex
+        self._deadlines = Deadlines(self._loop, self._open_calls)
         self._started = False
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
@@ -160,6 +113,7 @@ class Connection:
         self._inbound: dict[Id, asyncio.Task[None]] = {}
         self._inbound_size = 0
         self.tasks = TaskOwner(self.name)
+        self._start = start_for(self.tasks)
         self._outbox = Outbox(stream, self._fail)
         self.flow = Flow(stream.pause_reading, stream.resume_reading, self.settings.limits)
         self._handlers.attach(self)
@@ -235,7 +189,7 @@ class Connection:
         """
         if self._failure is not None:
             raise self._failure.fresh()
-        call = Call(method, settle, self._forget)
+        call = Call(method, self._forget, settle)
         call.id, line = self._peer.request(method, call, params)
         if self._trace is not None:
             self._trace.record(self.name, "send", line)
@@ -260,18 +214,42 @@ class Connection:
         Raises `RemoteError` if the other side refuses, `CallTimeout`, or the `ConnectionLost` that
         ended the connection meanwhile. If the caller is cancelled the call is given up.
         """
-        if self.settings.half_duplex or (self._outbox.crowded and self._outbox.is_full):
-            return self._call_later(method, params, timeout, after)
+        if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
+            return self._call_later(method, params, None, timeout, None, after)
         # Handed on rather than awaited: a coroutine less for every call.
-        return self._call(method, params, timeout, after)
+        return self._call(method, params, None, timeout, None, after)
+
+    def ask(
+        self,
+        method: str,
+        params: Any,
+        decode: Callable[[Raw], T],
+        *,
+        timeout: float | None = None,
+        explain: Callable[[RemoteError], Exception] | None = None,
+    ) -> Coroutine[Any, Any, T]:
+        """`call`, and what `decode` makes of the result.
+
+        Raises `InvalidAnswer` where `decode` raises `msgspec.ValidationError`, and what `explain`
+        makes of a refusal in its place.
+        """
+        if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
+            return self._call_later(method, params, decode, timeout, explain, None)
+        return self._call(method, params, decode, timeout, explain, None)
 
     async def _call_later(
-        self, method: str, params: Any, timeout: float | None, after: HandlerLane[Any] | None
-    ) -> Raw:
+        self,
+        method: str,
+        params: Any,
+        decode: Callable[[Raw], Any] | None,
+        timeout: float | None,
+        explain: Callable[[RemoteError], Exception] | None,
+        after: HandlerLane[Any] | None,
+    ) -> Any:
         """A call that may have to wait before it is sent, which counts against its timeout."""
         loop = asyncio.get_running_loop()
         give_up_at = None if timeout is None else loop.time() + timeout
-        half_duplex = self.settings.half_duplex
+        half_duplex = self._half_duplex
         try:
             async with asyncio.timeout_at(give_up_at):
                 if self._outbox.is_full:
@@ -285,7 +263,7 @@ class Connection:
             raise error from None
         try:
             left = None if give_up_at is None else give_up_at - loop.time()
-            return await self._call(method, params, timeout, after, left=left)
+            return await self._call(method, params, decode, timeout, explain, after, left=left)
         finally:
             if half_duplex:
                 self._turn.release()
@@ -294,38 +272,54 @@ class Connection:
         self,
         method: str,
         params: Any,
+        decode: Callable[[Raw], Any] | None,
         timeout: float | None,
+        explain: Callable[[RemoteError], Exception] | None,
         after: HandlerLane[Any] | None,
         *,
         left: float | None = None,
-    ) -> Raw:
-        waiter = Waiter(self._loop.create_future(), after)
+    ) -> Any:
         # `begin` written out: every call comes this way.
         if self._failure is not None:
             raise self._failure.fresh()
-        call = Call(method, waiter.settle, self._forget)
+        future: asyncio.Future[Raw] = asyncio.Future(loop=self._loop)
+        # A handler that waited for its own lane would wait for itself, and no timeout would help.
+        if after is None or after.is_handling_here():
+            call = Call(method, self._forget, None, future)
+        else:
+            call = Call(method, self._forget, Behind(future, after).settle)
         call.id, line = self._peer.request(method, call, params)
         if self._trace is not None:
             self._trace.record(self.name, "send", line)
         self._outbox.put(line)
-        if left is not None:
-            assert timeout is not None
-            call.expire_after(timeout, left=left)
-        elif timeout is not None:
-            self._deadlines.add(call, timeout)
+        if timeout is not None:
+            self._deadlines.add(call, timeout, left=left)
         try:
             if consuming.get() is not self.flow:
-                return await waiter.future
-            # A handler of a queued message waits for us: reading must go on, see `lanes`.
-            self.flow.calling += 1
-            try:
-                self.flow.evaluate()
-                return await waiter.future
-            finally:
-                self.flow.calling -= 1
+                raw = await future
+            else:
+                raw = await self._wait_in_handler(future)
+            return raw if decode is None else decode(raw)
         except asyncio.CancelledError:
             call.give_up(ConnectionClosed("the caller was cancelled"))
             raise
+        except RemoteError as error:
+            explained = error if explain is None else explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+        except ValidationError as error:
+            raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
+
+    async def _wait_in_handler(self, future: asyncio.Future[Raw]) -> Raw:
+        """Wait for an answer where a handler of a queued message waits for us: reading must go on,
+        see `lanes`."""
+        self.flow.calling += 1
+        try:
+            self.flow.evaluate()
+            return await future
+        finally:
+            self.flow.calling -= 1
 
     @property
     def is_full(self) -> bool:
@@ -376,7 +370,7 @@ class Connection:
         if self._failure is not None:
             return
         outbox = self._outbox
-        outbox.hold()
+        outbox.held = True
         lone = False
         try:
             events = self._peer.receive(data)
@@ -404,7 +398,13 @@ class Connection:
             elif kind is Answered:
                 call: Call = event.slot  # type: ignore[union-attr]
                 call.line = event.line  # type: ignore[union-attr]
-                call.settle(event.result, None)  # type: ignore[union-attr]
+                future = call.future
+                if future is not None and not future.done():
+                    # `Call.settle` written out, because this is how nearly every call ends.
+                    call.future = None
+                    future.set_result(event.result)  # type: ignore[union-attr]
+                else:
+                    call.settle(event.result, None)  # type: ignore[union-attr]
                 if self.on_answer is not None:
                     self._tell_answer(call, None)
             elif kind is Request:
@@ -467,10 +467,13 @@ class Connection:
             self._refuse(request, *boundary.to_wire(error, request.method))
             return
         if type(result) is CoroutineType:
-            work = self._answer_later(request, result)
-            task = self.tasks.start(work, request.method, ends_itself=True)
-            self._inbound[request.id] = task
-            self._inbound_size += len(request.line)
+            task = self._start.begin(self._answer_later(request, result), request.method)
+            if task is not None:
+                self._inbound[request.id] = task
+                self._inbound_size += len(request.line)
+                if self._failure is not None:
+                    # The connection ended in its first step, when it did not stand here yet.
+                    cancel_soon(task)
         else:
             self._answer(request, result)
 
@@ -487,7 +490,7 @@ class Connection:
             except Exception as error:  # noqa: BLE001 - handler to wire
                 self._refuse(request, *boundary.to_wire(error, request.method))
                 return
-            if self._outbox.is_full:
+            if self._outbox.crowded and self._outbox.is_full:
                 # Many long answers at once would overflow a reader that only needs its time.
                 with contextlib.suppress(ConnectionLost):
                     await self._outbox.drain()
@@ -498,8 +501,11 @@ class Connection:
             self._refuse(request, codes.REQUEST_CANCELLED, "the request was cancelled", None)
             raise
         finally:
-            self.tasks.forget(self._inbound.pop(request.id))
-            self._inbound_size -= len(request.line)
+            # One that never had to wait never stood there.
+            task = self._inbound.pop(request.id, None)
+            if task is not None:
+                self.tasks.forget(task)
+                self._inbound_size -= len(request.line)
 
     def _answer(self, request: Request, result: Any) -> None:
         if self._failure is not None:
@@ -547,6 +553,9 @@ class Connection:
                 # Whoever gives up must not be kept waiting by a notice that cannot be sent.
                 log.exception("%s: %s could not be called off", self.name, call.method)
 
+    def _open_calls(self) -> Iterator[Call]:
+        return (request.slot for request in self._peer.unanswered)
+
     def _fail(self, failure: ConnectionLost) -> None:
         """The connection is over: settle everything that waits. Only the first reason counts."""
         if self._failure is not None:
@@ -565,6 +574,7 @@ class Connection:
                 self.on_end(failure)
             except FOREIGN:
                 log.exception("%s: whoever is told about the end failed", self.name)
+        self._start.dismiss()
         # Nobody is left to answer to. What was queued before the end is still worked off.
         for task in self._inbound.values():
             cancel_soon(task)

@@ -32,10 +32,11 @@ class Outbox:
         "_failed",
         "_lines",
         "_loop",
+        "_maybe_unsent_size",
         "_size",
         "_stream",
-        "_will_flush",
         "crowded",
+        "held",
     )
 
     def __init__(self, stream: Stream, failed: Callable[[ConnectionLost], None]) -> None:
@@ -44,8 +45,13 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._lines: list[bytes] = []
         self._size = 0
-        self._will_flush = False
         self._at_once = False
+        # What the stream has yet to send is at most this. It was that when it was last asked, and
+        # grows by what it is given; to ask it after every line would cost more than the line.
+        self._maybe_unsent_size = 0
+        self.held = False
+        """Whether what is put only gathers: until the end of the turn, or until `release`. To be
+        set by whoever begins to handle what came in."""
         self.crowded = False
         """Whether `is_full` may be true: an attribute, because every sender looks at it."""
 
@@ -55,23 +61,20 @@ class Outbox:
         self._size = size = self._size + len(line)
         if size >= FLUSH_SIZE:
             self.flush()
-        elif not self._will_flush:
+        elif not self.held:
             if self._at_once:
                 self._at_once = False
                 self.flush()
             else:
-                self._will_flush = True
+                self.held = True
                 self._loop.call_soon(self._turn_ended)
-
-    def hold(self) -> None:
-        """What came in is being handled: gather what is put until `release`."""
-        self._will_flush = True
 
     def release(self, *, lone: bool) -> None:
         """What came in was handled; `lone` if it was one message."""
-        self._will_flush = False
+        self.held = False
         self._at_once = lone
-        self.flush()
+        if self._lines:
+            self.flush()
 
     def flush(self) -> None:
         """Hand everything to the stream now."""
@@ -88,7 +91,12 @@ class Outbox:
             # Not the end yet: an answer may still be on its way to us, and the stream says soon
             # and once why it is over, which is the better reason to give to those who wait.
             return
-        unsent_size = self._stream.unsent_size
+        self._maybe_unsent_size = size = self._maybe_unsent_size + len(data)
+        if size > HIGH_WATER_SIZE:
+            self._look()
+
+    def _look(self) -> None:
+        self._maybe_unsent_size = unsent_size = self._stream.unsent_size
         self.crowded = unsent_size > HIGH_WATER_SIZE
         if unsent_size > MAX_UNSENT_SIZE:
             self._failed(
@@ -102,7 +110,8 @@ class Outbox:
         """Whether a sender that can wait should do so (`drain`)."""
         # What is unsent grows by writing only, so there is nothing to look at before.
         if self.crowded:
-            self.crowded = self._stream.unsent_size > HIGH_WATER_SIZE
+            self._maybe_unsent_size = unsent_size = self._stream.unsent_size
+            self.crowded = unsent_size > HIGH_WATER_SIZE
         return self.crowded
 
     async def drain(self) -> None:
@@ -111,5 +120,5 @@ class Outbox:
         await self._stream.drain()
 
     def _turn_ended(self) -> None:
-        self._will_flush = False
+        self.held = False
         self.flush()

@@ -46,6 +46,11 @@ class TaskOwner:
             task.add_done_callback(self._ended)
         return task
 
+    def adopt(self, task: asyncio.Task[Any], name: str) -> None:
+        """Own a task that was started elsewhere and calls `forget` as the last thing it does."""
+        task.set_name(f"{self._name}: {name}")
+        self._tasks.add(task)
+
     def forget(self, task: asyncio.Task[Any]) -> None:
         """The task has nothing left to do."""
         self._tasks.discard(task)

@@ -58,7 +58,7 @@ class Talk(ConversationTurn):
         self.cancels = 0
 
     def _send(self) -> Call:
-        return Call("prompt", lambda *_: None, lambda _: None)
+        return Call("prompt", lambda _: None, lambda *_: None)
 
     def _send_cancel(self) -> None:
         self.cancels += 1

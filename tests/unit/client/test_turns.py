@@ -71,7 +71,7 @@ class Turn(BaseTurn[str, str]):
         if self.fails is not None:
             raise self.fails
         self.log.append("prompt")
-        return Call("prompt", lambda *_: None, lambda _: self.log.append("forgotten"))
+        return Call("prompt", lambda _: self.log.append("forgotten"), lambda *_: None)
 
     def _send_cancel(self) -> None:
         self.log.append("cancel")

@@ -6,6 +6,7 @@ The end of the connection is one more way; it is in test_connection.py.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,6 @@ from dragoman.errors import (
 )
 from dragoman.rpc import Lane, Router, Settings
 from dragoman.rpc import tasks as tasks_module
-from dragoman.rpc.calls import MAX_QUEUES
 from dragoman.wire import codes
 from dragoman.wire.messages import Id
 from dragoman.wire.peer import Stray
@@ -202,7 +202,7 @@ async def test_the_primitive_under_a_call_settles_once_and_in_wire_order() -> No
         await until(lambda: len(told) == 3)
         assert told == ["one", Raw(b"1"), "two"]
         assert call.settled
-        assert not call._queue
+        assert call.tell is None
         call.give_up(CallTimeout("ask", 1))
         call.settle(None, ConnectionClosed())
         assert len(told) == 3
@@ -284,8 +284,8 @@ async def test_a_call_that_is_settled_does_not_expire() -> None:
         call = connection.begin("ask", settle=lambda result, error: ends.append(result or error))
         other.answer(await other.next(), 1)
         await until(lambda: len(ends) == 1)
-        call.expire_after(0.0)
-        await turns()
+        connection._deadlines.add(call, 0.0)
+        await until(lambda: connection._deadlines._timer is None)
     assert ends == [Raw(b"1")]
 
 
@@ -431,7 +431,7 @@ async def test_the_end_is_told_once_after_every_call_and_before_the_lanes(
 
 
 @aio
-async def test_calls_with_one_timeout_share_a_timer_and_each_expires() -> None:
+async def test_calls_share_a_timer_and_each_expires() -> None:
     ends: list[str] = []
 
     def settle(result: Raw | None, error: DragomanError | None) -> None:
@@ -443,26 +443,58 @@ async def test_calls_with_one_timeout_share_a_timer_and_each_expires() -> None:
     async with talk() as (connection, _):
         for _ in range(3):
             connection.begin("ask", settle=settle, timeout=0.01)
-        assert len(connection._deadlines._timers) == 1
+        timer = connection._deadlines._timer
+        connection.begin("patient", settle=settle, timeout=60.0)
+        assert timer is not None
+        assert connection._deadlines._timer is timer
         await until(lambda: len(ends) == 4)
         assert ends == ["CallTimeout"] * 4
-        assert not connection._deadlines._timers
-        assert not connection._deadlines._queues
+        # The patient one is waited for, and the timer of the others is gone.
+        assert connection._deadlines.due_at > connection._deadlines.clock() + 50.0
+        assert timer.cancelled() or timer.when() < asyncio.get_running_loop().time()
 
 
 @aio
-async def test_timeouts_that_are_all_different_expire_too_and_the_shared_timers_are_few() -> None:
-    ends: list[object] = []
+async def test_a_shorter_timeout_is_not_kept_waiting_by_a_longer_one() -> None:
+    ends: list[str] = []
     async with talk() as (connection, _):
-        for number in range(MAX_QUEUES + 5):
+        for timeout in (60.0, 0.02, 0.01, 30.0):
             connection.begin(
-                "ask",
-                settle=lambda result, error: ends.append(error),
-                timeout=0.01 + number / 10_000,
+                f"ask {timeout}",
+                settle=lambda result, error: ends.append(str(error)),
+                timeout=timeout,
             )
-        assert len(connection._deadlines._timers) == MAX_QUEUES
-        await until(lambda: len(ends) == MAX_QUEUES + 5)
-        assert all(isinstance(error, CallTimeout) for error in ends)
+        await until(lambda: len(ends) == 2)
+        assert "ask 0.01" in ends[0]
+        assert "ask 0.02" in ends[1]
+
+
+@aio
+async def test_a_timer_whose_calls_were_answered_looks_once_and_is_gone() -> None:
+    ends: list[object] = []
+    async with talk() as (connection, other):
+        connection.begin("ask", settle=lambda result, error: ends.append(result), timeout=0.01)
+        other.answer(await other.next(), 1)
+        await until(lambda: connection._deadlines._timer is None)
+        assert connection._deadlines.due_at == math.inf
+    assert ends == [Raw(b"1")]
+
+
+@aio
+async def test_who_is_told_of_a_timeout_may_end_the_connection() -> None:
+    ends: list[str] = []
+
+    def settle(result: Raw | None, error: DragomanError | None) -> None:
+        ends.append(type(error).__name__)
+        connection._fail(ConnectionClosed())
+
+    async with talk() as (connection, _):
+        connection.begin("first", settle=settle, timeout=0.01)
+        connection.begin("second", settle=settle, timeout=60.0)
+        await until(lambda: len(ends) == 2)
+        await turns()
+        assert connection._deadlines._timer is None
+    assert ends == ["CallTimeout", "ConnectionClosed"]
 
 
 @aio
@@ -470,6 +502,7 @@ async def test_a_connection_that_is_over_leaves_no_timer() -> None:
     ends: list[object] = []
     async with talk() as (connection, _):
         connection.begin("ask", settle=lambda result, error: ends.append(error), timeout=60.0)
-        (timer,) = connection._deadlines._timers.values()
+        timer = connection._deadlines._timer
+        assert timer is not None
     assert timer.cancelled()
     assert len(ends) == 1

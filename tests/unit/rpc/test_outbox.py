@@ -76,10 +76,11 @@ async def test_a_stream_that_is_over_is_no_failure_yet() -> None:
 
 @aio
 async def test_too_much_unsent_is_an_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", 1000)
+    size = HIGH_WATER_SIZE + 1000
+    monkeypatch.setattr(outbox_module, "MAX_UNSENT_SIZE", size)
     stream, outbox, failures = make()
     stream.stuck = True
-    outbox.put(b"x" * 999)
+    outbox.put(b"x" * (size - 1))
     outbox.flush()
     assert failures == []
     outbox.put(b"")
@@ -87,6 +88,24 @@ async def test_too_much_unsent_is_an_overflow(monkeypatch: pytest.MonkeyPatch) -
     (failure,) = failures
     assert isinstance(failure, Overflow)
     assert "does not read" in str(failure)
+
+
+@aio
+async def test_small_lines_that_stay_unsent_are_noticed_too() -> None:
+    stream, outbox, _ = make()
+    stream.stuck = True
+    line = b"x" * 999
+    while stream.unsent + 1000 <= HIGH_WATER_SIZE:
+        outbox.put(line)
+        outbox.flush()
+        assert not outbox.crowded
+    outbox.put(line)
+    outbox.flush()
+    assert outbox.crowded
+    assert outbox.is_full
+    stream.take(stream.unsent)
+    assert not outbox.is_full
+    assert not outbox.crowded
 
 
 @aio
@@ -129,7 +148,7 @@ async def test_many_who_wait_for_room_do_not_all_send_at_once() -> None:
 @aio
 async def test_what_is_put_while_something_is_handled_leaves_together_with_its_end() -> None:
     stream, outbox, _ = make()
-    outbox.hold()
+    outbox.held = True
     outbox.put(b"one")
     outbox.put(b"two")
     await turns(1)
@@ -141,7 +160,7 @@ async def test_what_is_put_while_something_is_handled_leaves_together_with_its_e
 @aio
 async def test_the_first_line_after_a_lone_message_leaves_at_once_and_the_next_gather() -> None:
     stream, outbox, _ = make()
-    outbox.hold()
+    outbox.held = True
     outbox.release(lone=True)
     outbox.put(b"one")
     assert stream.writes == [b"one\n"]
@@ -155,9 +174,9 @@ async def test_the_first_line_after_a_lone_message_leaves_at_once_and_the_next_g
 @aio
 async def test_lines_after_a_burst_gather() -> None:
     stream, outbox, _ = make()
-    outbox.hold()
+    outbox.held = True
     outbox.release(lone=True)
-    outbox.hold()
+    outbox.held = True
     outbox.release(lone=False)
     outbox.put(b"one")
     assert stream.writes == []
