@@ -32,9 +32,11 @@ class WrongForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A command line that people try and that does not work."""
 
     command: tuple[str, ...]
+    """The words that stand in it, in this order; others may stand between them."""
     effect: str
     """What happens, as one would see it."""
     remedy: str
+    """What to write instead, as it follows the word "use"."""
     dangerous: bool = False
     """It may send what we write to a model as a prompt: never start it, not even to look."""
 
@@ -43,6 +45,7 @@ class VersionSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How to learn a version without starting a server by mistake."""
 
     how: Literal["package", "flag", "handshake", "ours"] = "handshake"
+    """From its package, from a flag, only from the handshake, or it is dragoman's own."""
     package: str | None = None
     """The npm package whose package.json tells it, found from the program's real path."""
     flag: str | None = None
@@ -55,6 +58,7 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     listing: Literal["session", "command", "none"] = "session"
     """From an open session (its options), from a command, or not at all."""
     command: tuple[str, ...] = ()
+    """The command that lists them."""
     flag: str | None = None
     """The launch argument that chooses one, for peers that cannot switch in a session."""
 
@@ -71,6 +75,8 @@ class Credentials(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the peer gets onto a machine, and what it needs there."""
+
     hint: str = ""
     """The command that installs it."""
     node: int | None = None
@@ -110,9 +116,11 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     """Its id: lower case letters, digits and hyphens, unique."""
     title: str
+    """What people call it."""
     protocol: str = "auto"
     """A dialect's name (see `dragoman.dialects.discovery`), or ``auto``."""
     launch: tuple[Launch, ...]
+    """The ways to start or reach it, the best first; at least one."""
     roles: tuple[str, ...] = ()
     """The roles it claims."""
     role_prefixes: dict[str, str] = field(default_factory=dict)
@@ -120,21 +128,31 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tiers: dict[Tier, str] = field(default_factory=dict)
     """The model for each tier by its parent name, without a ``-preview`` at its end."""
     wrong_forms: tuple[WrongForm, ...] = ()
+    """Command lines that people try in vain: they are refused before anything is started."""
     version: VersionSource = VersionSource()
+    """How its version is learned."""
     models: Models = Models()
+    """How its models are listed and chosen."""
     credentials: Credentials = Credentials()
+    """What it may see of our environment, and how a person logs in."""
     install: Install = Install()
+    """What to do where it is missing."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment that makes it behave. No secrets."""
     details: dict[str, str | int | bool] = field(default_factory=dict)
     """Options of its dialect (`connect(details=…)`)."""
     quirks: Quirks = Quirks()
+    """What it does differently."""
     max_line_size: int | None = None
+    """The longest message in bytes that it may send."""
     handshake_timeout: float | None = None
+    """Seconds until its first answer, where the usual 30 are not enough."""
     adapter: str | None = None
-    """``module:attribute`` of a Python adapter that replaces this data where it is not enough."""
+    """A Python adapter that replaces this data where it is not enough: ``module:attribute`` of an
+    installed module, or a file beside the descriptor, ``file.py`` or ``file.py:attribute``."""
     source: str = ""
     """Where these facts come from, with a date."""
     verified: bool = False
     """Whether somebody ran this peer and saw the facts to be true."""
     notes: str = ""
+    """What else a user should know."""

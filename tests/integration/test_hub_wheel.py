@@ -1,0 +1,35 @@
+"""What is installed is what was written: the files of the peers are in the wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dragoman.hub.catalogue.loading import Catalogue, built_in
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD_TIMEOUT = 50.0
+"""Packing a few hundred files takes a second or two; a loaded machine takes its time."""
+
+
+def test_a_wheel_holds_every_descriptor(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    code = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=BUILD_TIMEOUT,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+        files = {f"dragoman/hub/peers/{name}.toml" for name in Catalogue(built_in()).names}
+        assert files - inside == set()
+        source = (ROOT / "src" / "dragoman" / "hub" / "peers" / "qwen.toml").read_bytes()
+        assert archive.read("dragoman/hub/peers/qwen.toml") == source
