@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
+from threading import get_ident
 from typing import Any, TypeVar
 
 import msgspec
@@ -63,7 +64,7 @@ class ClientSide:
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         """Call a method of the client."""
-        if self._home.here:
+        if get_ident() == self._home.thread:
             return self._speech.ask(method, params)
         return self._home.run(lambda: self._speech.ask(method, params))
 
@@ -87,7 +88,10 @@ class ClientSide:
         outcome = response.outcome
         if not isinstance(outcome, acp.SelectedPermissionOutcome):
             return None
-        return next((o for o in options if o.option_id == outcome.option_id), None)
+        for option in options:
+            if option.option_id == outcome.option_id:
+                return option
+        return None
 
     # -- files
 

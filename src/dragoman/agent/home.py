@@ -19,22 +19,18 @@ T = TypeVar("T")
 class Home:
     """The loop and the thread in which it was made."""
 
-    __slots__ = ("_left", "_loop", "_thread", "_waiting")
+    __slots__ = ("_left", "_loop", "_waiting", "thread")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
+        """Whoever runs in it is at home."""
         self._waiting: set[concurrent.futures.Future[Any]] = set()
         self._left = False
 
-    @property
-    def here(self) -> bool:
-        """Whether the caller is at home."""
-        return threading.get_ident() == self._thread
-
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run at home and wait for it, in this loop or in that of another thread."""
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self.thread:
             return await work()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
 

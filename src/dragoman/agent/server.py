@@ -12,6 +12,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
+from inspect import CO_COROUTINE
 from pathlib import Path, PureWindowsPath
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
@@ -26,6 +27,7 @@ from dragoman.agent.settings import MODE_OPTION
 from dragoman.agent.speech import AcpSpeech, Speech, choose
 from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import ConnectionLost, RemoteError, UsageError
 from dragoman.rpc import Connection, HandlerLane, boundary
@@ -45,7 +47,11 @@ CANCEL_GRACE: Final = 5.0
 P = TypeVar("P")
 R = TypeVar("R")
 
-Serve: TypeAlias = Callable[[Any], Coroutine[Any, Any, Any]]
+Serve: TypeAlias = Callable[[Any], Any]
+"""Answers a request, given its params, or returns a coroutine that will."""
+
+Served: TypeAlias = dict[str, tuple[Callable[[Raw], Any], Serve]]
+"""How to read the params of a method, and who answers it."""
 
 
 class Server:
@@ -61,7 +67,10 @@ class Server:
         """The client's language, if it is not ACP."""
         self._told: HandlerLane[tuple[Callable[..., Any], Any]] | None = None
         self._sessions: dict[str, Session] = {}
-        self._requests: dict[str, tuple[Method[Any, Any], Serve]] = {}
+        self._requests: Served = {}
+        self._open: Served = {}
+        """What may be asked for right now: everything after a handshake in ACP, and nothing
+        before, so that the usual request needs to be looked up once."""
         self._serve(acp.SESSION_NEW, self._new)
         self._serve(acp.SESSION_PROMPT, self._prompt)
         self._serve(acp.SESSION_CLOSE, self._close)
@@ -77,10 +86,10 @@ class Server:
             (handlers.logout, acp.LOGOUT, self._logout),
         ):
             if handler is not None:
-                self._requests[method.name] = (method, serve)
+                self._serve(method, serve)
 
     def _serve(self, method: Method[Any, Any], serve: Serve) -> None:
-        self._requests[method.name] = (method, serve)
+        self._requests[method.name] = (decoder(method.params), serve)
 
     # -- called by the connection
 
@@ -111,26 +120,30 @@ class Server:
             self._document = choose(self, request)
 
     def request(self, request: Request) -> Any:
+        known = self._open.get(request.method)
+        if known is None:
+            return self._request_otherwise(request)
+        decode, serve = known
+        try:
+            params = decode(request.params)
+        except msgspec.ValidationError as error:
+            raise boundary.invalid_params(error) from error
+        return serve(params)
+
+    def _request_otherwise(self, request: Request) -> Any:
+        """The handshake, what comes before it, extensions, and other languages."""
         self._choose(request)
         if self._document is not None:
             return self._document.request(request)
         if request.method == acp.INITIALIZE.name:
             return self._initialize(request)
-        known = self._requests.get(request.method)
         extension = self._handlers.extensions.get(request.method)
-        if known is None and extension is None:
+        if extension is None and request.method not in self._requests:
             raise boundary.method_not_found(request.method)
         if self._client is None:
             raise RemoteError(codes.INVALID_REQUEST, "initialize comes first")
-        if known is None:
-            assert extension is not None
-            return _run(extension, _plain(request.params))
-        method, serve = known
-        try:
-            params = method.decode_params(request.params)
-        except msgspec.ValidationError as error:
-            raise boundary.invalid_params(error) from error
-        return serve(params)
+        assert extension is not None
+        return _run(extension, _plain(request.params))
 
     def notification(self, notification: Notification) -> None:
         if self._document is not None:
@@ -172,7 +185,8 @@ class Server:
         """Do what a client of ACP would ask for."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
-        return self._requests[method.name][1](params)
+        answer = self._requests[method.name][1](params)
+        return answer if inspect.iscoroutine(answer) else _just(answer)
 
     def stop(self, session_id: str) -> None:
         """Cancel the turn of a session, if one runs."""
@@ -190,6 +204,7 @@ class Server:
         if self._client is None:
             # A second handshake is answered like the first and changes nothing.
             self._client = client
+            self._open = self._requests
         methods = [
             method
             for method in self._agent.auth_methods
@@ -344,22 +359,29 @@ class Server:
 
     # -- modes and options
 
-    async def _set_mode(self, params: acp.SetSessionModeRequest) -> acp.SetSessionModeResponse:
+    def _set_mode(self, params: acp.SetSessionModeRequest) -> Any:
         session = self._session(params.session_id)
+        self._require_mode(session, params.mode_id)
+        if self._handlers.set_mode is None and session.mode == params.mode_id:
+            # Nobody has to be told, so there is nothing to wait for.
+            return acp.SetSessionModeResponse()
+        return self._mode_set(session, params.mode_id)
+
+    async def _mode_set(self, session: Session, mode_id: str) -> acp.SetSessionModeResponse:
         before = session.mode
-        await self._switch_mode(session, params.mode_id)
+        if self._handlers.set_mode is not None:
+            await _run(self._handlers.set_mode, session, mode_id)
+        if session.mode != mode_id:
+            session.switch_mode(mode_id)
         if session.mode != before:
             # The answer says nothing about the option by which the mode is offered as well.
             options = acp.ConfigOptionUpdate(config_options=session.config_options())
             await self._tell(session, options)
         return acp.SetSessionModeResponse()
 
-    async def _switch_mode(self, session: Session, mode_id: object) -> None:
+    def _require_mode(self, session: Session, mode_id: object) -> None:
         if not isinstance(mode_id, str) or not session.choices.has_mode(mode_id):
             raise _invalid(f"there is no mode {mode_id!r}")
-        if self._handlers.set_mode is not None:
-            await _run(self._handlers.set_mode, session, mode_id)
-        session.switch_mode(mode_id)
 
     async def _set_option(
         self, params: acp.SetSessionConfigOptionRequest
@@ -367,7 +389,11 @@ class Server:
         session = self._session(params.session_id)
         if params.config_id == MODE_OPTION and session.mode is not None:
             before = session.mode
-            await self._switch_mode(session, params.value)
+            self._require_mode(session, params.value)
+            assert isinstance(params.value, str)
+            if self._handlers.set_mode is not None:
+                await _run(self._handlers.set_mode, session, params.value)
+            session.switch_mode(params.value)
             if session.mode != before:
                 await self._tell(session, acp.CurrentModeUpdate(current_mode_id=session.mode))
         else:
@@ -462,6 +488,9 @@ _STOP_REASONS: Final = frozenset(acp.StopReason)
 def _run(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:
     """Call an author's handler, in a thread if it is a plain function."""
     assert handler is not None
+    # Asked for every request, and the long way takes as long as answering one.
+    if type(handler) is FunctionType and handler.__code__.co_flags & CO_COROUTINE:
+        return handler(*args)  # type: ignore[no-any-return]
     if _is_async(handler):
         return cast("Coroutine[Any, Any, Any]", handler(*args))
     return run_in_thread(handler, *args)
@@ -479,12 +508,13 @@ def _run_with(
 
 def _is_async(handler: Callable[..., Any]) -> bool:
     """Whether it is an `async` function, or an object that is called like one."""
-    # Asked for every request, and the long way takes as long as answering one.
-    if type(handler) is FunctionType and handler.__code__.co_flags & inspect.CO_COROUTINE:
-        return True
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
     )
+
+
+async def _just(answer: Any) -> Any:
+    return answer
 
 
 def _came_from_client(error: RemoteError) -> bool:

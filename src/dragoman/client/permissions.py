@@ -26,10 +26,13 @@ class Answer(enum.Enum):
     """No decision: the turn is being cancelled. For refusing, reject: an agent may take this as
     the end of the turn."""
 
+    # Each is one of its kind, so this is the same as the enumeration's own, but not in Python.
+    __hash__ = object.__hash__
+
     @property
     def allows(self) -> bool:
         """Whether it lets the tool run."""
-        return self in (Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS)
+        return self is Answer.ALLOW_ONCE or self is Answer.ALLOW_ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +79,15 @@ class Question:
 
 Permit: TypeAlias = Callable[[Question], Awaitable[Decision] | Decision]
 
-_FALLBACKS: Final[dict[Answer, tuple[Answer, ...]]] = {
+_FALLBACKS: Final[dict[Answer, tuple[str, ...]]] = {
     # Allowing never widens: "always" may become "once", "once" never becomes "always".
-    Answer.ALLOW_ONCE: (Answer.ALLOW_ONCE,),
-    Answer.ALLOW_ALWAYS: (Answer.ALLOW_ALWAYS, Answer.ALLOW_ONCE),
-    Answer.REJECT_ONCE: (Answer.REJECT_ONCE, Answer.REJECT_ALWAYS),
-    Answer.REJECT_ALWAYS: (Answer.REJECT_ALWAYS, Answer.REJECT_ONCE),
+    Answer.ALLOW_ONCE: ("allow_once",),
+    Answer.ALLOW_ALWAYS: ("allow_always", "allow_once"),
+    Answer.REJECT_ONCE: ("reject_once", "reject_always"),
+    Answer.REJECT_ALWAYS: ("reject_always", "reject_once"),
     Answer.CANCEL: (),
 }
+"""The kinds of options that give an answer, the best first."""
 
 READING: Final = frozenset({"read", "search", "think"})
 """Kinds of tools that change nothing and reach nothing outside."""
@@ -102,7 +106,7 @@ def choose(options: Sequence[Option], answer: Decision) -> str | None:
         raise UsageError(f"a permission is answered with an Answer, not with {answer!r}")
     for wanted in _FALLBACKS[answer]:
         for option in options:
-            if option.kind == wanted.value:
+            if option.kind == wanted:
                 return option.option_id
     return None
 

@@ -28,7 +28,7 @@ async def where() -> int:
 @aio
 async def test_at_home_work_is_simply_awaited() -> None:
     home = Home()
-    assert home.here
+    assert home.thread == threading.get_ident()
     task = asyncio.current_task()
 
     async def work() -> bool:
@@ -42,7 +42,7 @@ async def test_a_thread_without_a_loop_waits_for_what_is_done_at_home() -> None:
     home = Home()
 
     def work() -> tuple[bool, int]:
-        return home.here, home.wait(where())
+        return home.thread == threading.get_ident(), home.wait(where())
 
     assert await in_thread(work) == (False, threading.get_ident())
 

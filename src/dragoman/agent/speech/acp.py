@@ -10,11 +10,8 @@ import secrets
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-import msgspec
-
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
-from dragoman.errors import InvalidAnswer
 from dragoman.rpc import Connection
 
 P = TypeVar("P")
@@ -62,9 +59,5 @@ class AcpSpeech:
         connection.post(_UPDATE, message)
         return None
 
-    async def ask(self, method: Method[P, R], params: P) -> R:
-        raw = await self._connection.call(method.name, params)
-        try:
-            return method.decode_result(raw)
-        except msgspec.ValidationError as error:
-            raise InvalidAnswer(f"the answer to {method.name} is malformed: {error}") from error
+    def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
+        return self._connection.ask(method.name, params, method.decode_result)
