@@ -17,7 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.client.connecting import OPENERS
-from dragoman.client.conversation import Conversation, Opening, Peer, Terms
+from dragoman.client.conversation import (
+    Conversation,
+    ConversationTurn,
+    Opening,
+    Peer,
+    Terms,
+)
 from dragoman.client.permissions import Answer, Permit, Question, deny_all
 from dragoman.client.results import Result
 from dragoman.dialects import discovery
@@ -181,7 +187,7 @@ class Climb:
 
     async def successor(self) -> Connected:
         """A second process, which has to remember what the first did. The first is ended."""
-        if self.second is None:
+        if self.second is None or not self.second.alive:
             if self.first is not None:
                 await self.first.peer.aclose()
                 self.first = None
@@ -217,20 +223,31 @@ class Climb:
         """A session that ends with its process: an agent may forget one that was closed."""
         return await peer.open(Opening(cwd=self.surroundings.workspace, **options))
 
+    @asynccontextmanager
+    async def turning(
+        self, conversation: Conversation, prompt: str
+    ) -> AsyncIterator[ConversationTurn]:
+        """A turn. If the climb is called off meanwhile, its end is not waited for."""
+        async with conversation.prompt(prompt) as turn:
+            try:
+                yield turn
+            except asyncio.CancelledError:
+                # A peer that ignores the cancel would hold up whoever wants to leave.
+                await finish(self._stack.aclose())
+                raise
+
     async def take_turn(self, conversation: Conversation, prompt: str) -> Told:
         """Send a prompt, and wait for its end and for what comes after it."""
         with self.witness.listening() as heard:
-            async with conversation.prompt(prompt) as turn:
+            async with self.turning(conversation, prompt) as turn:
                 events = [event async for event in turn]
                 result = turn.result
-            mark = len(heard)
             if result.error is None:
                 await self.quiet(heard)
-            after = [
-                event
-                for event in heard[mark:]
-                if event.raw is not None and event.session == conversation.id
-            ]
+        here = [event for event in heard if event.session == conversation.id]
+        # They may well come together with the end, before anybody here is awake.
+        ends = [at for at, event in enumerate(here) if isinstance(event, model.TurnEnded)]
+        after = [event for event in here[ends[-1] + 1 :] if event.raw is not None] if ends else []
         return Told(result, events, after)
 
     async def quiet(self, heard: list[model.Event]) -> None:

@@ -9,7 +9,6 @@ process of the peer is left.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -185,7 +184,11 @@ def _card(
     )
 
 
-def fields_after(rung: str) -> tuple[str, ...]:
-    """The fields of the card that the rungs above this one fill."""
-    above = itertools.dropwhile(lambda each: each.name != rung, RUNGS)
-    return tuple(name for each in list(above)[1:] for name in each.fields)
+def fields_without(rung: str) -> tuple[str, ...]:
+    """The fields of the card that stay unknown when this rung does not hold: those of the rungs
+    that need it, and of the rungs that need those."""
+    lost = {rung}
+    for each in RUNGS:
+        if lost & set(each.needs):
+            lost.add(each.name)
+    return tuple(name for each in RUNGS if each.name in lost - {rung} for name in each.fields)

@@ -33,6 +33,8 @@ class Limits:
     """From a cancel to the end of the turn."""
     tail: float = 1.0
     """Without updates for this long after its end, a turn has sent all it had to say."""
+    replay_quiet: float = 0.3
+    """Without updates for this long, a replay that comes after its answer counts as over."""
     mcp_start: float = 5.0
     """For an MCP server to be started after the session was opened, or its tool was asked for."""
     exit: float = 5.0
@@ -55,4 +57,5 @@ class Limits:
             silence=self.silence,
             total=self.turn,
             cancel_grace=self.cancel_grace,
+            replay_quiet=self.replay_quiet,
         )

@@ -12,6 +12,8 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.dialects import discovery
 from dragoman.errors import InvalidAnswer, RemoteError
@@ -51,9 +53,25 @@ def bad_params(peer: Peer) -> Question | None:
     return None
 
 
-def oversized(size: int) -> Question:
-    """A request whose line is longer than most programs expect."""
-    return UNKNOWN_METHOD, {"padding": "x" * size}
+def unknown_method() -> Question:
+    """A request for what no peer has."""
+    return UNKNOWN_METHOD, {}
+
+
+def oversized(question: Question, size: int) -> Question:
+    """The same question in a line that is longer than most programs expect."""
+    method, params = question
+    return method, {**params, "padding": "x" * size}
+
+
+def names_version(line: bytes) -> bool:
+    """Whether the answer to a greeting names a version of the protocol."""
+    try:
+        answer = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    result = answer.get("result") if isinstance(answer, dict) else None
+    return isinstance(result, dict) and "protocolVersion" in result
 
 
 async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:

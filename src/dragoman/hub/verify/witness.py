@@ -35,6 +35,8 @@ class Witness:
         self.id_formats: set[str] = set()
         self.services: Counter[str] = Counter()
         self.protocol_version: str | None = None
+        self.greeting = b""
+        """The line that answered the last handshake."""
         self._listeners: list[list[model.Event]] = []
         self._last: bytes | None = None
 
@@ -54,6 +56,8 @@ class Witness:
             # Several events may come of one line.
             return
         self._last = line
+        if event.native == "initialize":
+            self.greeting = line
         if isinstance(event, model.Unknown | model.PermissionAsked | model.ServiceCalled):
             self._look_at(messages.decode(line), line)
 

@@ -1,7 +1,8 @@
 """The chaos agent: a small agent that speaks ACP v1, with one fault.
 
 Owns the loop, the methods and the sessions, which it keeps in files in their folders so that
-another process of it remembers them. Turns are in `turns`, bytes in `pipe`, processes in `children`.
+another process of it remembers them. Turns are in `turns`, bytes in `pipe`, processes in
+`children`.
 """
 
 from __future__ import annotations

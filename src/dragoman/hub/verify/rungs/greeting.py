@@ -8,6 +8,7 @@ safe because nothing was prompted.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from dragoman.client.connecting import AUTO, OPENERS
@@ -24,7 +25,7 @@ from dragoman.errors import (
     RemoteError,
     SpawnError,
 )
-from dragoman.hub.verify import remedies
+from dragoman.hub.verify import questions, remedies
 from dragoman.hub.verify.climb import Climb, Connected
 from dragoman.hub.verify.rung import Finding, Rung, failed, passed
 
@@ -36,21 +37,23 @@ async def handshake(climb: Climb) -> Finding:
     fixed = climb.way.protocol != AUTO
     trying = climb.way.protocol if fixed else discovery.family(climb.way.command or ())
     tried: list[str] = []
+    loop = asyncio.get_running_loop()
     while True:
         tried.append(trying)
+        started_at = loop.time()
         try:
             connected = climb.keep(await climb.connect(trying))
         except ProtocolMismatch as error:
             found = error.dialect
             if fixed or found not in OPENERS or found in tried:
-                return _answered(climb, error)
+                return _answered(climb, error, loop.time() - started_at)
             trying = found
             continue
         except (RemoteError, InvalidAnswer) as error:
             if not fixed and _wants_acp(error) and discovery.ACP not in tried:
                 trying = discovery.ACP
                 continue
-            return _answered(climb, error)
+            return _answered(climb, error, loop.time() - started_at)
         except DragomanError as error:
             return _unanswered(climb, error)
         found = None if fixed else _shows_other(connected, trying)
@@ -64,10 +67,13 @@ async def handshake(climb: Climb) -> Finding:
         return passed(f"answered after {seconds:.2f} s", handshake_seconds=seconds)
 
 
-def _answered(climb: Climb, error: DragomanError) -> Finding:
+def _answered(climb: Climb, error: DragomanError, seconds: float) -> Finding:
     """It answered, so this rung holds; what it speaks is the next one's question."""
     climb.greeting = error
-    return passed(f"it answered, but not as an agent does: {error}")
+    return passed(
+        f"answered after {seconds:.2f} s, but not as expected: {error}",
+        handshake_seconds=round(seconds, 3),
+    )
 
 
 def _shows_other(connected: Connected, dialect: str) -> str | None:
@@ -120,7 +126,7 @@ def _tail(text: str) -> str:
 async def dialect(climb: Climb) -> Finding:
     error = climb.greeting
     if error is not None:
-        if isinstance(error, ProtocolMismatch) and error.dialect is None and _version(error):
+        if isinstance(error, ProtocolMismatch) and _names_version(climb, error):
             return failed(str(error), remedies.VERSION)
         if isinstance(error, AuthRequired):
             # Nothing can be learned before the login, not even whether it is an agent.
@@ -143,8 +149,10 @@ async def dialect(climb: Climb) -> Finding:
     )
 
 
-def _version(error: ProtocolMismatch) -> bool:
-    return "version" in str(error)
+def _names_version(climb: Climb, error: ProtocolMismatch) -> bool:
+    """Whether it speaks the protocol and only wants another version of it."""
+    refused = isinstance(error.__cause__, RemoteError)
+    return refused or questions.names_version(climb.witness.greeting)
 
 
 RUNGS: Final = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.client.conversation import Peer
 from dragoman.errors import CallTimeout, ConnectionLost, DragomanError
 from dragoman.hub.verify import questions, remedies
 from dragoman.hub.verify.climb import Climb
@@ -23,7 +24,7 @@ async def codes(climb: Climb) -> Finding:
     peer = await climb.peer()
     workspace = climb.surroundings.workspace
     asked = {
-        "unknown_method_code": (questions.UNKNOWN_METHOD, {}),
+        "unknown_method_code": questions.unknown_method(),
         "unknown_session_code": questions.unknown_session(peer, workspace),
         "bad_params_code": questions.bad_params(peer),
     }
@@ -61,8 +62,11 @@ async def oversized(climb: Climb) -> Finding:
     what = f"a line of {size:,} bytes"
     timeout = climb.limits.answer
     async with climb.victim() as peer:
+        question = _answered_before(climb, peer)
+        if question is None:
+            return skipped("it answers no question that does nothing")
         try:
-            await questions.code_of(peer, questions.oversized(size), timeout=timeout)
+            await questions.code_of(peer, questions.oversized(question, size), timeout=timeout)
             return passed(f"it answered {what}", survives_oversized_line=True)
         except CallTimeout:
             pass
@@ -73,7 +77,7 @@ async def oversized(climb: Climb) -> Finding:
                 survives_oversized_line=False,
             )
         try:
-            await questions.code_of(peer, (questions.UNKNOWN_METHOD, {}), timeout=timeout)
+            await questions.code_of(peer, question, timeout=timeout)
         except DragomanError as error:
             return warned(
                 f"after {what} it answers nothing: {error}",
@@ -85,12 +89,18 @@ async def oversized(climb: Climb) -> Finding:
         )
 
 
+def _answered_before(climb: Climb, peer: Peer) -> questions.Question | None:
+    """A question that does nothing and that this peer is known to answer: what it never answers
+    says nothing about the length of a line."""
+    if "bad_params_code" in climb.facts:
+        return questions.bad_params(peer)
+    return questions.unknown_method() if "unknown_method_code" in climb.facts else None
+
+
 async def exit(climb: Climb) -> Finding:
     if not climb.way.command:
         return skipped("it is reached at an address, and not ours to end")
     connected = await climb.successor()
-    if not connected.alive:
-        return skipped("it had died before")
     ended = connected.exit = await connected.running.end_input(climb.limits.exit)
     await connected.peer.aclose()
     if not ended.exited:

@@ -7,6 +7,7 @@ remember only what was said: then a refusal is unknown, and not a no.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -27,14 +28,8 @@ LOOK_INTERVAL: Final = 0.05
 async def mcp(climb: Climb) -> Finding:
     connected = await climb.successor()
     mark = climb.surroundings.marks / "mcp"
-    server = McpServerStdio(
-        name=canary_server.NAME,
-        command=sys.executable,
-        args=[os.path.abspath(canary_server.__file__), str(mark)],
-        env=[],
-    )
     try:
-        conversation = await climb.open(connected.peer, mcp_servers=[server])
+        conversation = await climb.open(connected.peer, mcp_servers=[canary(mark)])
     except Unsupported as error:
         return skipped(str(error))
     except DragomanError as error:
@@ -51,6 +46,16 @@ async def mcp(climb: Climb) -> Finding:
     if not speaking:
         return passed("the MCP server was not started with the session; a turn may start it")
     return warned("it did not start the MCP server it was handed", remedies.MCP, mcp=False)
+
+
+def canary(mark: Path) -> McpServerStdio:
+    """The MCP server that is handed over. It is run by its path, which needs nothing installed."""
+    return McpServerStdio(
+        name=canary_server.NAME,
+        command=sys.executable,
+        args=[os.path.abspath(canary_server.__file__), str(mark)],
+        env=[],
+    )
 
 
 async def _marked(climb: Climb, mark: Path) -> bool:
@@ -120,8 +125,9 @@ async def _reopen(climb: Climb, peer: Peer, how: str) -> int:
     conversation = await climb.open(peer, how=how, session_id=climb.session_id)
     await conversation.wait_replayed()
     replayed = len(conversation.replayed)
-    # It may be opened once more in another way.
-    await conversation.close()
+    # It may be opened once more in another way. Whether it closes well is nobody's question.
+    with contextlib.suppress(DragomanError):
+        await conversation.close()
     return replayed
 
 

@@ -123,7 +123,7 @@ RUNGS: Final = (
         asks="Does it write through the client?",
         measure=files,
         fields=("uses_files",),
-        needs=("permission",),
+        needs=("echo",),
         turns=True,
     ),
     Rung(

@@ -106,12 +106,15 @@ async def parallel(climb: Climb) -> Finding:
     if not (climb.turns and climb.held("echo")):
         return passed("two sessions are open at once", parallel_sessions=True)
     prompts = [fill(climb.canaries.echo, token=token) for token in ("harbour", "lighthouse")]
-    ends = await asyncio.gather(one.ask(prompts[0]), other.ask(prompts[1]))
+    told = await asyncio.gather(
+        climb.take_turn(one, prompts[0]), climb.take_turn(other, prompts[1])
+    )
+    ends = [each.result for each in told]
     if all(end.ok for end in ends):
         return passed("two sessions answered at once", parallel_sessions=True)
-    told = ", ".join(end.outcome.value for end in ends)
+    outcomes = ", ".join(end.outcome.value for end in ends)
     return warned(
-        f"two prompts at once ended as {told}", remedies.PARALLEL, parallel_sessions=False
+        f"two prompts at once ended as {outcomes}", remedies.PARALLEL, parallel_sessions=False
     )
 
 

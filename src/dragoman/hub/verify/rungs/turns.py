@@ -141,7 +141,7 @@ async def cancel(climb: Climb) -> Finding:
     climb.decide_with(deny_all)
     conversation = await climb.conversation()
     after = 0
-    async with conversation.prompt(climb.canaries.slow) as turn:
+    async with climb.turning(conversation, climb.canaries.slow) as turn:
         async for event in turn:
             if not isinstance(event, model.MessageDelta):
                 continue

@@ -1,0 +1,192 @@
+"""What the verification ladder has to find of each fault.
+
+Owns the table: for a fault the rung that notices it, the verdict, what to do about it, and exactly
+those fields of the card that differ from the card of a healthy agent. The documentation shows the
+same table, and the tests climb the ladder for every row of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dragoman.hub.verify import remedies
+from dragoman.hub.verify.card import Verdict
+from dragoman.hub.verify.ladder import fields_without
+from dragoman.testing.chaos.faults import HANG
+
+OTHER: Final = object()
+"""Stands for a value that differs from the healthy one, whichever it is."""
+
+PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One fault, as the ladder sees it."""
+
+    fault: str
+    rung: str
+    verdict: Verdict
+    remedy: str = ""
+    """How the rung's remedy begins."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """The fields that have another value."""
+    unknown: tuple[str, ...] = ()
+    """The fields that are not measured any more."""
+    turns: bool = False
+    """Whether it shows only in a turn."""
+
+
+_NO_ANSWER: Final = ("handshake_seconds", *fields_without("handshake"))
+_NO_DIALECT: Final = (
+    "dialect",
+    "protocol_version",
+    "agent_name",
+    "agent_version",
+    *fields_without("dialect"),
+)
+_NO_SESSION: Final = fields_without("session")
+_NO_ECHO: Final = fields_without("echo")
+_ECHO: Final = {"echo": False, "id_format": "none seen"}
+
+
+def _hang(method: str) -> str:
+    return f"{HANG}{method}"
+
+
+TABLE: Final = (
+    # The handshake.
+    Row(_hang("initialize"), "handshake", FAIL, remedies.SILENT, {}, _NO_ANSWER),
+    Row("exits-with-usage", "handshake", FAIL, remedies.USAGE, {}, _NO_ANSWER),
+    Row("text-on-stdout", "handshake", FAIL, remedies.PERSON, {}, _NO_ANSWER),
+    Row("dies-at-start", "handshake", FAIL, remedies.CRASH, {}, _NO_ANSWER),
+    Row("split-frames", "handshake", PASS),
+    Row("wrong-version", "dialect", FAIL, remedies.VERSION, {}, _NO_DIALECT),
+    Row("no-protocol", "dialect", FAIL, remedies.REFUSED, {}, _NO_DIALECT),
+    Row("refuses-initialize", "dialect", FAIL, remedies.REFUSED, {}, _NO_DIALECT),
+    # Sessions.
+    Row(
+        "needs-login",
+        "login",
+        FAIL,
+        remedies.LOGIN,
+        {"authenticated": False, "login": OTHER},
+        ("sessions", *_NO_SESSION),
+    ),
+    Row(
+        _hang("session/new"),
+        "session",
+        FAIL,
+        remedies.SESSION,
+        {"sessions": False},
+        ("authenticated", "bad_params_code", *_NO_SESSION),
+    ),
+    Row("preview-models", "models", WARN, remedies.PREVIEW, {"models": OTHER}),
+    Row(_hang("session/set_mode"), "models", PASS),
+    Row("one-session", "parallel", WARN, remedies.PARALLEL, {"parallel_sessions": False}),
+    Row("ignores-mcp", "mcp", WARN, remedies.MCP, {"mcp": False}, turns=True),
+    Row(
+        "forgets-sessions",
+        "load",
+        WARN,
+        remedies.MEMORY,
+        {"lists_sessions": False, "loads_sessions": False, "resumes_sessions": False},
+        turns=True,
+    ),
+    Row(_hang("session/list"), "list", WARN, remedies.UNANSWERED, {"lists_sessions": False}),
+    Row(
+        _hang("session/load"),
+        "load",
+        WARN,
+        remedies.UNANSWERED,
+        {"loads_sessions": False},
+        ("unknown_session_code",),
+    ),
+    Row(_hang("session/resume"), "resume", WARN, remedies.UNANSWERED, {"resumes_sessions": False}),
+    Row(_hang("session/close"), "resume", PASS),
+    # Messages.
+    Row(
+        "wrong-codes",
+        "codes",
+        WARN,
+        remedies.CODES,
+        {
+            "unknown_method_code": -32603,
+            "unknown_session_code": -32603,
+            "bad_params_code": -32603,
+        },
+    ),
+    Row("accepts-unknown-sessions", "codes", WARN, remedies.CODES, {"unknown_session_code": 0}),
+    Row(
+        "answers-late",
+        "codes",
+        WARN,
+        remedies.CODES,
+        {"duplicate_answers": 1},
+        ("unknown_method_code",),
+    ),
+    Row("answers-twice", "answers", WARN, remedies.STRAYS, {"duplicate_answers": OTHER}),
+    Row("unknown-ids", "answers", WARN, remedies.STRAYS, {"duplicate_answers": OTHER}),
+    Row("noise", "noise", WARN, remedies.NOISE, {"noise_lines": OTHER}),
+    Row("string-ids", "ids", PASS, changes={"id_format": "string"}, turns=True),
+    Row(
+        "dies-on-long-line",
+        "oversized",
+        WARN,
+        remedies.OVERSIZED,
+        {"survives_oversized_line": False},
+    ),
+    # Turns.
+    Row(_hang("session/prompt"), "echo", FAIL, remedies.HANGS, _ECHO, _NO_ECHO, turns=True),
+    Row("long-line", "echo", FAIL, remedies.LONG_LINE, _ECHO, _NO_ECHO, turns=True),
+    Row("dies-mid-turn", "echo", FAIL, remedies.CRASHED, _ECHO, _NO_ECHO, turns=True),
+    Row("empty-turn", "echo", FAIL, remedies.EMPTY, _ECHO, _NO_ECHO, turns=True),
+    Row("one-piece", "streaming", WARN, remedies.PIECES, {"streaming": False}, turns=True),
+    Row("no-usage", "usage", WARN, remedies.USAGE_UNKNOWN, {"usage": False}, turns=True),
+    Row("no-turn-ids", "turn ids", PASS, changes={"turn_ids": False}, turns=True),
+    Row("late-updates", "late updates", WARN, remedies.LATE, {"late_updates": True}, turns=True),
+    Row(
+        "errors-as-text",
+        "errors",
+        WARN,
+        remedies.ERRORS_AS_TEXT,
+        {"errors_as_text": True},
+        turns=True,
+    ),
+    Row("ignores-cancel", "cancel", WARN, remedies.CANCEL, {"cancel": False}, turns=True),
+    Row(_hang("session/cancel"), "cancel", WARN, remedies.CANCEL, {"cancel": False}, turns=True),
+    # What it does to the machine.
+    Row(
+        "never-asks",
+        "permission",
+        WARN,
+        remedies.SELF_APPROVING,
+        {"asks_permission": False},
+        ("respects_refusal", "refusal_ends_turn"),
+        turns=True,
+    ),
+    Row(
+        "ignores-refusal",
+        "permission",
+        FAIL,
+        remedies.IGNORES_REFUSAL,
+        {"respects_refusal": False},
+        turns=True,
+    ),
+    Row(
+        "refusal-ends-turn",
+        "permission",
+        WARN,
+        remedies.REFUSAL_ENDS,
+        {"refusal_ends_turn": True},
+        turns=True,
+    ),
+    Row("writes-itself", "files", PASS, changes={"uses_files": False}, turns=True),
+    Row("runs-itself", "terminals", PASS, changes={"uses_terminals": False}, turns=True),
+    Row("ignores-eof", "exit", WARN, remedies.STAYS, {"clean_exit": False}, ("survivors",)),
+    Row("leaves-grandchild", "survivors", WARN, remedies.SURVIVORS, {"survivors": 1}),
+    Row("leaves-daemon", "survivors", WARN, remedies.SURVIVORS, {"survivors": 1}),
+)
+"""Every fault. A row with PASS says that dragoman copes, or that it is no fault but a habit."""
