@@ -1,0 +1,222 @@
+"""`dragoman config`: what the settings are, where each comes from, and which projects are trusted.
+
+It parses, asks, and prints. How settings are merged, and what trust means, is decided in
+`dragoman.hub.config`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
+
+if TYPE_CHECKING:
+    from dragoman.hub.config import Project
+
+HELP: Final = """
+Show, begin and trust configuration.
+
+Settings come from five places; the later wins: defaults, your config.toml, the dragoman.toml of a
+project, variables such as DRAGOMAN_FORMAT, and options of a command. What a project's file wants
+started, reached, shown to agents or allowed does not count until you have trusted it.
+
+\b
+Examples:
+  dragoman config show              every setting and where it comes from
+  dragoman config init              begin a config.toml, with explanations
+  dragoman config path              where files are kept
+  dragoman config trust             trust this project's dragoman.toml, after a look at it
+"""
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+
+
+@app.command("show", context_settings=CONTEXT)
+def show_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -> None:
+    """Show every setting with its value and its origin.
+
+    \b
+    Examples:
+      dragoman config show
+      DRAGOMAN_FORMAT=json dragoman config show
+      dragoman config show --format json | jq 'select(.origin != "default")'
+    """
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.tables import write_table
+    from dragoman.hub.place import look_around
+
+    config = look_around(cwd).config
+    values = sorted(config.values())
+    if format is Format.JSON:
+        for key, value, origin in values:
+            write_json({"type": "Setting", "key": key, "value": value, "origin": origin})
+        for ignored in config.untrusted:
+            write_json(
+                {
+                    "type": "Ignored",
+                    "key": ignored.key,
+                    "file": str(ignored.file),
+                    "reason": ignored.reason,
+                }
+            )
+    else:
+        write_table(
+            ["setting", "value", "origin"],
+            [[key, _shown(value), origin] for key, value, origin in values],
+        )
+    for told in (*config.problems, *config.untrusted):
+        sys.stderr.write(neutral(str(told)) + "\n")
+    if config.problems:
+        from dragoman.cli.exits import Exit
+
+        raise typer.Exit(Exit.USAGE)
+
+
+@app.command("init", context_settings=CONTEXT)
+def init_command() -> None:
+    """Write a first config.toml with explanations, unless there is one.
+
+    \b
+    Examples:
+      dragoman config init
+    """
+    from dragoman.hub.config import find_paths
+    from dragoman.hub.config.editing import init_config
+
+    paths = find_paths()
+    if init_config(paths):
+        sys.stdout.write(f"{paths.config_file}\n")
+    else:
+        sys.stderr.write(f"{paths.config_file} is there already and was left alone.\n")
+
+
+@app.command("path", context_settings=CONTEXT)
+def path_command(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[WHAT]",
+            help="config, data, cache, state, runtime, file or peers; all if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Show where dragoman keeps its files.
+
+    \b
+    Examples:
+      dragoman config path
+      $EDITOR "$(dragoman config path file)"
+      ls "$(dragoman config path peers)"
+    """
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import write_table
+    from dragoman.errors import UsageError
+    from dragoman.hub.config import find_paths
+
+    paths = find_paths()
+    places: dict[str, Path] = {
+        "file": paths.config_file,
+        "peers": paths.peers_folder,
+        **{name: getattr(paths, name) for name in ("config", "data", "cache", "state", "runtime")},
+    }
+    if what is not None:
+        if what not in places:
+            raise UsageError(f"there is no {what!r}; there are {', '.join(places)}")
+        sys.stdout.write(f"{places[what]}\n")
+    elif format is Format.JSON:
+        write_json({"type": "Paths", **{name: str(path) for name, path in places.items()}})
+    else:
+        write_table(["what", "where"], [[name, str(path)] for name, path in places.items()])
+
+
+@app.command("trust", context_settings=CONTEXT)
+def trust_command(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FOLDER]", exists=True, file_okay=False, resolve_path=True, show_default=False
+        ),
+    ] = None,
+    *,
+    yes: YesOption = False,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Trust it no longer.", show_default=False)
+    ] = False,
+) -> None:
+    """Let a project's dragoman.toml name commands, addresses, variables and permissions.
+
+    What the file would do is shown before you are asked. Trust holds for the file as it is: when it
+    changes, it has to be trusted anew. A checkout of strangers can hold anything.
+
+    \b
+    Examples:
+      dragoman config trust
+      dragoman config trust ~/work/project --yes
+      dragoman config trust --withdraw
+    """
+    from dragoman.cli.output.questions import confirm
+    from dragoman.errors import UsageError
+    from dragoman.hub.config import Trust, find_paths, read_project, trust_project
+
+    paths = find_paths()
+    where = folder or Path.cwd()
+    project = read_project(where, paths)
+    if project is None:
+        raise UsageError(f"there is no dragoman.toml in {where} or above it in its repository")
+    if withdraw:
+        known = Trust(paths).withdraw(project.file)
+        sys.stderr.write(
+            f"{project.file} is trusted no longer.\n"
+            if known
+            else f"{project.file} was not trusted.\n"
+        )
+        return
+    if project.problem is not None:
+        raise project.problem
+    if project.trusted:
+        sys.stderr.write(f"{project.file} is trusted already, as it is now.\n")
+        return
+    _present(project)
+    if not yes and not confirm("Do you trust it?", instead="--yes"):
+        sys.stderr.write("Nothing was trusted.\n")
+        raise typer.Exit(1)
+    trusted = trust_project(where, paths, shown=project.data)
+    if trusted.adapters != project.adapters:
+        Trust(paths).withdraw(project.file)
+        raise UsageError("an adapter has changed since it was shown; look at it again")
+    sys.stderr.write(f"{project.file} is trusted as it is now.\n")
+
+
+def _present(project: Project) -> None:
+    """Show what a project wants, in words and as it is written."""
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.hub.config.wanted import wanted
+
+    sys.stdout.write(f"{project.file} wants to:\n")
+    for want in wanted(project):
+        sys.stdout.write(f"  - {neutral(want)}\n")
+    sys.stdout.write("\nAs it is written:\n")
+    texts = {project.file: project.data, **project.adapters}
+    for file, data in texts.items():
+        if file != project.file:
+            sys.stdout.write(f"\n{file}:\n")
+        for line in data.decode("utf-8", "replace").splitlines():
+            sys.stdout.write(f"  | {neutral(line)}\n")
+    sys.stdout.flush()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

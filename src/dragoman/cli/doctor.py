@@ -1,0 +1,112 @@
+"""`dragoman doctor`: what is wrong here and how it is cured, and a report for those who can help.
+
+It prints what `dragoman.hub.doctor` finds. What may be seen in a report is decided in
+`dragoman.hub.redaction`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import CwdOption, Format, FormatOption
+
+if TYPE_CHECKING:
+    from dragoman.hub.doctor import Finding
+    from dragoman.hub.place import Place
+
+HELP: Final = """
+Find out what is wrong here, and how to cure it.
+
+It looks at Python and node, the PATH, the configuration, trust, descriptors and agent files, the
+installed peers and their cards, the folders of dragoman, and processes that were left behind. It
+changes nothing and starts no agent. The exit code is 1 if something is bad.
+
+\b
+Examples:
+  dragoman doctor
+  dragoman doctor --format json | jq 'select(.state == "bad")'
+  dragoman doctor --report > report.txt      for a bug report: no secrets, no names
+"""
+
+COLOURS: Final = {"ok": "green", "warn": "yellow", "bad": "red"}
+
+app: Final = new_app()
+
+
+@app.command(help=HELP, context_settings=CONTEXT)
+def doctor(
+    *,
+    report: Annotated[
+        bool, typer.Option("--report", help="Print a report without secrets, for a bug report.")
+    ] = False,
+    format: FormatOption = Format.TEXT,
+    cwd: CwdOption = None,
+) -> None:
+    from dragoman.cli.exits import Exit
+    from dragoman.hub.place import look_around
+
+    place = look_around(cwd)
+    findings = _findings(place, format if not report else Format.QUIET)
+    if report:
+        _report(place, findings)
+    bad = sum(finding.state == "bad" for finding in findings)
+    warned = sum(finding.state == "warn" for finding in findings)
+    if format is Format.TEXT and not report:
+        sys.stdout.write(f"{bad} bad, {warned} to know about\n")
+    if bad:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _findings(place: Place, format: Format) -> list[Finding]:
+    """All findings; those that a person waits for are printed as they come."""
+    import asyncio
+
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.hub.doctor import examine
+
+    found: list[Finding] = []
+
+    async def look() -> None:
+        async for finding in examine(place):
+            found.append(finding)
+            if format is Format.JSON:
+                write_json(
+                    {
+                        "type": "Finding",
+                        "check": finding.check,
+                        "state": finding.state.value,
+                        "text": finding.text,
+                        "cure": finding.cure or None,
+                    }
+                )
+            elif format is Format.TEXT or finding.state == "bad":
+                _print(finding, quiet=format is Format.QUIET)
+
+    asyncio.run(look())
+    return found
+
+
+def _print(finding: Finding, *, quiet: bool) -> None:
+    if quiet:
+        return
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.terminal import paint_for
+
+    paint = paint_for(sys.stdout)
+    word = paint(f"{finding.state.value:<4}", COLOURS[finding.state.value])
+    sys.stdout.write(f"{word}  {finding.check:<11}  {neutral(finding.text)}\n")
+    if finding.cure and finding.state != "ok":
+        sys.stdout.write(f"{'':17}  cure: {neutral(finding.cure)}\n")
+    sys.stdout.flush()
+
+
+def _report(place: Place, findings: list[Finding]) -> None:
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.versions import report
+    from dragoman.hub.reporting import compose
+
+    sys.stdout.write(neutral(compose(place, findings, versions=report())))

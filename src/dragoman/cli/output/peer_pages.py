@@ -1,0 +1,139 @@
+"""Peers as a person reads them: a row in the list, or a page of one.
+
+Owns the words and the shape for programs. It decides nothing and looks at nothing: rows come from
+`dragoman.hub.overview`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.terminal import paint_for
+
+if TYPE_CHECKING:
+    from dragoman.hub.overview import Row
+
+HEAD: Final = (
+    "peer", "installed", "enabled", "version", "protocol", "roles", "card", "notes",
+)  # fmt: skip
+
+
+def row_as_cells(row: Row) -> list[str]:
+    """A peer as cells under `HEAD`."""
+    peer = row.descriptor
+    return [
+        peer.name,
+        _yes(row.installed),
+        _yes(row.enabled),
+        (row.version or "unknown") if row.installed else "",
+        peer.protocol,
+        ",".join(peer.roles),
+        row.card_state,
+        "; ".join(row.notes),
+    ]
+
+
+def row_as_json(row: Row) -> dict[str, Any]:
+    """A peer as its line."""
+    peer = row.descriptor
+    return {
+        "type": "Peer",
+        "name": peer.name,
+        "title": peer.title,
+        "installed": row.installed,
+        "enabled": row.enabled,
+        "version": row.version,
+        "protocol": peer.protocol,
+        "roles": list(peer.roles),
+        "launch": None if row.way is None else row.way.shown,
+        "missing": row.missing or None,
+        "card": None if row.card is None else row.card_state,
+        "origin": row.origin,
+        "notes": list(row.notes),
+    }
+
+
+def page(row: Row, credentials: Sequence[str]) -> str:
+    """Everything about one peer. `credentials` are the names of its variables that are set."""
+    paint = paint_for(sys.stdout)
+    lines = [paint(f"{row.descriptor.title} ({row.descriptor.name})", "bold")]
+    width = max(len(name) for name, _ in _facts(row, credentials))
+    lines += [
+        f"  {name:<{width}}  {neutral(value)}" for name, value in _facts(row, credentials) if value
+    ]
+    lines += ["", paint("Card", "bold"), *(f"  {neutral(line)}" for line in _card(row))]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _facts(row: Row, credentials: Sequence[str]) -> list[tuple[str, str]]:
+    peer = row.descriptor
+    names = (*peer.credentials.env, *peer.credentials.endpoints)
+    told = [f"{name} (set)" if name in credentials else name for name in names]
+    return [
+        ("notes", peer.notes),
+        ("installed", f"yes: {row.way.shown}" if row.way is not None else f"no: {row.missing}"),
+        ("enabled", _yes(row.enabled)),
+        ("version", row.version or "unknown"),
+        ("speaks", peer.protocol),
+        ("roles", ", ".join(peer.roles) or "none"),
+        ("starts as", "; ".join(_launches(row))),
+        ("models", ", ".join(f"{tier}: {model}" for tier, model in peer.tiers.items())),
+        ("variables", ", ".join(told)),
+        ("login", peer.credentials.login),
+        ("install", peer.install.hint),
+        ("quirks", ", ".join(_quirks(row))),
+        ("remarks", "; ".join(row.notes)),
+        ("known from", f"{row.origin}; {peer.source}" if peer.source else row.origin),
+    ]
+
+
+def _launches(row: Row) -> Iterator[str]:
+    for launch in row.descriptor.launch:
+        where = f" (on {', '.join(launch.platforms)})" if launch.platforms else ""
+        old = " (will go away)" if launch.deprecated else ""
+        yield (shlex.join(launch.command) or str(launch.address)) + where + old
+
+
+def _quirks(row: Row) -> Iterator[str]:
+    from msgspec import structs
+
+    for name, value in structs.asdict(row.descriptor.quirks).items():
+        if value is True:
+            yield name
+        elif value and name != "login_shown_in":
+            yield f"{name}: {value if isinstance(value, str) else ', '.join(value)}"
+
+
+def _card(row: Row) -> list[str]:
+    from dragoman.hub.verify.report import text
+
+    card = row.card
+    if card is None:
+        return [f"none: `dragoman peers verify {row.descriptor.name}` measures it"]
+    measured = f"measured on {card.measured_at} with dragoman {card.dragoman} on {card.platform}"
+    lines = [measured, *text(card).splitlines()]
+    if row.version is not None and card.version != row.version:
+        lines.append(
+            f"version {row.version} is installed now: `dragoman peers verify {card.peer}` again"
+        )
+    return lines
+
+
+def page_as_json(row: Row, credentials: Sequence[str]) -> dict[str, Any]:
+    """The page for programs: the row, the descriptor and the card in their own shapes."""
+    import msgspec
+
+    return {
+        **row_as_json(row),
+        "credentials_set": list(credentials),
+        "descriptor": msgspec.to_builtins(row.descriptor),
+        "card": None if row.card is None else msgspec.to_builtins(row.card),
+    }
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,341 @@
+"""`dragoman peers`: which agents there are, what each can do, and adding one.
+
+It parses, asks, and prints. What is known, measured and written is the hub's business: `overview`,
+`adding` and `verify`. Showing a peer and its card is in `output.peer_pages`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.talk_options import complete_peer, complete_variable
+
+if TYPE_CHECKING:
+    from dragoman.hub.adding import Done
+    from dragoman.hub.launching import Way
+    from dragoman.hub.place import Place
+    from dragoman.hub.verify.card import Card
+
+HELP: Final = """
+Show the agents there are; verify, add, enable them.
+
+Without a subcommand it lists every peer: whether it is installed and enabled, its version, what it
+speaks, the roles it claims, and what was measured of it. Nothing is started for that.
+
+A peer that is named (`dragoman run codex`) needs no enabling; only enabled peers are delegated to.
+
+\b
+Examples:
+  dragoman peers                                          all of them
+  dragoman peers show gemini                              one, with its card
+  dragoman peers verify gemini                            what can it really do?
+  dragoman peers verify -- my-agent --acp                 the same for any program
+  dragoman peers add mine --roles review -- my-agent --acp
+  dragoman peers enable codex gemini                      delegate to these
+"""
+
+app: Final = new_app(help=HELP, invoke_without_command=True)
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)
+]
+NamesArgument = Annotated[
+    list[str], typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)
+]
+TurnsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--turns/--no-turns",
+        help="Try what calls the peer's model, too, and may cost money. A terminal is asked.",
+        show_default=False,
+    ),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="How long the peer may take for its first answer; 30 if not given.",
+        show_default=False,
+    ),
+]
+
+
+@app.callback()
+def peers(
+    context: typer.Context, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    from dragoman.cli.output import peer_pages
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import write_table
+    from dragoman.hub.overview import overview
+
+    place = _place(cwd)
+    rows = overview(place)
+    if format is Format.JSON:
+        for row in rows:
+            write_json(peer_pages.row_as_json(row))
+    elif format is Format.QUIET:
+        sys.stdout.writelines(f"{row.descriptor.name}\n" for row in rows if row.installed)
+    else:
+        write_table(peer_pages.HEAD, [peer_pages.row_as_cells(row) for row in rows])
+    _warn(place)
+
+
+@app.command("show", context_settings=CONTEXT)
+def show_command(
+    name: NameArgument, *, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+) -> None:
+    """Show one peer: what is known of it, and its card.
+
+    \b
+    Examples:
+      dragoman peers show codex
+      dragoman peers show gemini --format json | jq .card.facts
+    """
+    from dragoman.cli.output import peer_pages
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.hub.overview import credentials_set, row_of
+
+    place = _place(cwd)
+    row = row_of(name, place)
+    credentials = credentials_set(row.descriptor, place)
+    if format is Format.JSON:
+        write_json(peer_pages.page_as_json(row, credentials))
+    else:
+        sys.stdout.write(peer_pages.page(row, credentials))
+
+
+@app.command("verify", cls=WithCommandLine, context_settings=CONTEXT)
+def verify_command(
+    context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer),
+    ] = None,
+    *,
+    turns: TurnsOption = None,
+    timeout: TimeoutOption = None,
+    format: FormatOption = Format.TEXT,
+    cwd: CwdOption = None,
+) -> None:
+    """Measure what a peer can do, rung by rung, and keep the result as its card.
+
+    A program that nobody knows is tried with no credentials and an empty home first. No login is
+    ever attempted. The exit code is 10 if the peer cannot be used.
+
+    \b
+    Examples:
+      dragoman peers verify gemini
+      dragoman peers verify codex --turns
+      dragoman peers verify --timeout 60 -- npx some-agent --acp
+    """
+    from dragoman.errors import UsageError
+    from dragoman.hub.adding import settled_command
+    from dragoman.hub.launching import Way, describe_command, way_to
+
+    place = _place(cwd)
+    command = words_after_dashes(context)
+    if (name is None) == (command is None):
+        raise UsageError("name a peer, or give a command line after --, and not both")
+    if name is not None:
+        way = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
+        card = _measure(way, name, place, turns, timeout, format, keep=True)
+    else:
+        words = settled_command(command or (), place.cwd)
+        address = words[0] if words[0].startswith(("unix:", "ws://", "wss://")) else None
+        way = Way(address=address) if address else describe_command(words, place.catalogue)
+        card = _measure(way, way.name, place, turns, timeout, format, keep=False)
+    if not card.usable:
+        _leave_unverified()
+
+
+@app.command("add", cls=WithCommandLine, context_settings=CONTEXT)
+def add_command(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case letters and hyphens.")],
+    *,
+    roles: Annotated[
+        str,
+        typer.Option(
+            "--roles", metavar="ROLE,ROLE", help="What it is for, such as review,research."
+        ),
+    ] = "",
+    title: Annotated[
+        str, typer.Option("--title", metavar="TEXT", help="Its name for people.")
+    ] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env",
+            metavar="NAME",
+            help="A variable that it may see, by name. May be repeated.",
+            autocompletion=complete_variable,
+        ),
+    ] = None,
+    python: Annotated[
+        bool, typer.Option("--python", help="Write an adapter in Python, too, to be filled in.")
+    ] = False,
+    turns: TurnsOption = None,
+    timeout: TimeoutOption = None,
+    cwd: CwdOption = None,
+) -> None:
+    """Add a peer of your own, after it has proved what it can do.
+
+    The peer is verified first; one that speaks no protocol of dragoman is refused with exit code
+    10. Then its descriptor is written to your configuration and shown, and all descriptors and
+    agent files are validated; if something broke, it is taken back.
+
+    \b
+    Examples:
+      dragoman peers add mine --roles review,research -- my-agent --acp
+      dragoman peers add local --roles write --env MY_KEY -- python agent.py
+      dragoman peers add remote --roles plan -- ws://127.0.0.1:8765
+      dragoman peers add odd --roles debug --python -- odd-agent serve
+    """
+    from dragoman.hub import adding
+    from dragoman.hub.described import Wish
+
+    place = _place(cwd)
+    wish = Wish(
+        name=name,
+        roles=_split(roles),
+        command=adding.settled_command(words_after_dashes(context) or (), place.cwd),
+        title=title,
+        env=tuple(env or ()),
+        python=python,
+    )
+    way = adding.prepare(wish, place)
+    card = _measure(way, name, place, turns, timeout, Format.TEXT, keep=True)
+    if not card.usable:
+        sys.stderr.write(f"{name} was not added: nothing was written but its card.\n")
+        _leave_unverified()
+    _tell(adding.add_peer(wish, way, card, place), place)
+
+
+@app.command("enable", context_settings=CONTEXT)
+def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
+    """Let routing and delegation use peers.
+
+    \b
+    Examples:
+      dragoman peers enable codex
+      dragoman peers enable gemini qwen
+    """
+    from dragoman.hub.adding import enable
+
+    place = _place(cwd)
+    _tell(enable(tuple(names), place), place)
+
+
+@app.command("disable", context_settings=CONTEXT)
+def disable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
+    """Keep routing and delegation from using peers; naming one still works.
+
+    \b
+    Examples:
+      dragoman peers disable codex
+    """
+    from dragoman.hub.adding import disable
+
+    place = _place(cwd)
+    _tell(disable(tuple(names), place), place)
+
+
+def _place(cwd: Path | None) -> Place:
+    from dragoman.hub.place import look_around
+
+    return look_around(cwd)
+
+
+def _warn(place: Place) -> None:
+    """Say what was left out: a peer that is missing in the list is missing for a reason."""
+    from dragoman.cli.output.neutral import neutral
+
+    for problem in (*place.config.problems, *place.catalogue.problems):
+        sys.stderr.write(neutral(f"left out: {problem}") + "\n")
+    for ignored in place.config.untrusted:
+        sys.stderr.write(neutral(str(ignored)) + "\n")
+
+
+def _split(roles: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(role.strip() for role in roles.split(",") if role.strip()))
+
+
+def _measure(
+    way: Way,
+    name: str,
+    place: Place,
+    turns: bool | None,
+    timeout: float | None,
+    format: Format,
+    *,
+    keep: bool,
+) -> Card:
+    import asyncio
+
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.ladders import Progress, card_as_json
+    from dragoman.errors import UsageError
+    from dragoman.hub.adding import measure
+    from dragoman.hub.verify.limits import Limits
+
+    if timeout is not None and not timeout > 0:
+        raise UsageError("--timeout is a number of seconds greater than 0")
+    progress = Progress(format)
+    if turns is None:
+        turns = _asked_for_turns(name)
+    if way.descriptor is None and way.command is not None:
+        progress.say(
+            f"`{way.shown}` is not known, so it is tried without credentials and with an empty"
+            " home."
+        )
+    card = asyncio.run(
+        measure(
+            way,
+            peer=name,
+            turns=turns,
+            paths=place.paths if keep else None,
+            limits=None if timeout is None else Limits(handshake=timeout),
+            on_rung=progress.rung,
+        )
+    )
+    progress.end(card)
+    if format is Format.JSON:
+        write_json(card_as_json(card))
+    return card
+
+
+def _asked_for_turns(name: str) -> bool:
+    from dragoman.cli.output.questions import confirm
+    from dragoman.cli.output.terminal import is_interactive
+
+    if not is_interactive():
+        return False
+    return confirm(
+        f"Shall {name} take turns, too? They call its model and may cost money.",
+        instead="--turns or --no-turns",
+    )
+
+
+def _leave_unverified() -> None:
+    from dragoman.cli.exits import Exit
+
+    raise typer.Exit(Exit.UNVERIFIED)
+
+
+def _tell(done: Done, place: Place) -> None:
+    from dragoman.cli.output.diffs import write_diff
+    from dragoman.cli.output.neutral import neutral
+
+    write_diff(done.changes, cwd=place.cwd)
+    for note in done.notes:
+        sys.stderr.write(neutral(note) + "\n")

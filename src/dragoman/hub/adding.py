@@ -1,0 +1,225 @@
+"""New peers, and which peers may be used: changes that are checked and taken back if they break.
+
+Owns the order: a wish is checked before anything is started, the peer proves itself on the ladder,
+its descriptor is written, and then all descriptors and agent files are validated again. It does not
+measure (`verify`), and what a descriptor is made of is in `described`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import UsageError
+from dragoman.hub.adapters import load_adapter
+from dragoman.hub.agent_files import list_files, refuse_new_problems
+from dragoman.hub.catalogue import is_generalist
+from dragoman.hub.catalogue.validation import ADDRESSES, describe
+from dragoman.hub.changes import Change, Changes
+from dragoman.hub.config import Paths
+from dragoman.hub.config.editing import disable_peers, enable_peers
+from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
+from dragoman.hub.launching import Way, describe_command, with_env
+from dragoman.hub.place import ALWAYS_ENABLED, Place
+from dragoman.hub.verify.card import Card, RungResult
+from dragoman.hub.verify.ladder import climb
+from dragoman.hub.verify.limits import Limits
+from dragoman.hub.versions import learn_version
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a change did, and what the user should know about it."""
+
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+
+
+Climber = Callable[..., Awaitable[Card]]
+"""Whoever measures, called as `dragoman.hub.verify.ladder.climb` is."""
+
+
+# -- adding
+
+
+def prepare(wish: Wish, place: Place) -> Way:
+    """The way that has to be verified, or an error: nothing is started for a wish that cannot be
+    granted anyway."""
+    if wish.name in place.catalogue:
+        origin = place.catalogue.origin(wish.name)
+        where = "dragoman itself" if origin == "dragoman" else origin
+        raise UsageError(
+            f"there is already a peer {wish.name!r}, from {where}; names are unique, so choose"
+            " another"
+        )
+    describe(first_table(wish), origin="the command line")
+    for file in _files(wish, place):
+        if file.exists():
+            raise UsageError(f"{file} is there already; remove it, or choose another name")
+    if wish.address is not None:
+        return Way(address=wish.address)
+    return with_env(describe_command(wish.command, place.catalogue), wish.env)
+
+
+def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
+    """The command as it can be started from any folder.
+
+    A program on the PATH stays a name, so that an update is followed. Paths of files become
+    absolute, because a peer is started wherever its user works.
+    """
+    if not command:
+        raise UsageError("the command that starts the peer is missing: put it behind --")
+    if len(command) == 1 and command[0].startswith(ADDRESSES):
+        return tuple(command)
+    program, *words = command
+    if os.sep in program or (os.altsep or os.sep) in program:
+        program = os.path.abspath(os.path.join(cwd, os.path.expanduser(program)))
+    return (program, *(_settled(word, cwd) for word in words))
+
+
+def _settled(word: str, cwd: Path) -> str:
+    names_a_file = (os.sep in word or Path(word).suffix) and not word.startswith("-")
+    if names_a_file and not os.path.isabs(word) and (cwd / word).is_file():
+        return os.path.abspath(cwd / word)
+    return word
+
+
+async def measure(
+    way: Way,
+    *,
+    peer: str,
+    turns: bool,
+    paths: Paths | None = None,
+    limits: Limits | None = None,
+    on_rung: Callable[[RungResult], None] | None = None,
+    climb: Climber = climb,
+) -> Card:
+    """The card of a peer, kept if `paths` says where.
+
+    A program that nobody knows is tried with nothing to spend first: it might take what we write
+    for a prompt.
+    """
+    known: dict[str, Any] = {
+        "peer": peer,
+        "paths": paths,
+        "limits": limits,
+        "version": await learn_version(way),
+        "on_rung": on_rung,
+    }
+    if way.descriptor is not None or way.address is not None:
+        return await climb(way, turns=turns, careful=False, **known)
+    card = await climb(way, turns=False, careful=True, **known)
+    if not (card.usable and turns):
+        return card
+    return await climb(way, turns=True, careful=False, **known)
+
+
+def add_peer(wish: Wish, way: Way, card: Card, place: Place) -> Done:
+    """Write the descriptor of a peer that has proved itself, and take it back if it breaks
+    something: another descriptor, or what an agent file means."""
+    if not card.usable:
+        raise UsageError(f"{wish.name} did not prove itself and cannot be added")
+    descriptor, adapter = _files(wish, place)
+    before = place.troubles()
+    with Changes() as changes:
+        if wish.python:
+            changes.write(adapter, adapter_text(wish, card).encode())
+        changes.write(descriptor, descriptor_text(wish, way, card).encode())
+        # Whatever breaks from here on takes both files back.
+        after = place.again()
+        refuse_new_problems(before, after.troubles())
+        load_adapter(after.catalogue.known(wish.name), after.config)
+        made = tuple(changes.made())
+    return Done(made, tuple(_notes(wish, after)))
+
+
+def _files(wish: Wish, place: Place) -> tuple[Path, Path]:
+    folder = place.paths.peers_folder
+    return folder / f"{wish.name}.toml", folder / wish.adapter
+
+
+def _notes(wish: Wish, place: Place) -> list[str]:
+    notes: list[str] = []
+    if is_generalist(wish.roles):
+        notes.append(
+            f"{wish.name} claims every role. Generalists are often weaker than peers with one"
+            " trade; what it is worth will show when it is measured."
+        )
+    fresh = [role for role in wish.roles if place.catalogue.claimants(role) == (wish.name,)]
+    if fresh:
+        notes.append(f"Nobody else claims {', '.join(fresh)}: {wish.name} is the first.")
+    if not wish.roles:
+        notes.append(f"{wish.name} claims no role, so it is used only where it is named.")
+    elif not place.is_enabled(wish.name):
+        notes.append(
+            f"{wish.name} is not enabled, so nothing is delegated to it yet:"
+            f" `dragoman peers enable {wish.name}`"
+        )
+    return notes
+
+
+# -- enabling
+
+
+def enable(names: Sequence[str], place: Place) -> Done:
+    """Let routing and delegation use these peers."""
+    for name in names:
+        place.catalogue.get(name)
+    return _change(place, lambda: enable_peers(place.paths, _listed(names)), names, wanted=True)
+
+
+def disable(names: Sequence[str], place: Place) -> Done:
+    """Keep routing and delegation from using these peers."""
+    for name in names:
+        # A peer whose descriptor is gone must be let go of, too.
+        if name not in place.config.settings.enabled_peers:
+            place.catalogue.get(name)
+        if name in ALWAYS_ENABLED:
+            raise UsageError(f"{name} comes with dragoman and cannot be disabled")
+    return _change(place, lambda: disable_peers(place.paths, names), names, wanted=False)
+
+
+def _listed(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name not in ALWAYS_ENABLED]
+
+
+def _change(
+    place: Place, edit: Callable[[], tuple[str, ...]], names: Sequence[str], *, wanted: bool
+) -> Done:
+    before = place.troubles()
+    with Changes() as changes:
+        changes.watch(place.paths.config_file)
+        changed = edit()
+        after = place.again()
+        refuse_new_problems(before, after.troubles())
+        made = tuple(changes.made())
+    notes: list[str] = []
+    for name in names:
+        state = "enabled" if wanted else "disabled"
+        if after.is_enabled(name) != wanted:
+            origin = after.config.origin("enabled_peers")
+            notes.append(f"{name} is not {state} here, for {origin} says otherwise.")
+        elif name not in changed:
+            notes.append(f"{name} was {state} already.")
+        if not wanted:
+            notes += _left_behind(name, after)
+    return Done(made, tuple(notes))
+
+
+def _left_behind(name: str, place: Place) -> list[str]:
+    files = [
+        file.path
+        for file in list_files(place.agent_files(), place.catalogue)
+        if file.target is not None and file.target.peer == name
+    ]
+    if not files:
+        return []
+    named = ", ".join(_short(path, place.cwd) for path in files)
+    return [f"{named}: delegates to {name}, which is disabled now."]
+
+
+def _short(path: Path, cwd: Path) -> str:
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)

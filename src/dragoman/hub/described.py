@@ -1,0 +1,222 @@
+"""The descriptor of a new peer, written from what a user said and what was measured.
+
+Owns the text of the TOML file and of the Python scaffold. It writes no file (`adding`), and what a
+descriptor may hold is decided by `catalogue.validation`. Where the program belongs to a peer that
+is known already, what is known of that one is carried over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import tomlkit
+
+from dragoman.hub.catalogue import Descriptor, Quirks
+from dragoman.hub.catalogue.validation import ADDRESSES
+from dragoman.hub.launching import Way
+from dragoman.hub.verify.card import Card, Facts
+
+CARRIED: Final = (
+    *("tiers", "version", "models", "credentials", "install", "env", "details", "quirks"),
+    *("max_line_size", "handshake_timeout"),
+)
+"""What a second peer with the program of a known one has in common with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A peer that somebody wants to add."""
+
+    name: str
+    roles: tuple[str, ...]
+    command: tuple[str, ...]
+    """The words that start it, or one address at which it is reached."""
+    title: str = ""
+    env: tuple[str, ...] = ()
+    """Names of variables that it may see."""
+    python: bool = False
+    """Whether it gets an adapter in Python, to be filled in."""
+
+    @property
+    def address(self) -> str | None:
+        """Where it is reached, if it is not started."""
+        alone = len(self.command) == 1 and self.command[0].startswith(ADDRESSES)
+        return self.command[0] if alone else None
+
+    @property
+    def adapter(self) -> str:
+        """The name of its adapter's file."""
+        return f"{self.name.replace('-', '_')}_adapter.py"
+
+
+def first_table(wish: Wish) -> dict[str, Any]:
+    """What can be said of a peer before it was tried."""
+    launch: dict[str, Any] = (
+        {"command": list(wish.command)} if wish.address is None else {"address": wish.address}
+    )
+    return {
+        "name": wish.name,
+        "title": wish.title or wish.name,
+        "roles": list(wish.roles),
+        "launch": [launch],
+        "credentials": {"env": list(wish.env)},
+    }
+
+
+def table(wish: Wish, way: Way, card: Card) -> dict[str, Any]:
+    """All that is known now: what the user said, what was measured, what was known before."""
+    facts = card.facts
+    made = first_table(wish)
+    made["title"] = wish.title or facts.agent_name or wish.name
+    if facts.dialect is not None:
+        made["protocol"] = facts.dialect
+    made["source"] = f"measured by dragoman {card.dragoman} on {card.measured_at[:10]}"
+    made["verified"] = True
+    if wish.python:
+        made["adapter"] = wish.adapter
+    if way.descriptor is not None:
+        _carry_over(made, way.descriptor)
+    quirks = made.get("quirks", {}) | _seen_quirks(facts)
+    if quirks:
+        made["quirks"] = quirks
+    if facts.login and "login" not in made["credentials"]:
+        made["credentials"]["login"] = facts.login
+    if not made["credentials"].get("env"):
+        made["credentials"].pop("env", None)
+    if not made["credentials"]:
+        del made["credentials"]
+    return made
+
+
+def _carry_over(made: dict[str, Any], known: Descriptor) -> None:
+    whole = msgspec.to_builtins(known)
+    bare = msgspec.to_builtins(
+        Descriptor(name=known.name, title=known.title, launch=known.launch, roles=known.roles)
+    )
+    own_env = made["credentials"]["env"]
+    for key in CARRIED:
+        if whole[key] == bare[key]:
+            continue
+        value = whole[key]
+        if isinstance(value, dict):
+            usual = bare[key] if isinstance(bare[key], dict) else {}
+            value = {name: each for name, each in value.items() if each != usual.get(name)}
+        made[key] = value
+    made["credentials"]["env"] = list(
+        dict.fromkeys([*made["credentials"].get("env", ()), *own_env])
+    )
+    prefixes = {role: text for role, text in known.role_prefixes.items() if role in made["roles"]}
+    if prefixes:
+        made["role_prefixes"] = prefixes
+    made["notes"] = f"The program of {known.title}."
+
+
+def _seen_quirks(facts: Facts) -> dict[str, Any]:
+    """What the peer was seen to do differently. What was not measured is not known."""
+    seen = {
+        "reject_ends_turn": facts.refusal_ends_turn,
+        "stays_after_eof": None if facts.clean_exit is None else not facts.clean_exit,
+        "terminals": facts.uses_terminals,
+    }
+    assert set(seen) <= set(Quirks.__struct_fields__)
+    return {name: True for name, value in seen.items() if value}
+
+
+def descriptor_text(wish: Wish, way: Way, card: Card) -> str:
+    """The descriptor as the TOML file that it becomes."""
+    document = tomlkit.document()
+    document.add(tomlkit.comment("Written by `dragoman peers add`; yours to edit."))
+    document.add(tomlkit.comment(f"`dragoman peers verify {wish.name}` measures it again."))
+    made = table(wish, way, card)
+    for key, value in made.items():
+        if not isinstance(value, dict) and key != "launch":
+            document.add(key, _item(value))
+    launches = tomlkit.aot()
+    for launch in made["launch"]:
+        launches.append(_table(launch))
+    document.add("launch", launches)
+    for key, value in made.items():
+        if isinstance(value, dict):
+            document.add(key, _table(value))
+    return tomlkit.dumps(document)
+
+
+def adapter_text(wish: Wish, card: Card) -> str:
+    """A working adapter in Python that does what the descriptor alone would do."""
+    roles = "".join(f"    {role!r},\n".replace("'", '"') for role in wish.roles)
+    prefixes = "".join(f"    {role!r}: '',\n".replace("'", '"') for role in wish.roles)
+    return SCAFFOLD.format(
+        name=wish.name,
+        protocol=card.facts.dialect or "auto",
+        roles=f"(\n{roles})" if roles else "()",
+        prefixes=f"{{\n{prefixes}}}" if prefixes else "{}",
+    )
+
+
+SCAFFOLD: Final = '''\
+"""The adapter of {name}: how a piece of work becomes a turn of the peer.
+
+Written by `dragoman peers add --python`; yours to edit. As it stands it does what the descriptor
+alone would do: one session, one prompt with the prefix of the role before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.client.results import Result
+from dragoman.errors import RoleNotClaimed
+from dragoman.hub.adapters import Errand
+from dragoman.hub.opening import judge, open_peer
+
+name = "{name}"
+protocol = "{protocol}"
+
+ROLES_CLAIMED = {roles}
+
+# What is put before a prompt of each role: a slash command of the peer, mostly.
+ROLE_PREFIX = {prefixes}
+
+
+def claims(role: str) -> bool:
+    """Whether the peer takes work of this role."""
+    return role in ROLES_CLAIMED
+
+
+async def dispatch(
+    launch: Errand,
+    role: str,
+    text: str,
+    on_notification: Callable[[Any], None] | None = None,
+) -> Result:
+    """Do one piece of work; the peer is closed whatever happens."""
+    if not claims(role):
+        raise RoleNotClaimed(name, role, ROLES_CLAIMED)
+    async with (
+        open_peer(
+            launch.way,
+            workspace=launch.cwd,
+            permit=launch.permit,
+            budgets=launch.budgets,
+            env=launch.env,
+            on_event=on_notification,
+        ) as peer,
+        peer.session(mode=launch.mode, model=launch.model) as session,
+    ):
+        result = await session.ask(ROLE_PREFIX[role] + text)
+    return judge(result, launch.way.quirks)
+'''
+
+
+def _table(values: dict[str, Any]) -> tomlkit.items.Table:
+    made = tomlkit.table()
+    for key, value in values.items():
+        made.add(key, _item(value))
+    return made
+
+
+def _item(value: Any) -> Any:
+    return tomlkit.item(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,275 @@
+"""What is wrong here, and the command that cures it.
+
+Owns the checks: the machine, the settings, the peers, what was left behind. It looks and changes
+nothing; the only program it starts is node, to ask for its version. Whoever prints decides how a
+finding looks, and what of it strangers may see is decided by `redaction`.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.errors import ConfigInvalid, NotInstalled
+from dragoman.hub.agent_files import validate
+from dragoman.hub.catalogue import Descriptor
+from dragoman.hub.config import Trust
+from dragoman.hub.launching import Way, current_platform, resolve
+from dragoman.hub.leftovers import Leftover, find_leftovers
+from dragoman.hub.place import Place
+from dragoman.hub.runtimes import check_runtime, node_version
+from dragoman.hub.verify.ladder import CARDS
+from dragoman.hub.verify.store import CardStore
+from dragoman.hub.versions import installed_version
+
+OLDEST_PYTHON: Final = (3, 11)
+OLDEST_NODE: Final = 22
+"""The node that agents from npm want: with an older one npm silently installs old releases."""
+
+
+class State(enum.StrEnum):
+    """How a check went."""
+
+    OK = "ok"
+    WARN = "warn"
+    """Works, but somebody should know."""
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    state: State
+    text: str
+    cure: str = ""
+    """The command, or the step, that helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the checks ask the machine; tests put another one here."""
+
+    python: tuple[int, ...] = tuple(sys.version_info[:3])
+    leftovers: Callable[[], list[Leftover]] = find_leftovers
+    writable: Callable[[Path], bool] = lambda path: os.access(path, os.W_OK | os.X_OK)
+
+
+async def examine(place: Place, machine: Machine | None = None) -> AsyncIterator[Finding]:
+    """Every finding, as it is made."""
+    machine = machine or Machine()
+    yield _python(machine)
+    async for finding in _node(place):
+        yield finding
+    for check in (_path, _config, _trust, _descriptors, _agent_files):
+        for finding in check(place):
+            yield finding
+    async for finding in _peers(place):
+        yield finding
+    for finding in _folders(place, machine):
+        yield finding
+    for finding in _leftovers(machine):
+        yield finding
+
+
+# -- the machine
+
+
+def _python(machine: Machine) -> Finding:
+    version = ".".join(map(str, machine.python))
+    if machine.python[:2] < OLDEST_PYTHON:
+        wanted = ".".join(map(str, OLDEST_PYTHON))
+        return Finding(
+            "python", State.BAD, f"Python {version} is too old", f"install Python {wanted} or newer"
+        )
+    return Finding("python", State.OK, f"Python {version}")
+
+
+async def _node(place: Place) -> AsyncIterator[Finding]:
+    node = shutil.which("node", path=place.environ.get("PATH", os.defpath))
+    cure = f"install node {OLDEST_NODE} or newer and put it first on the PATH"
+    if node is None:
+        yield Finding("node", State.WARN, "there is no node; agents from npm need one", cure)
+        return
+    version = await node_version(node)
+    if version is None:
+        yield Finding("node", State.WARN, f"{node} does not say its version", cure)
+    elif int(version.partition(".")[0]) < OLDEST_NODE:
+        text = f"node {version} ({node}) is old; npm installs old agents for it without a word"
+        yield Finding("node", State.WARN, text, cure)
+    else:
+        yield Finding("node", State.OK, f"node {version} ({node})")
+
+
+def _path(place: Place) -> Iterator[Finding]:
+    path = place.environ.get("PATH", "")
+    if not path:
+        yield Finding("PATH", State.BAD, "PATH is not set", "set PATH in your shell's profile")
+        return
+    folders = path.split(os.pathsep)
+    relative = [folder or "(empty)" for folder in folders if not os.path.isabs(folder)]
+    if relative:
+        yield Finding(
+            "PATH",
+            State.WARN,
+            f"relative folders on the PATH are ignored: {', '.join(relative)}",
+            "take them out of PATH: a checkout could bring its own programs",
+        )
+    missing = sum(not os.path.isdir(folder) for folder in folders if os.path.isabs(folder))
+    gone = f", {missing} of them not there" if missing else ""
+    yield Finding("PATH", State.OK, f"{len(folders)} folders{gone}")
+
+
+def _folders(place: Place, machine: Machine) -> Iterator[Finding]:
+    for name in ("config", "data", "cache", "state", "runtime"):
+        folder: Path = getattr(place.paths, name)
+        there = folder
+        while not there.exists() and there != there.parent:
+            there = there.parent
+        if not there.is_dir():
+            yield Finding(
+                "folders",
+                State.BAD,
+                f"{there} is in the way of {folder}",
+                f"mv {there} {there}.old",
+            )
+        elif not machine.writable(there):
+            yield Finding(
+                "folders",
+                State.BAD,
+                f"{folder} ({name}) cannot be written to",
+                f"chown -R $USER {there}, or set DRAGOMAN_{_variable(name)} to another folder",
+            )
+        else:
+            yield Finding("folders", State.OK, f"{name}: {folder}")
+
+
+def _variable(name: str) -> str:
+    return "RUNTIME_DIR" if name == "runtime" else f"{name.upper()}_HOME"
+
+
+def _leftovers(machine: Machine) -> Iterator[Finding]:
+    left = machine.leftovers()
+    for process in left:
+        yield Finding(
+            "processes",
+            State.WARN,
+            f"process {process.pid} ({process.command}) outlived the dragoman that started it",
+            f"kill {process.pid}",
+        )
+    if not left:
+        yield Finding("processes", State.OK, "nothing was left behind")
+
+
+# -- files
+
+
+def _config(place: Place) -> Iterator[Finding]:
+    for error in place.config.problems:
+        yield Finding("config", State.BAD, str(error), f"edit {error.origin}")
+    unknown = [name for name in place.config.settings.enabled_peers if name not in place.catalogue]
+    for name in unknown:
+        yield Finding(
+            "config",
+            State.BAD,
+            f"{name} is enabled by {place.config.origin('enabled_peers')}, and is no peer",
+            f"dragoman peers disable {name}",
+        )
+    if not place.config.problems and not unknown:
+        file = place.paths.config_file
+        there = str(file) if file.exists() else f"no {file}, so the defaults count"
+        yield Finding("config", State.OK, there)
+
+
+def _trust(place: Place) -> Iterator[Finding]:
+    try:
+        Trust(place.paths).record()
+    except ConfigInvalid as error:
+        yield Finding("trust", State.BAD, str(error), f"rm {place.paths.trust_file}")
+    if place.config.project_file is None:
+        yield Finding("trust", State.OK, "no project file here")
+    elif place.config.untrusted:
+        keys = ", ".join(dict.fromkeys(ignored.key for ignored in place.config.untrusted))
+        yield Finding(
+            "trust",
+            State.WARN,
+            f"{place.config.project_file} is not trusted, so these are ignored: {keys}",
+            "dragoman config trust",
+        )
+    else:
+        how = "is trusted" if place.config.trusted else "asks for nothing that needs trust"
+        yield Finding("trust", State.OK, f"{place.config.project_file} {how}")
+
+
+def _descriptors(place: Place) -> Iterator[Finding]:
+    for error in place.catalogue.problems:
+        yield Finding("descriptors", State.BAD, str(error), f"edit {error.origin}")
+    if not place.catalogue.problems:
+        yield Finding("descriptors", State.OK, f"{len(place.catalogue)} peers are known")
+
+
+def _agent_files(place: Place) -> Iterator[Finding]:
+    files = place.agent_files()
+    problems = validate(files, place.catalogue)
+    for problem in problems:
+        cure = problem.remedy or f"edit {problem.path}"
+        yield Finding("agents", State.BAD, str(problem), cure)
+    if not problems:
+        yield Finding("agents", State.OK, f"{len(files)} agent files in {place.agent_folder}")
+
+
+# -- peers
+
+
+async def _peers(place: Place) -> AsyncIterator[Finding]:
+    store = CardStore(place.paths.data / CARDS)
+    absent: list[str] = []
+    for peer in place.catalogue:
+        enabled = place.is_enabled(peer.name)
+        try:
+            way = resolve(peer, environ=place.environ)
+            node = await check_runtime(way, place.environ)
+        except NotInstalled as error:
+            if enabled:
+                yield Finding("peers", State.BAD, str(error), error.remedy or peer.install.hint)
+            elif error.looked_for == ("node",):
+                yield Finding("peers", State.WARN, str(error), error.remedy)
+            else:
+                absent.append(peer.name)
+            continue
+        version = installed_version(way)
+        told = " ".join(filter(None, [peer.name, version, f"on node {node}" if node else ""]))
+        yield Finding("peers", State.OK, f"{told}: {way.shown}")
+        for finding in _card(peer, way, version, store, enabled=enabled):
+            yield finding
+    if absent:
+        yield Finding("peers", State.OK, f"not installed: {', '.join(absent)}")
+    for trouble in store.trouble.values():
+        yield Finding("cards", State.WARN, trouble, "dragoman peers verify NAME")
+
+
+def _card(
+    peer: Descriptor, way: Way, version: str | None, store: CardStore, *, enabled: bool
+) -> Iterator[Finding]:
+    cure = f"dragoman peers verify {peer.name}"
+    card = store.load(peer.name, version, current_platform()) if version else None
+    card = card or store.latest(peer.name)
+    if card is None:
+        # Whoever does not delegate to a peer need not have it measured.
+        if enabled and peer.version.how != "ours":
+            yield Finding("cards", State.WARN, f"{peer.name} was never verified", cure)
+    elif version is not None and card.version != version:
+        text = f"the card of {peer.name} is of version {card.version}, and {version} is installed"
+        yield Finding("cards", State.WARN, text, cure)
+    elif not card.usable:
+        state = State.BAD if enabled else State.WARN
+        yield Finding("cards", state, f"{peer.name} failed its verification", cure)
+    else:
+        yield Finding("cards", State.OK, f"{peer.name} was verified on {card.measured_at[:10]}")

@@ -1,0 +1,60 @@
+"""Processes that some dragoman started and that outlived it.
+
+Owns the search for them: a process carries the mark of its owner in its environment, and every
+living owner has a warden that bears its name. It kills nothing; a process that is found may be one
+that somebody still watches. Linux only: elsewhere nothing is found.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.transports import warden
+
+MARK: Final = re.compile(rb"\0" + warden.MARK_NAME.encode() + rb"=([0-9a-f]+)\.[0-9]+\0")
+WARDEN: Final = re.compile(rb"warden\.py\0([0-9a-f]+)\0")
+
+MAX_SHOWN: Final = 60
+"""Characters of a command line that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A process whose owner is gone."""
+
+    pid: int
+    command: str
+
+
+def find_leftovers(proc: Path = Path("/proc"), *, platform: str = sys.platform) -> list[Leftover]:
+    """The living processes that carry a mark whose owner has no warden any more."""
+    if platform != "linux":
+        return []
+    lines = {pid: _read(proc / str(pid) / "cmdline") for pid in _processes(proc)}
+    guarded = {found[1] for line in lines.values() if (found := WARDEN.search(line))}
+    left: list[Leftover] = []
+    for pid, line in sorted(lines.items()):
+        mark = MARK.search(b"\0" + _read(proc / str(pid) / "environ") + b"\0")
+        # A dead process that nobody has reaped yet has no command line.
+        if mark is not None and mark[1] not in guarded and line:
+            words = line.decode("utf-8", "replace").replace("\0", " ").strip()
+            left.append(Leftover(pid, words[:MAX_SHOWN]))
+    return left
+
+
+def _processes(proc: Path) -> list[int]:
+    try:
+        return [int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,111 @@
+"""All peers at a glance: installed, enabled, which version, what was measured.
+
+Owns one row per peer for whoever shows them. Nothing is started: files are looked at. Where only a
+handshake or a flag tells the version, the one on the card is given.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from dragoman.errors import NotInstalled
+from dragoman.hub.catalogue import Descriptor, is_generalist
+from dragoman.hub.launching import Way, current_platform, resolve, with_env
+from dragoman.hub.place import Place
+from dragoman.hub.verify.card import Card, Verdict
+from dragoman.hub.verify.ladder import CARDS
+from dragoman.hub.verify.store import CardStore
+from dragoman.hub.versions import installed_version
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One peer as it stands here."""
+
+    descriptor: Descriptor
+    origin: str
+    enabled: bool
+    way: Way | None
+    """How it is started; None if it is not installed."""
+    missing: str
+    """Why it is not installed; empty if it is."""
+    version: str | None
+    card: Card | None
+    notes: tuple[str, ...]
+
+    @property
+    def installed(self) -> bool:
+        return self.way is not None
+
+    @property
+    def card_state(self) -> str:
+        """The card in a word or two."""
+        if self.card is None:
+            return "none"
+        if not self.card.usable:
+            return "failed"
+        if self.version is not None and self.card.version != self.version:
+            return f"of {self.card.version or 'another version'}"
+        warned = sum(rung.verdict in (Verdict.WARN, Verdict.FAIL) for rung in self.card.rungs)
+        return "ok" if not warned else f"ok, {warned} to know"
+
+
+def overview(place: Place) -> list[Row]:
+    """A row for every peer."""
+    return [row_of(name, place) for name in place.catalogue.names]
+
+
+def row_of(name: str, place: Place) -> Row:
+    """The row of one peer; `UnknownPeer` if there is none."""
+    descriptor = place.catalogue.get(name)
+    way, missing = _way(descriptor, place)
+    store = CardStore(place.paths.data / CARDS)
+    version = installed_version(way) if way is not None else None
+    card = store.load(name, version, current_platform()) if version is not None else None
+    card = card or store.latest(name)
+    if version is None and way is not None and card is not None:
+        version = card.version
+    return Row(
+        descriptor,
+        place.catalogue.origin(name),
+        place.is_enabled(name),
+        way,
+        missing,
+        version,
+        card,
+        tuple(_notes(descriptor, way, card, store)),
+    )
+
+
+def _way(descriptor: Descriptor, place: Place) -> tuple[Way | None, str]:
+    try:
+        way = resolve(descriptor, environ=place.environ)
+    except NotInstalled as error:
+        return None, str(error)
+    return with_env(way, place.config.settings.for_peer(descriptor.name).env), ""
+
+
+def _notes(
+    descriptor: Descriptor, way: Way | None, card: Card | None, store: CardStore
+) -> list[str]:
+    notes: list[str] = []
+    if is_generalist(descriptor.roles):
+        notes.append("generalist")
+    if not descriptor.verified:
+        notes.append("facts unverified")
+    if way is not None and way.deprecated:
+        notes.append("this way of starting it will go away")
+    if card is not None and card.facts.asks_permission is False:
+        notes.append("writes without asking")
+    if card is not None and card.facts.authenticated is False:
+        notes.append("not logged in")
+    if store.trouble:
+        notes.append("its card is damaged")
+    return notes
+
+
+def credentials_set(descriptor: Descriptor, place: Place) -> tuple[str, ...]:
+    """Names of the peer's credential variables that are set here; never values."""
+    names = (*descriptor.credentials.env, *descriptor.credentials.endpoints)
+    return tuple(name for name in names if place.environ.get(name, os.environ.get(name)))
