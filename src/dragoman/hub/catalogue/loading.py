@@ -8,25 +8,21 @@ that names both. What is broken is left out and told, so that one bad file does 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import ConfigInvalid, UnknownPeer
 from dragoman.hub.catalogue.descriptor import Descriptor
+from dragoman.hub.catalogue.registered import find_entry_points, read_entry
 from dragoman.hub.catalogue.validation import describe
 from dragoman.hub.config.checking import nearest
-from dragoman.hub.config.merging import Config
+from dragoman.hub.config.merging import Config, PeerTable
 from dragoman.hub.config.project import parse
 
 BUILT_IN: Final = "dragoman"
 """The origin of the peers that come with dragoman."""
-
-GROUP: Final = "dragoman.peers"
-"""The entry points by which packages register peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +39,16 @@ class Known:
 class Catalogue:
     """The peers that are known, by name."""
 
-    def __init__(self, peers: Iterable[Known] = (), problems: Iterable[ConfigInvalid] = ()) -> None:
+    def __init__(
+        self,
+        peers: Iterable[Known] = (),
+        problems: Iterable[ConfigInvalid] = (),
+        *,
+        waiting: Mapping[str, Callable[[], Known]] | None = None,
+    ) -> None:
         self._peers: dict[str, Known] = {}
+        # Read when somebody asks for them: most commands need one peer of many.
+        self._waiting = dict(waiting or {})
         self.problems: list[ConfigInvalid] = list(problems)
         """What was left out, and why."""
         for known in peers:
@@ -56,11 +60,11 @@ class Catalogue:
     def add(self, known: Known) -> None:
         """Take one more in; a name that is taken is an error."""
         name = known.descriptor.name
-        other = self._peers.get(name)
-        if other is not None:
+        if name in self:
             raise ConfigInvalid(
                 known.origin,
-                f"there is already a peer {name!r}, from {_place(other.origin)}; names are unique",
+                f"there is already a peer {name!r}, from {_place(self.origin(name))}; "
+                "names are unique",
                 key="name",
             )
         self._peers[name] = known
@@ -73,7 +77,9 @@ class Catalogue:
         """The same with where it comes from."""
         known = self._peers.get(name)
         if known is None:
-            raise UnknownPeer(name, nearest(name, self._peers))
+            if name not in self._waiting:
+                raise UnknownPeer(name, nearest(name, self.names))
+            known = self._peers[name] = self._waiting.pop(name)()
         return known
 
     def origin(self, name: str) -> str:
@@ -82,7 +88,7 @@ class Catalogue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self._peers))
+        return tuple(sorted([*self._peers, *self._waiting]))
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -94,13 +100,13 @@ class Catalogue:
         return tuple(peer.name for peer in self if role in peer.roles)
 
     def __iter__(self) -> Iterator[Descriptor]:
-        return (self._peers[name].descriptor for name in self.names)
+        return (self.get(name) for name in self.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._peers
+        return name in self._peers or name in self._waiting
 
     def __len__(self) -> int:
-        return len(self._peers)
+        return len(self._peers) + len(self._waiting)
 
 
 def load_catalogue(
@@ -113,10 +119,11 @@ def load_catalogue(
 
     If `strict`, the first thing that is wrong is raised; else it is in `Catalogue.problems`.
     """
-    catalogue = Catalogue(built_in())
-    for found in _found(config, entry_points or _entry_points(config)):
+    catalogue = Catalogue(waiting=_built_in())
+    find = entry_points or functools.partial(find_entry_points, config)
+    for read in _found(config, find):
         try:
-            catalogue.add(found())
+            catalogue.add(read())
         except ConfigInvalid as error:
             if strict:
                 raise
@@ -126,27 +133,27 @@ def load_catalogue(
 
 def built_in() -> Iterator[Known]:
     """The peers that come with dragoman. A mistake in one of them is ours and is raised."""
-    folder = resources.files("dragoman.hub") / "peers"
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".toml"):
-            origin = f"{BUILT_IN}: {file.name}"
-            table = parse(file.read_bytes(), origin=origin)
-            yield Known(_named(table, file.name, origin), BUILT_IN)
+    for read in _built_in().values():
+        yield read()
 
 
-def _named(table: dict[str, Any], file: str, origin: str) -> Descriptor:
-    descriptor = describe(table, origin=origin)
-    _check_file_name(descriptor, file, origin)
-    return descriptor
+def _built_in() -> dict[str, Callable[[], Known]]:
+    # Not by `importlib.resources`, whose import takes longer than reading all of the files.
+    files = sorted((Path(__file__).parents[1] / "peers").glob("*.toml"))
+    return {file.stem: functools.partial(_read_built_in, file) for file in files}
+
+
+def _read_built_in(file: Path) -> Known:
+    origin = f"{BUILT_IN}: {file.name}"
+    descriptor = describe(parse(file.read_bytes(), origin=origin), origin=origin)
+    _check_file_name(descriptor, file.name, origin)
+    return Known(descriptor, BUILT_IN)
 
 
 def _check_file_name(descriptor: Descriptor, file: str, origin: str) -> None:
-    if file != f"{descriptor.name}.toml":
-        raise ConfigInvalid(
-            origin,
-            f"the file of the peer {descriptor.name!r} is {descriptor.name}.toml",
-            key="name",
-        )
+    name = descriptor.name
+    if file != f"{name}.toml":
+        raise ConfigInvalid(origin, f"the file of the peer {name!r} is {name}.toml", key="name")
 
 
 def _place(origin: str) -> str:
@@ -156,83 +163,25 @@ def _place(origin: str) -> str:
 def _found(
     config: Config, entry_points: Callable[[], Iterable[Any]]
 ) -> Iterator[Callable[[], Known]]:
+    """The user's own peers first: what a package brings along has to give way to them."""
+    for peer in config.peers:
+        yield functools.partial(_written, peer)
     for entry in entry_points():
         yield functools.partial(_registered, entry)
-    for peer in config.peers:
-
-        def read(peer: Any = peer) -> Known:
-            if peer.problem is not None:
-                raise peer.problem
-            descriptor = describe(peer.table, origin=peer.origin, folder=peer.folder, key=peer.key)
-            if not peer.project:
-                _check_file_name(descriptor, Path(peer.origin).name, peer.origin)
-            elif descriptor.name != peer.name:
-                raise ConfigInvalid(
-                    peer.origin, f"the table says {peer.name!r}", key=f"{peer.key}.name"
-                )
-            return Known(descriptor, peer.origin, peer.project, peer.folder, peer.adapters)
-
-        yield read
 
 
-def _entry_points(config: Config) -> Callable[[], Iterable[Any]]:
-    """The entry points of installed packages.
-
-    A folder named ``x.dist-info`` in a checkout would be one too, if the checkout is on the path of
-    Python as the working folder is under ``python -m``: what lies in the project is left out unless
-    the user has trusted it.
-    """
-
-    def find() -> Iterable[Any]:
-        from importlib.metadata import entry_points
-
-        places = [Path.cwd(), *([config.project] if config.project else [])]
-        roots = [] if config.trusted else [os.path.realpath(place) for place in places]
-        return [entry for entry in entry_points(group=GROUP) if not _inside(entry, roots)]
-
-    return find
-
-
-def _inside(entry: Any, roots: Iterable[str]) -> bool:
-    dist = getattr(entry, "dist", None)
-    if dist is None:
-        return False
-    info = getattr(dist, "_path", None)
-    place = os.path.realpath(info if info is not None else dist.locate_file(""))
-    if "site-packages" in place.split(os.sep) or "dist-packages" in place.split(os.sep):
-        # A virtual environment inside of a project is installed, not checked out.
-        return False
-    return any(os.path.commonpath([place, root]) == root for root in roots)
+def _written(peer: PeerTable) -> Known:
+    """A peer in a file of the user or of a trusted project."""
+    if peer.problem is not None:
+        raise peer.problem
+    descriptor = describe(peer.table, origin=peer.origin, folder=peer.folder, key=peer.key)
+    if not peer.project:
+        _check_file_name(descriptor, Path(peer.origin).name, peer.origin)
+    elif descriptor.name != peer.name:
+        raise ConfigInvalid(peer.origin, f"the table says {peer.name!r}", key=f"{peer.key}.name")
+    return Known(descriptor, peer.origin, peer.project, peer.folder, peer.adapters)
 
 
 def _registered(entry: Any) -> Known:
-    """What a package registers: a descriptor, a table, a path of a TOML file, or a function that
-    returns one of these."""
-    dist = getattr(entry, "dist", None)
-    origin = f"the package {dist.name if dist is not None else entry.value} ({entry.name})"
-    try:
-        value = entry.load()
-        value = value() if callable(value) and not isinstance(value, type) else value
-    except (ImportError, AttributeError, TypeError, ValueError, OSError) as error:
-        raise ConfigInvalid(origin, f"it could not be loaded: {error}") from error
-    if isinstance(value, str | os.PathLike):
-        path = Path(value)
-        try:
-            table = parse(path.read_bytes(), origin=str(path))
-        except OSError as error:
-            raise ConfigInvalid(str(path), f"it cannot be read: {error.strerror}") from error
-        descriptor = describe(table, origin=str(path), folder=path.parent)
-    elif isinstance(value, Mapping):
-        descriptor = describe(value, origin=origin)
-    elif isinstance(value, Descriptor):
-        descriptor = value
-        from dragoman.hub.catalogue.validation import check
-
-        check(descriptor, origin=origin)
-    else:
-        raise ConfigInvalid(origin, f"it gives a {type(value).__name__}, which is no descriptor")
-    if descriptor.name != entry.name:
-        raise ConfigInvalid(
-            origin, f"it registers {entry.name!r} and describes {descriptor.name!r}"
-        )
-    return Known(descriptor, origin)
+    """A peer that an installed package brings along."""
+    return Known(*read_entry(entry))

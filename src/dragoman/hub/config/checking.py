@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from msgspec import inspect
 
 from dragoman.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from msgspec import inspect
 
 T = TypeVar("T")
 
@@ -57,21 +59,26 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
 
 def convert(data: Any, kind: type[T], *, origin: str, base: str = "") -> T:
     """`data` as a `kind`. `base` is the key under which it stands in its file."""
-    unknown_keys(data, kind, origin=origin, base=base)
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
+        # Only now, because taking the types apart costs ten times as much as the conversion.
+        unknown_keys(data, kind, origin=origin, base=base)
         problem, _, place = str(error).partition(" - at `$")
         key = base + re.sub(r"\[\.\.\.\]", "", place.removesuffix("`"))
         raise ConfigInvalid(origin, _plain(problem), key=key.lstrip(".")) from error
 
 
 def unknown_keys(data: Any, kind: type, *, origin: str, base: str = "") -> None:
-    """Refuse keys that the type does not have."""
+    """Refuse keys and words that the type does not have."""
+    from msgspec import inspect
+
     _keys(data, inspect.type_info(kind), origin, base)
 
 
 def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
+    from msgspec import inspect
+
     if isinstance(kind, inspect.StructType) and isinstance(data, Mapping):
         fields = {field.encode_name: field.type for field in kind.fields}
         for key, value in data.items():
@@ -97,6 +104,8 @@ def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
 
 def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
     """Refuse a word where only certain words are meant, and name them."""
+    from msgspec import inspect
+
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     words = [
         value

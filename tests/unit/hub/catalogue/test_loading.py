@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dragoman.errors import ConfigInvalid, UnknownPeer
-from dragoman.hub.catalogue import Descriptor, Launch, load_catalogue
+from dragoman.hub.catalogue import load_catalogue, loading
 from dragoman.hub.catalogue.loading import Catalogue, built_in
-from dragoman.hub.config import trust_project
+from dragoman.hub.config import project, trust_project
 from tests.unit.hub.config.folders import load, paths_in, repository, write
 
 MINE = 'name = "mine"\ntitle = "Mine"\nroles = ["plan"]\n[[launch]]\ncommand = ["mine"]\n'
@@ -140,75 +136,18 @@ def test_a_trusted_projects_peer_counts_and_says_its_name_once(tmp_path: Path) -
     assert "the table says 'ours'" in str(problem)
 
 
-# -- packages
-
-
-@dataclass
-class Entry:
-    """An entry point of an installed package."""
-
-    name: str
-    load: Callable[[], Any]
-    value: str = "package:peer"
-    dist: Any = None
-
-
-PEER = Descriptor(name="theirs", title="T", launch=(Launch(command=("t",)),))
-
-
-def test_a_package_registers_a_descriptor_a_table_a_path_or_a_function(tmp_path: Path) -> None:
-    config = load(tmp_path, paths_in(tmp_path))
-    table = {"name": "theirs", "title": "T", "launch": [{"command": ["t"]}]}
-    file = write(tmp_path / "theirs.toml", MINE.replace('"mine"', '"theirs"', 1))
-    for value in (PEER, table, file, str(file), lambda: PEER):
-        entries = [Entry("theirs", functools.partial(_same, value))]
-        catalogue = load_catalogue(
-            config, strict=True, entry_points=functools.partial(_same, entries)
-        )
-        assert "theirs" in catalogue
-        assert "package" in catalogue.origin("theirs")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _broken() -> Any:
-    raise ImportError("no module named x")
-
-
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        (Entry("theirs", _broken), "could not be loaded: no module named x"),
-        (Entry("theirs", lambda: 3), "which is no descriptor"),
-        (Entry("mine", lambda: PEER), "registers 'mine' and describes 'theirs'"),
-        (Entry("theirs", lambda: Path("/nonexistent/x.toml")), "cannot be read"),
-        (Entry("theirs", lambda: {"name": "theirs"}), "lacks the key"),
-    ],
-)
-def test_a_package_that_is_broken_stops_nobody(tmp_path: Path, entry: Entry, words: str) -> None:
-    catalogue = load_catalogue(load(tmp_path, paths_in(tmp_path)), entry_points=lambda: [entry])
-    (problem,) = catalogue.problems
-    assert words in str(problem)
-    assert "codex" in catalogue
-
-
-def test_a_package_that_only_lies_in_the_checkout_is_not_loaded_before_trust(
+def test_asking_for_one_peer_reads_the_file_of_that_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = paths_in(tmp_path)
-    root = repository(tmp_path / "repo", "")
-    write(root / "evil.py", f"import os; os.mkdir({str(tmp_path / 'mark')!r}); peer = {{}}")
-    info = root / "evil-1.dist-info"
-    write(info / "METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
-    write(info / "entry_points.txt", "[dragoman.peers]\nevil = evil:peer\n")
-    monkeypatch.chdir(root)
-    monkeypatch.syspath_prepend(str(root))
-    assert load_catalogue(load(root, paths)).problems == []
-    assert not (tmp_path / "mark").exists()
-    trust_project(root, paths)
-    (problem,) = load_catalogue(load(root, paths)).problems
-    assert "evil" in str(problem)
-    assert (tmp_path / "mark").exists()
-    sys.modules.pop("evil", None)
+    read: list[str] = []
+
+    def parse(data: bytes, *, origin: str) -> dict[str, Any]:
+        read.append(origin)
+        return project.parse(data, origin=origin)
+
+    monkeypatch.setattr(loading, "parse", parse)
+    catalogue = load_catalogue(load(tmp_path, paths_in(tmp_path)), entry_points=list)
+    assert catalogue.get("qwen") is catalogue.get("qwen")
+    assert read == ["dragoman: qwen.toml"]
+    assert len(catalogue) == len(KNOWN) and "kimi" in catalogue
+    assert len(list(catalogue)) == len(read) == len(KNOWN)
