@@ -16,6 +16,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,10 @@ from dragoman.cli.exits import Exit
 
 LAST_INTERRUPT: Final = 3
 """The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""
+
+
+WAKE_AGAIN: Final = 0.1
+"""Seconds until a Ctrl-C that did not reach a prompt is sent again."""
 
 
 class Interrupted(Exception):
@@ -52,7 +57,9 @@ class Stage:
         """Whether somebody ended us from outside."""
         self._on_interrupt: Callable[[int], None] | None = None
         self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
-        self._reading = False
+        self._reading = 0
+        """The number of the line that is being read; 0 if none is."""
+        self._read_so_far = 0
         self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -85,43 +92,66 @@ class Stage:
 
     def run(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
         """Run `work` in its loop until it ends; its exit code, or what it raised."""
-        with _signals(self._interrupted, self._terminated), ThreadPoolExecutor(1) as pool:
-            done = pool.submit(self._work, work)
+        with (
+            _signals(self._interrupted, self._terminated) as told,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            done = pool.submit(self._work, work, told)
             self._serve()
             return done.result()
 
-    def _work(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    def _work(self, work: Callable[[], Coroutine[Any, Any, int]], told: int) -> int:
         async def main() -> int:
-            self._loop = asyncio.get_running_loop()
-            return await work()
+            self._loop = loop = asyncio.get_running_loop()
+            if os.name == "posix":
+                loop.add_reader(told, self._heard, told)
+            try:
+                return await work()
+            finally:
+                if os.name == "posix":
+                    loop.remove_reader(told)
 
         try:
             return asyncio.run(main())
         finally:
             self._over = True
             self._wanted.put(None)
-            if self._reading and hasattr(signal, "pthread_kill"):
-                # The main thread waits for a line that nobody wants any more.
-                main_thread = threading.main_thread().ident
-                assert main_thread is not None
-                signal.pthread_kill(main_thread, signal.SIGINT)
+            # The main thread may wait for a line that nobody wants any more, or be about to.
+            while reading := self._reading:
+                self._wake(reading)
+                time.sleep(WAKE_AGAIN)
+
+    def _heard(self, told: int) -> None:
+        """A signal has come. If the main thread was just about to wait for a line, it does not know
+        yet: nothing wakes it for a signal that came a moment before. So it is sent again."""
+        if signal.SIGINT in os.read(told, 4096) and self._reading:
+            asyncio.get_running_loop().call_later(WAKE_AGAIN, self._wake, self._reading)
+
+    def _wake(self, reading: int) -> None:
+        """Interrupt the reading of this line, if it is still being read."""
+        if reading and self._reading == reading and hasattr(signal, "pthread_kill"):
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            signal.pthread_kill(main_thread, signal.SIGINT)
 
     def _serve(self) -> None:
         """Read the lines that are wanted, until the loop has ended."""
         while (wanted := self._wanted.get()) is not None:
             if wanted.abandoned:
                 continue
+            answer: str | Interrupted | None
             try:
-                self._reading = True
-                line = _read(wanted.prompt)
-            except KeyboardInterrupt:
-                self._reading = False
+                self._read_so_far += 1
+                self._reading = self._read_so_far
                 if self._over:
+                    self._reading = 0
                     return
-                self._answer(wanted, Interrupted())
-            else:
-                self._reading = False
-                self._answer(wanted, line)
+                answer = _read(wanted.prompt)
+                self._reading = 0
+            except KeyboardInterrupt:
+                self._reading = 0
+                answer = Interrupted()
+            self._answer(wanted, answer)
 
     def _answer(self, wanted: _Wanted, answer: str | Interrupted | None) -> None:
         def settle() -> None:
@@ -192,12 +222,21 @@ class _signals:
                 self._handlers[getattr(signal, name)] = terminated
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> int:
+        """A descriptor that tells the numbers of signals at once, whatever the main thread does."""
+        self._told, self._tell = os.pipe()
+        for end in (self._told, self._tell):
+            os.set_blocking(end, False)
+        self._told_before = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
         for number, handler in self._handlers.items():
             # What whoever started us wants to be ignored (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, handler)
+        return self._told
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._told_before)
+        os.close(self._told)
+        os.close(self._tell)

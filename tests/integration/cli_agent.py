@@ -1,0 +1,121 @@
+"""An agent for tests of the command line, as a program of its own: the prompt says what to do.
+
+Started with ``bare`` it has no models to choose from; with ``--model NAME`` it then says NAME.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from dragoman.agent import Agent, Session, Turn
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import AuthRequired
+
+BARE = "bare" in sys.argv
+LAUNCHED_WITH = sys.argv[sys.argv.index("--model") + 1] if "--model" in sys.argv else "none"
+
+MODELS = acp.SessionConfigSelect(
+    id="model",
+    name="Model",
+    category="model",
+    current_value="small",
+    options=[
+        acp.SessionConfigSelectOption(value="small", name="Small"),
+        acp.SessionConfigSelectOption(value="large-preview", name="Large"),
+    ],
+)
+
+agent = Agent(
+    "tester",
+    title="Tester",
+    modes=[acp.SessionMode(id="code", name="Code"), acp.SessionMode(id="plan", name="Plan")],
+    options=[] if BARE else [MODELS],
+    image="blind" not in sys.argv,
+    embedded_context=True,
+)
+
+
+@agent.new_session
+async def new(session: Session) -> None:
+    if "locked" in sys.argv:
+        raise AuthRequired("Authentication required")
+
+
+@agent.command("dance", "Dance a little", hint="where")
+async def dance(turn: Turn, where: str) -> None:
+    await turn.say(f"danced {where}")
+
+
+@agent.prompt
+async def answer(turn: Turn) -> str | None:
+    scene, _, rest = turn.text.partition(" ")
+    match scene:
+        case "blocks":
+            await turn.say(" ".join(_told(block) for block in turn.prompt[1:]))
+        case "env":
+            await turn.say(f"{rest}={os.environ.get(rest, 'unset')}")
+        case "servers":
+            await turn.say(" ".join(server.name for server in turn.session.mcp_servers))  # type: ignore[union-attr]
+        case "settings":
+            model = turn.session.options.get("model", LAUNCHED_WITH)
+            await turn.say(f"model {model} mode {turn.session.mode} cwd {turn.session.cwd.name}")
+        case "write":
+            await write(turn)
+        case "files":
+            can = turn.session.client.client_capabilities.fs
+            await turn.say(f"reads {can.read_text_file} writes {can.write_text_file}")
+        case "evil":
+            await turn.say("\x1b]0;owned\x07\x1b[2J\x9b31mred\x7f")
+        case "wait":
+            await turn.say("waiting")
+            await asyncio.Event().wait()
+        case "stubborn":
+            await stubborn(turn)
+        case "talk":
+            for number in range(100_000):
+                await turn.say(f"line {number}\n")
+        case "nothing":
+            return None
+        case "refuse":
+            return "refusal"
+        case _:
+            await turn.say(f"you said {turn.text}")
+    return None
+
+
+async def write(turn: Turn) -> None:
+    change = acp.Diff(path="/somewhere/notes.md", old_text="old\n", new_text="new\n")
+    async with turn.tool("Write notes.md", kind="edit", status="pending", content=[change]) as tool:
+        if await turn.ask_permission(tool):
+            await turn.say("written")
+        else:
+            await tool.fail("not allowed")
+
+
+async def stubborn(turn: Turn) -> None:
+    await turn.say("never")
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await turn.say(" mind")
+
+
+def _told(block: acp.ContentBlock) -> str:
+    match block:
+        case acp.EmbeddedResource():
+            resource = block.resource
+            text = getattr(resource, "text", "")
+            return f"embedded:{text.strip()}"
+        case acp.ResourceLink():
+            return f"link:{block.name}"
+        case acp.ImageContent():
+            return f"image:{block.mime_type}"
+        case _:
+            return type(block).__name__
+
+
+if __name__ == "__main__":
+    agent.run()

@@ -1,0 +1,101 @@
+"""The command line for integration tests: in this process, as a child, or in a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dragoman
+from tests.integration.pty_terminal import Terminal, in_terminal
+
+AGENT = (sys.executable, str(Path(__file__).with_name("cli_agent.py")))
+"""The command line of the agent that the tests talk with."""
+
+TIMEOUT = 30.0
+"""Seconds until a command that does not end is a failure."""
+
+FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Cli:
+    """Runs `dragoman` as a program, in a folder of its own, with no settings but its own."""
+
+    cwd: Path
+    home: Path
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "TERM": "xterm",
+            "PYTHONPATH": str(Path(dragoman.__file__).parents[1]),
+            **{f"DRAGOMAN_{name}": str(self.home / name.lower()) for name in FOLDERS},
+            **self.extra,
+        }
+
+    @property
+    def agent(self) -> tuple[str, ...]:
+        """The tests' agent, with a word by which its processes are known."""
+        return (*AGENT, str(self.home))
+
+    def agents_left(self) -> list[str]:
+        """Processes of that agent that are there."""
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with suppress(OSError):
+                    words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+                    if os.fsencode(self.home) in words and b"dragoman" not in words:
+                        found.append(name)
+        return found
+
+    def argv(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "dragoman", *words]
+
+    def __call__(self, *words: str, stdin: str | None = None) -> Done:
+        done = subprocess.run(
+            self.argv(*words),
+            cwd=self.cwd,
+            env=self.env,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ask(self, prompt: str, *options: str, agent: tuple[str, ...] = ()) -> Done:
+        """Run one prompt with the tests' agent, which gets the words `agent` too."""
+        return self("run", prompt, *options, "--", *AGENT, *agent)
+
+    @contextmanager
+    def terminal(self, *words: str) -> Iterator[Terminal]:
+        with in_terminal(self.argv(*words), cwd=self.cwd, env=self.env) as terminal:
+            yield terminal
+
+
+def cli_in(tmp_path: Path) -> Cli:
+    cwd, home = tmp_path / "work", tmp_path / "home"
+    cwd.mkdir()
+    home.mkdir()
+    return Cli(cwd, home)

@@ -1,0 +1,261 @@
+"""`dragoman run`, from the command line to an agent in a child process and back."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.testing.storyteller import Crash, Fail, Say, SetPlan, Story, Think, command
+from tests.integration.cli_shell import AGENT, Cli, cli_in
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+def lines_of(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+# -- prompts
+
+
+def test_a_prompt_is_answered_and_the_last_line_says_how_it_ended(cli: Cli) -> None:
+    done = cli.ask("hello there")
+    assert done.code == 0
+    said, empty, end = done.out.splitlines()
+    assert (said, empty) == ("you said hello there", "")
+    assert end.startswith("[done] ok, ")
+    assert "\x1b" not in done.out
+    assert done.err == ""
+
+
+def test_a_prompt_comes_from_a_pipe_a_file_or_both_together(cli: Cli) -> None:
+    (cli.cwd / "question.txt").write_text("from a file\n")
+    quiet = ("--format", "quiet")
+    piped = cli("run", *quiet, "--", *AGENT, stdin="from a pipe\n")
+    dashed = cli("run", "-", *quiet, "--", *AGENT, stdin="from a dash")
+    filed = cli("run", "-f", "question.txt", *quiet, "--", *AGENT)
+    joined = cli("run", "look at this", "-f", "-", *quiet, "--", *AGENT, stdin="a diff\n")
+    assert [each.code for each in (piped, dashed, filed, joined)] == [0, 0, 0, 0]
+    assert piped.out == "you said from a pipe\n"
+    assert dashed.out == "you said from a dash\n"
+    assert filed.out == "you said from a file\n"
+    assert joined.out == "you said look at this\n\na diff\n"
+
+
+def test_mentioned_files_and_images_travel_with_the_prompt(cli: Cli) -> None:
+    (cli.cwd / "notes.md").write_text("remember\n")
+    (cli.cwd / "data.bin").write_bytes(b"\xff\xfe\x00")
+    (cli.cwd / "pixel.png").write_bytes(PIXEL)
+    done = cli.ask(
+        "blocks @notes.md and @data.bin, not @decorator", "--image", "pixel.png", "--format=quiet"
+    )
+    assert done.out == "embedded:remember link:data.bin image:image/png\n"
+
+
+def test_a_file_outside_of_the_workspace_is_refused_before_an_agent_starts(cli: Cli) -> None:
+    (cli.cwd / "link").symlink_to(cli.home)
+    for mention in ("@../home", "@link", "@/etc/passwd"):
+        done = cli("run", f"read {mention}", "--", "no-such-agent")
+        assert done.code == 2
+        assert "outside of the workspace" in done.err
+
+
+def test_an_agent_without_eyes_gets_no_image(cli: Cli) -> None:
+    (cli.cwd / "pixel.png").write_bytes(PIXEL)
+    done = cli.ask("blocks", "--image", "pixel.png", agent=("blind",))
+    assert done.code == 2
+    assert "takes no images" in done.err
+
+
+# -- formats
+
+
+def test_json_is_one_event_per_line_and_the_result_comes_last(cli: Cli) -> None:
+    done = cli.ask("hello", "--format", "json")
+    lines = lines_of(done.out)
+    assert [line["type"] for line in lines] == [
+        "ConnectionReady",
+        "SessionOpened",
+        "SettingsChanged",
+        "CommandsChanged",
+        "TurnStarted",
+        "MessageDelta",
+        "TurnEnded",
+        "Result",
+    ]
+    numbers = [line["seq"] for line in lines[:-1]]
+    assert numbers == sorted(numbers)
+    result = lines[-1]
+    assert (result["outcome"], result["exit_code"], result["text"]) == ("ok", 0, "you said hello")
+    assert (result["model"], result["mode"], result["denials"]) == ("small", "code", [])
+    assert all("raw" not in line for line in lines)
+
+
+def test_strict_json_leaves_stderr_empty_whatever_goes_wrong(cli: Cli) -> None:
+    crashed = cli("run", "hi", "--json-strict", "--", *command(Story((Crash(3),)), dialect="acp"))
+    missing = cli("run", "scuot", "hi", "--json-strict")
+    assert (crashed.code, crashed.err) == (1, "")
+    assert lines_of(crashed.out)[-1]["outcome"] == "crashed"
+    assert (missing.code, missing.err) == (2, "")
+    (error,) = lines_of(missing.out)
+    assert (error["type"], error["error"], error["exit_code"]) == ("Error", "unknown_peer", 2)
+    assert "scout" in error["message"] and error["what_next"]
+
+
+def test_text_shows_thinking_plan_and_tools_and_neutralises_what_a_terminal_obeys(cli: Cli) -> None:
+    story = Story((Think("hm"), SetPlan((("look", "in_progress"),)), Say("\x1b]0;evil\x07done")))
+    done = cli("run", "hi", "--", *command(story, dialect="acp"))
+    assert done.out.splitlines()[:4] == ["[thinking] hm", "[plan]", "  [>] look", "␛]0;evil␇done"]
+    evil = cli.ask("evil")
+    assert not set(evil.out) & {"\x1b", "\x07", "\x9b", "\x7f"}
+
+
+# -- permissions
+
+
+def test_without_a_terminal_writing_is_denied_reported_and_has_its_exit_code(cli: Cli) -> None:
+    done = cli.ask("write")
+    assert done.code == 5
+    assert "[permission] denied: Write notes.md" in done.out
+    assert "    -old\n    +new\n" in done.out
+    assert "denied in it: Write notes.md" in done.err and "--approve-all" in done.err
+    result = lines_of(cli.ask("write", "--format", "json").out)[-1]
+    assert [denial["title"] for denial in result["denials"]] == ["Write notes.md"]
+
+
+def test_approving_all_lets_the_agent_write(cli: Cli) -> None:
+    done = cli.ask("write", "--approve-all")
+    assert done.code == 0
+    assert "[permission] allowed: Write notes.md" in done.out and "written" in done.out
+
+
+def test_who_may_only_read_is_not_offered_to_write_through_us(cli: Cli) -> None:
+    offered = {flag: cli.ask("files", flag, "--format=quiet").out for flag in POLICIES}
+    assert offered == {
+        "--approve-all": "reads True writes True\n",
+        "--approve-reads": "reads True writes False\n",
+        "--deny-all": "reads True writes False\n",
+    }
+
+
+POLICIES = ("--approve-all", "--approve-reads", "--deny-all")
+
+
+def test_permission_flags_exclude_each_other(cli: Cli) -> None:
+    done = cli.ask("hi", "--approve-all", "--deny-all")
+    assert done.code == 2
+    assert "contradict each other" in done.err
+
+
+# -- settings
+
+
+def test_model_mode_and_folder_are_those_that_were_asked_for(cli: Cli) -> None:
+    (cli.cwd / "project").mkdir()
+    options = ("--model", "large", "--mode", "plan", "--cwd", "project", "--format", "quiet")
+    assert cli.ask("settings", *options).out == "model large-preview mode plan cwd project\n"
+
+
+def test_an_unknown_model_or_mode_is_an_error_that_lists_what_there_is(cli: Cli) -> None:
+    model = cli.ask("settings", "--model", "smal")
+    mode = cli.ask("settings", "--mode", "dream")
+    assert (model.code, mode.code) == (2, 2)
+    assert "did you mean small?" in model.err and "small, large-preview" in model.err
+    assert "'code', 'plan'" in mode.err or "code, plan" in mode.err
+    assert "model" not in model.out
+
+
+def test_a_peer_that_takes_its_model_at_the_start_is_started_again_with_it(cli: Cli) -> None:
+    refused = cli.ask("settings", "--model", "huge", agent=("bare",))
+    assert refused.code == 2 and "no choice of models" in refused.err
+    peers = cli.home / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    words = json.dumps([*AGENT, "bare"])
+    (peers / "mine.toml").write_text(
+        f'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n'
+        f'[models]\nflag = "--model"\n[[launch]]\ncommand = {words}\n'
+    )
+    done = cli("run", "mine", "settings", "--model", "huge", "--format", "quiet")
+    assert done.out == f"model huge mode code cwd {cli.cwd.name}\n"
+    assert "does not tell which model it uses" in done.err
+
+
+def test_servers_variables_and_traces_reach_where_they_should(cli: Cli) -> None:
+    (cli.cwd / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "true"}}}')
+    cli.extra["MY_SETTING"] = "on"
+    assert cli.ask("servers", "--mcp-config", "mcp.json", "--format=quiet").out == "clock\n"
+    assert cli.ask("env MY_SETTING", "--format=quiet").out == "MY_SETTING=unset\n"
+    let = cli.ask("env MY_SETTING", "--env", "MY_SETTING", "--trace", "wire.log", "--format=quiet")
+    assert let.out == "MY_SETTING=on\n"
+    assert '"session/prompt"' in (cli.cwd / "wire.log").read_text()
+    given = cli.ask("env MY_SETTING", "--env", "MY_SETTING=off")
+    assert given.code == 2 and "not a value" in given.err
+
+
+# -- errors and exit codes
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("run", "scuot", "hi"), 2, "did you mean scout"),
+        (("run", "hi", "--", "no-such-agent"), 1, "'no-such-agent' was not found"),
+        (("run", "hi", "--", "gemini", "acp"), 2, "gemini --acp"),
+        (("run", "hi", "--timeout", "0.5", "--", "sleep", "60"), 3, "did not answer within"),
+        (("run",), 2, "name a peer"),
+        (("run", "scout"), 2, "the prompt is empty"),
+        (("run", "scout", "hi", "--cwd", "nowhere"), 2, "is no folder"),
+        (("run", "scout", "hi", "--", "my-agent"), 2, "choose one"),
+        (("run", "hi", "--timeout", "0", "--", "true"), 2, "greater than 0"),
+        (("rnu",), 2, "Did you mean `dragoman run`?"),
+    ],
+)
+def test_errors_name_the_cause_and_have_their_exit_code(
+    cli: Cli, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = cli(*words)
+    assert (done.code, said in done.err) == (code, True), done.err
+    assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "agent", "code", "said"),
+    [
+        ("nothing", (), (), 1, "without a word"),
+        ("refuse", (), (), 1, "refused"),
+        ("wait", ("--timeout", "0.5"), (), 3, "used up its budget"),
+        ("hi", (), ("locked",), 6, "Authentication required"),
+    ],
+)
+def test_each_way_to_end_has_its_exit_code_and_advice(
+    cli: Cli, prompt: str, options: tuple[str, ...], agent: tuple[str, ...], code: int, said: str
+) -> None:
+    done = cli.ask(prompt, *options, agent=agent)
+    assert (done.code, said in done.err) == (code, True), done.err
+    assert "whose fault:" in done.err and "what next:" in done.err
+
+
+def test_a_quota_and_a_crash_are_told_apart(cli: Cli) -> None:
+    quota = Story((Fail("rate_limit", "quota exceeded"),))
+    assert cli("run", "hi", "--", *command(quota, dialect="acp")).code == 8
+    crashed = cli("run", "hi", "--", *command(Story((Say("well"), Crash(3))), dialect="acp"))
+    assert crashed.code == 1
+    assert "well" in crashed.out and "exited with code 3" in crashed.err
+
+
+def test_every_dialect_is_driven_by_the_same_command(cli: Cli) -> None:
+    for dialect in ("oneshot", "threads", "tagged", "keyed", "chained"):
+        story = command(Story((Say("told"),)), dialect=dialect)
+        done = cli("run", "hi", "--dialect", dialect, "--format", "quiet", "--", *story)
+        assert (done.code, done.out) == (0, "told\n"), (dialect, done)
