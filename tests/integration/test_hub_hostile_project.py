@@ -95,12 +95,20 @@ command = {program}
 
 
 def run(root: Path, *names: str) -> dict[str, object]:
+    """What a program sees and does there."""
+    done = execute(root, "-c", CODE, *names)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, object] = json.loads(done.stdout)
+    return told
+
+
+def execute(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     places = {VARIABLES[name]: str(root.parent / name) for name in VARIABLES}
     places[VARIABLES["runtime"]] = str(root.parent / "run")
     # As an installed command runs: the working folder is not on Python's path, but on the PATH.
     environ = {**os.environ, **places, "PATH": f".{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", CODE, *names],
+    return subprocess.run(
+        [sys.executable, "-P", *words],
         cwd=root,
         env=environ,
         capture_output=True,
@@ -108,9 +116,6 @@ def run(root: Path, *names: str) -> dict[str, object]:
         timeout=RUN_TIMEOUT,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
 
 
 def marks(root: Path) -> set[str]:
@@ -126,6 +131,20 @@ def test_nothing_of_a_hostile_project_runs_before_it_is_trusted(hostile: Path) -
     ignored = str(told["ignored"])
     for key in ("peers.evil", "peer.scout.env", "peer.scout.mode", "permissions", "gemini"):
         assert key in ignored
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="scripts of POSIX")
+def test_no_command_runs_anything_of_a_hostile_project(hostile: Path) -> None:
+    done = execute(hostile, "-m", "dragoman", "run", "evil", "hello")
+    assert (done.returncode, marks(hostile)) == (2, set()), done.stderr
+    for words in (
+        ["run", "gemini", "hi"],
+        ["peers"],
+        ["config", "show"],
+        ["peers", "show", "evil"],
+    ):
+        execute(hostile, "-m", "dragoman", *words)
+        assert marks(hostile) == set(), words
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="scripts of POSIX")

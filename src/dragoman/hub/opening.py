@@ -59,7 +59,7 @@ async def open_peer(
     `env` names further variables of ours that it may see, `extra_env` sets some. What the caller
     says in `details` goes before what the descriptor says.
     """
-    await check_runtime(way)
+    await check_runtime(way, {**os.environ, **way.env, **(extra_env or {})})
     spoken = dialect or way.protocol
     target = list(way.command) if way.command is not None else str(way.address)
     async with connect(

@@ -89,7 +89,10 @@ async def check_runtime(way: Way, environ: Mapping[str, str] | None = None) -> s
     descriptor = way.descriptor
     if descriptor is None or descriptor.install.node is None or not way.command:
         return None
-    program = shutil.which(way.command[0])
+    if environ is None:
+        # What is set for the program counts for the search of its interpreter, too.
+        environ = {**os.environ, **way.env}
+    program = shutil.which(way.command[0], path=environ.get("PATH"))
     node = None if program is None else find_node(Path(program), environ)
     if node is None:
         return None

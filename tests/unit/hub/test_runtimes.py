@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ async def test_a_node_that_is_too_old_is_named_with_the_remedy(
     assert "install node 22" in caught.value.remedy
     assert await check_runtime(way(program, node=20)) == "20.11.0"
     assert await check_runtime(way(program, node=None)) is None
+
+
+@aio
+async def test_the_path_that_the_program_is_going_to_see_counts(tmp_path: Path) -> None:
+    node = fake_node(tmp_path / "bin", "echo v22.0.1")
+    program = script(tmp_path / "kimi", "#!/usr/bin/env node\n")
+    path = {"PATH": f"{node.parent}:/usr/bin:/bin"}
+    assert await check_runtime(replace(way(program), env=path)) == "22.0.1"
+    assert await check_runtime(way(program), path) == "22.0.1"
 
 
 @aio
