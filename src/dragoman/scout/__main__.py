@@ -1,0 +1,8 @@
+"""Run scout on standard input and output, for whoever started it."""
+
+from __future__ import annotations
+
+from dragoman.scout.agent import build
+
+if __name__ == "__main__":
+    build().run()

@@ -1,0 +1,244 @@
+"""scout as an agent: its handlers, and how a turn goes.
+
+Owns the life of sessions and turns: a prompt or a command becomes an intent, the intent an answer,
+and the answer is said and remembered. What cannot be answered ends as a refusal, with a text that
+says what can be. It knows neither how things are found out (`answers`) nor how they are asked
+(`questions`, `commands`). Whatever a turn needs is loaded by the first turn: start-up is quick.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from dragoman import __version__
+from dragoman.agent import Agent, Session, Turn
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import RemoteError, UsageError
+from dragoman.scout.commands import BY_NAME, COMMANDS, Command
+from dragoman.scout.intents import (
+    Callers,
+    Definition,
+    Intent,
+    ReadFile,
+    Save,
+    Tests,
+    Uses,
+)
+from dragoman.wire import codes
+
+if TYPE_CHECKING:
+    from dragoman.scout.desk import Answer
+    from dragoman.scout.store import Store
+
+PIECE_SIZE: Final = 1500
+"""Characters that are said at once, about: a client shows them as they come."""
+
+
+class Scout:
+    """What the handlers share: where sessions are remembered."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            from dragoman.scout.store import Store
+
+            self._store = Store()
+        return self._store
+
+    # -- sessions
+
+    def new_session(self, session: Session) -> None:
+        if not os.path.isdir(session.cwd):
+            raise RemoteError(codes.INVALID_PARAMS, f"there is no folder {str(session.cwd)!r}")
+        self.store.begin(session.id, str(session.cwd))
+
+    async def load_session(self, session: Session, replay: Turn) -> None:
+        for entry in await self._restore(session):
+            await replay.echo(entry.question)
+            await replay.say(entry.answer)
+
+    async def resume_session(self, session: Session) -> None:
+        await self._restore(session)
+
+    async def _restore(self, session: Session) -> list[Any]:
+        from dragoman.client.services.blocking import in_thread
+
+        known = await in_thread("", lambda _: self.store.load(session.id))
+        if known is None:
+            raise RemoteError(
+                codes.NOT_FOUND, "there is no such session", {"sessionId": session.id}
+            )
+        session.state.titled = bool(known.entries)
+        session.state.last = known.entries[-1].answer if known.entries else ""
+        return known.entries
+
+    def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
+        from dragoman.scout.store import PAGE_SIZE, timestamp
+
+        known = self.store.listed(request.cwd)
+        cursor = request.cursor or "0"
+        if not cursor.isdecimal() or len(cursor) > 9:
+            raise RemoteError(codes.INVALID_PARAMS, "this is no cursor of ours")
+        start = int(cursor)
+        page = known[start : start + PAGE_SIZE]
+        more = start + PAGE_SIZE < len(known)
+        return acp.ListSessionsResponse(
+            sessions=[
+                acp.SessionInfo(
+                    session_id=one.id,
+                    cwd=one.cwd,
+                    title=one.title,
+                    updated_at=timestamp(one.updated_at),
+                )
+                for one in page
+            ],
+            next_cursor=str(start + PAGE_SIZE) if more else None,
+        )
+
+    def delete_session(self, session_id: str) -> None:
+        self.store.delete(session_id)
+
+    # -- turns
+
+    async def prompt(self, turn: Turn) -> str | None:
+        from dragoman.scout.questions import understand
+
+        intent = understand(turn.text, _mentions(turn))
+        return await self._respond(turn, turn.text, intent)
+
+    async def command(self, turn: Turn, command: Command, words: str) -> str | None:
+        written = f"/{command.name} {words}".strip()
+        intent = command.read(words)
+        if intent is None:
+            usage = f"/{command.name} {command.hint}".strip()
+            text = (
+                f"`/{command.name}` needs something else: `{usage}`, such as `{command.example}`."
+            )
+            return await self._end(turn, written, text, answered=False)
+        return await self._respond(turn, written, intent)
+
+    async def _respond(self, turn: Turn, asked: str, intent: Intent | None) -> str | None:
+        from dragoman.scout import answers
+        from dragoman.scout.answers import telling
+        from dragoman.scout.desk import Desk
+        from dragoman.scout.reading import Reader
+
+        state = turn.session.state
+        if intent is not None:
+            intent = _resolved(intent, getattr(state, "symbol", ""), getattr(state, "path", ""))
+        if intent is None:
+            return await self._end(turn, asked, telling.cannot(), answered=False)
+        await turn.think(_understood(intent))
+        try:
+            reader = Reader(str(turn.session.cwd))
+        except UsageError as error:
+            return await self._end(turn, asked, f"I cannot look: {error}.", answered=False)
+        desk = Desk(turn, reader)
+        found: Answer = await answers.answer(desk, intent, getattr(state, "last", ""))
+        if found.answered:
+            await desk.finish()
+        state.symbol = found.symbol or getattr(state, "symbol", "")
+        state.path = found.path or getattr(state, "path", "")
+        keep = not isinstance(intent, Save)
+        return await self._end(turn, asked, found.text, answered=found.answered, keep=keep)
+
+    async def _end(
+        self, turn: Turn, asked: str, text: str, *, answered: bool, keep: bool = True
+    ) -> str | None:
+        from dragoman.client.services.blocking import in_thread
+        from dragoman.scout.store import Entry, title_of
+
+        state = turn.session.state
+        if not getattr(state, "titled", False):
+            state.titled = True
+            await turn.title(title_of(asked))
+        if keep and answered:
+            state.last = text
+        for piece in _pieces(text):
+            await turn.say(piece)
+        entry = Entry(asked, text, answered)
+        await in_thread("", lambda _: self.store.add(turn.session.id, entry), changes_disk=True)
+        return None if answered else acp.StopReason.REFUSAL
+
+
+def build(store: Store | None = None) -> Agent:
+    """The agent, ready to be run."""
+    scout = Scout(store)
+    agent = Agent("scout", version=__version__, title="Scout", embedded_context=True)
+    agent.prompt(scout.prompt)
+    agent.new_session(scout.new_session)
+    agent.load_session(scout.load_session)
+    agent.resume_session(scout.resume_session)
+    agent.list_sessions(scout.list_sessions)
+    agent.delete_session(scout.delete_session)
+    for command in COMMANDS:
+        agent.command(command.name, command.description, hint=command.hint or None)(
+            _handler(scout, command.name)
+        )
+    return agent
+
+
+def _handler(scout: Scout, name: str) -> Callable[[Turn, str], Coroutine[Any, Any, str | None]]:
+    async def handle(turn: Turn, words: str) -> str | None:
+        return await scout.command(turn, BY_NAME[name], words)
+
+    return handle
+
+
+def _resolved(intent: Intent, symbol: str, path: str) -> Intent | None:
+    """An intent in which "it" means what was spoken of before; None if that was nothing."""
+    from dragoman.scout.phrases import is_pronoun
+
+    match intent:
+        case Definition(name) | Uses(name) | Callers(name) if is_pronoun(name):
+            return type(intent)(symbol) if symbol else None
+        case Tests(about) if is_pronoun(about):
+            return Tests(symbol) if symbol else None
+        case ReadFile(name, first, last) if is_pronoun(name):
+            return ReadFile(path, first, last) if path else None
+        case _:
+            return intent
+
+
+def _understood(intent: Intent) -> str:
+    """How a question was understood, for whoever watches."""
+    named = [
+        f"{key}: {value}"
+        for key in type(intent).__match_args__
+        if (value := getattr(intent, key)) not in ("", None) and not isinstance(value, tuple)
+    ]
+    about = (type(intent).__doc__ or "").partition(".")[0]
+    return f"{about} ({', '.join(named)})." if named else f"{about}."
+
+
+def _mentions(turn: Turn) -> list[str]:
+    """The paths of files that were handed over with a prompt."""
+    found = []
+    for block in turn.prompt:
+        uri = ""
+        if isinstance(block, acp.ResourceLink):
+            uri = block.uri
+        elif isinstance(block, acp.EmbeddedResource):
+            uri = getattr(block.resource, "uri", "")
+        parts = urlsplit(uri)
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            found.append(unquote(parts.path))
+    return found
+
+
+def _pieces(text: str) -> list[str]:
+    """A text in pieces, cut between lines."""
+    pieces: list[str] = []
+    piece = ""
+    for line in text.splitlines(keepends=True):
+        if piece and len(piece) + len(line) > PIECE_SIZE:
+            pieces.append(piece)
+            piece = ""
+        piece += line
+    return [*pieces, piece] if piece else pieces

@@ -1,0 +1,385 @@
+"""Answers about files and folders: what is there, how it is laid out, what it says.
+
+Owns the telling. What is there is found out by `dragoman.scout.overview`, what a file says by
+`dragoman.scout.reading`; a path that somebody wrote is first taken as it is, then as a part of one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Final, TypeAlias, assert_never
+
+from dragoman.errors import FileMissing, PathRefused
+from dragoman.scout import languages, overview, symbols
+from dragoman.scout.desk import Answer, Desk, reservations
+from dragoman.scout.hits import Hit, Query, shown_path
+from dragoman.scout.intents import (
+    Count,
+    EntryPoints,
+    FindFiles,
+    Folder,
+    Layout,
+    ReadFile,
+    Readme,
+    Tests,
+)
+from dragoman.scout.markdown import bullet, clip, code, count, fence, paragraphs, place, table
+from dragoman.scout.overview import Survey
+from dragoman.scout.symbols import Sightings
+
+MAX_LISTED: Final = 40
+MAX_ROWS: Final = 15
+"""Rows of a table: what comes behind them is little."""
+
+README_LINES: Final = 80
+
+Asked: TypeAlias = FindFiles | Folder | Layout | ReadFile | Count | Readme | EntryPoints | Tests
+
+
+async def answer(desk: Desk, asked: Asked) -> Answer:
+    """Answer a question about files and folders."""
+    match asked:
+        case FindFiles():
+            return await _find(desk, asked)
+        case Folder():
+            return await _folder(desk, asked)
+        case Layout():
+            return await _layout(desk, asked)
+        case ReadFile():
+            return await _read(desk, asked)
+        case Count():
+            return await _count(desk, asked)
+        case Readme():
+            return await _readme(desk)
+        case EntryPoints():
+            return await _entry_points(desk)
+        case Tests():
+            return await _tests(desk, asked)
+        case _ as never:
+            assert_never(never)
+
+
+# -- files
+
+
+async def _find(desk: Desk, asked: FindFiles) -> Answer:
+    what = f"{asked.language} files" if asked.language else f"files named {code(asked.pattern)}"
+    await desk.plan(f"Look for {what}", "Answer")
+    raw = {"pattern": asked.pattern, "language": asked.language}
+    async with desk.tool(f"Look for {what}", "search", "files", raw, path="") as call:
+        found, total = await desk.in_thread(
+            lambda stop: overview.find_files(
+                desk.root, asked.pattern, asked.language, stop, MAX_LISTED
+            )
+        )
+        await desk.report(call, [Hit(path, 0, "") for path in found], count(total, "file"))
+    await desk.step()
+    if not found:
+        return Answer(f"There are no {what} here.")
+    if total == 1:
+        return Answer(f"It is {place(found[0])}.", path=found[0])
+    lines = [f"- {place(path)}" for path in found]
+    if total > len(found):
+        lines.append(f"- … and {total - len(found):,} more")
+    return Answer(paragraphs(f"There are {total:,} {what}:", lines), path=found[0])
+
+
+async def _read(desk: Desk, asked: ReadFile) -> Answer:
+    await desk.plan(f"Read {place(asked.path)}", "Answer")
+    path = asked.path
+    try:
+        path = await desk.in_thread(lambda _: desk.reader.file(asked.path))
+    except FileMissing:
+        found = await _guess(desk, asked.path)
+        if len(found) != 1:
+            return _ambiguous(asked.path, found)
+        path = found[0]
+    except PathRefused as error:
+        if "folder" not in error.reason or "outside" in error.reason:
+            raise
+        return await _folder(desk, Folder(asked.path))
+    first, last = asked.first, asked.last
+    if first is not None and last is None and first > 0 and asked.last is None:
+        last = first + 39
+    async with desk.tool(f"Read {place(path)}", "read", "read", {"path": shown_path(path)}) as call:
+        part = await desk.in_thread(lambda stop: desk.reader.part(path, first, last, stop))
+        hit = Hit(path, part.first if part.lines else 0, "")
+        await desk.report(call, [hit], count(len(part.lines), "line"))
+    await desk.step()
+    total = part.total or 0
+    if not part.lines:
+        if total == 0:
+            return Answer(f"{place(path)} is empty.", path=path)
+        text = f"{place(path)} has only {count(total, 'line')}."
+        return Answer(text, answered=False, path=path)
+    if part.first == 1 and part.last == total:
+        head = f"{place(path)} ({count(total, 'line')}):"
+        more = ""
+    else:
+        head = f"{place(path, part.first)} to line {part.last:,} of {total:,}:"
+        follow = f"{shown_path(path)}:{part.last + 1}-{min(total, part.last + 200)}"
+        more = (
+            f"More: {code(f'/read {follow}')}" if part.last < total and asked.last is None else ""
+        )
+    body = fence(part.lines, languages.of_path(path))
+    return Answer(paragraphs(head, body, more), path=path)
+
+
+async def _guess(desk: Desk, written: str) -> list[str]:
+    """Files that somebody may mean by a part of a path. Never outside, whatever is written."""
+    if os.path.isabs(written) or ".." in written.split("/"):
+        raise FileMissing(written)
+    async with desk.tool(f"Look for {place(written)}", "search", "files", path="") as call:
+        found, total = await desk.in_thread(
+            lambda stop: overview.find_files(desk.root, written, "", stop, MAX_LISTED)
+        )
+        name = written.lower().rpartition("/")[2]
+        exact = [path for path in found if path.lower().rpartition("/")[2] == name]
+        stems = [p for p in found if p.lower().rpartition("/")[2].partition(".")[0] == name]
+        chosen = exact or stems
+        await desk.report(call, [Hit(path, 0, "") for path in chosen], count(total, "file"))
+    return chosen
+
+
+def _ambiguous(written: str, found: list[str]) -> Answer:
+    if not found:
+        return Answer(f"There is no file {place(written)} in this folder.", answered=False)
+    head = f"{place(written)} may be any of {count(len(found), 'file')}; say which:"
+    lines = [f"- {place(path)}" for path in found[:MAX_LISTED]]
+    return Answer(paragraphs(head, lines), answered=False)
+
+
+# -- folders
+
+
+async def _folder(desk: Desk, asked: Folder) -> Answer:
+    shown = place(asked.path) if asked.path else "this folder"
+    await desk.plan(f"Look into {shown}", "Answer")
+    try:
+        path = await desk.in_thread(lambda _: desk.reader.folder(asked.path or "."))
+    except FileMissing:
+        return Answer(f"There is no folder {shown} here.", answered=False)
+    except PathRefused as error:
+        if error.reason != "it is not a folder":
+            raise
+        return await _read(desk, ReadFile(asked.path))
+    async with desk.tool(
+        f"List {shown}", "read", "list", {"path": asked.path or "."}, path
+    ) as call:
+        entries = await desk.in_thread(
+            lambda stop: overview.list_folder(desk.root, path, asked.depth, stop)
+        )
+        await desk.report(call, [], count(len(entries), "name"))
+    await desk.step()
+    title = place(path) if path else "This folder"
+    if not entries:
+        return Answer(f"{title} is empty.", path=path)
+    if asked.depth > 1:
+        lines = [
+            "  " * each.depth + shown_path(each.name) + ("/" if each.is_folder else "")
+            for each in entries
+        ]
+        return Answer(paragraphs(f"{title}:", fence(lines)), path=path)
+    lines = [_entry(path, each) for each in entries]
+    folders = sum(each.is_folder for each in entries)
+    files = sum(not each.is_folder and each.size >= 0 for each in entries)
+    head = f"{title} has {count(folders, 'folder')} and {count(files, 'file')}:"
+    return Answer(paragraphs(head, lines), path=path)
+
+
+def _entry(folder: str, entry: overview.Entry) -> str:
+    if entry.size < 0:
+        return f"- {entry.name}"
+    path = f"{folder}/{entry.name}" if folder else entry.name
+    if entry.is_folder:
+        return f"- {place(path + '/')}"
+    note = "a link" if entry.is_link else f"{entry.size:,} bytes"
+    return f"- {place(path)} ({note})"
+
+
+async def _survey(desk: Desk, under: str) -> Survey:
+    async with desk.tool("Look at all files", "read", "survey", path=under) as call:
+        seen = await desk.in_thread(lambda stop: overview.survey(desk.root, under, stop))
+        await desk.report(call, [], count(seen.files, "file"))
+    return seen
+
+
+async def _layout(desk: Desk, asked: Layout) -> Answer:
+    await desk.plan("Look at all files", "See what the project says of itself", "Answer")
+    under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
+    seen = await _survey(desk, under)
+    await desk.step()
+    if not seen.files:
+        return Answer("There are no files here.", path=under)
+    said = await _first_words(desk, seen.readme) if seen.readme else ""
+    await desk.step()
+    name = place(under) if under else code(os.path.basename(desk.root) or "/")
+    head = f"{name} has {count(seen.files, 'file')}" + (
+        f" in {count(len(seen.top), 'folder')} and beside them." if seen.top else "."
+    )
+    entries = overview.entry_points(desk.root, seen)[:8]
+    tests = ", ".join(
+        f"{place(folder or '.')} ({count(number, 'file')})"
+        for folder, number in seen.tests.most_common(4)
+    )
+    return Answer(
+        paragraphs(
+            head,
+            f"{place(seen.readme)} says: {said}" if said else "",
+            _languages(seen.languages, seen.files),
+            _top(seen, under),
+            ["Entry points:", *(bullet(hit, f"({note})") for hit, note in entries)]
+            if entries
+            else [],
+            f"Tests: {tests}." if tests else "",
+            _doubts(seen),
+        ),
+        path=under,
+    )
+
+
+async def _first_words(desk: Desk, readme: str) -> str:
+    """The first sentences of a README that are no heading and no picture."""
+    async with desk.tool(f"Read {place(readme)}", "read", "read", {"path": readme}, readme) as call:
+        part = await desk.in_thread(lambda stop: desk.reader.part(readme, 1, README_LINES, stop))
+        await desk.report(call, [Hit(readme, 1, "")], count(len(part.lines), "line"))
+    words: list[str] = []
+    for line in part.lines:
+        text = line.strip()
+        plain = text and not text.startswith(("#", "!", "[!", "<", "=", "-", "|", "`", ".."))
+        if plain:
+            words.append(text)
+        elif words:
+            break
+    return clip(" ".join(words), 400)
+
+
+def _languages(found: Counter[str], total: int) -> str:
+    named = [(name, number) for name, number in found.most_common() if name != "Other"]
+    if not named:
+        return ""
+    shown = [f"{name} {100 * number / total:.0f} %" for name, number in named[:8]]
+    return "Languages, by number of files: " + ", ".join(shown) + "."
+
+
+def _top(seen: Survey, under: str) -> str:
+    rows = []
+    for name, number in seen.top.most_common(MAX_ROWS):
+        kinds = [kind for kind, _ in seen.top_languages[name].most_common(3) if kind != "Other"]
+        path = f"{under}/{name}" if under else name
+        rows.append((place(path + "/"), f"{number:,}", ", ".join(kinds)))
+    return table(("folder", "files", "mostly"), rows) if rows else ""
+
+
+def _doubts(seen: Survey) -> str:
+    doubts = []
+    if seen.cut:
+        doubts.append("there are more files than I looked at")
+    if seen.unreadable:
+        doubts.append(f"{count(seen.unreadable, 'folder')} could not be read")
+    return f"Not complete: {'; '.join(doubts)}." if doubts else ""
+
+
+async def _count(desk: Desk, asked: Count) -> Answer:
+    await desk.plan("Count files and lines", "Answer")
+    under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
+    raw = {"folder": under or ".", "language": asked.language}
+    async with desk.tool("Count files and lines", "read", "count", raw, path=under) as call:
+        sizes, passed_over = await desk.in_thread(
+            lambda stop: overview.measure(desk.root, under, asked.language, stop)
+        )
+        files = sum(size.files for size in sizes.values())
+        lines = sum(size.lines for size in sizes.values())
+        await desk.report(call, [], f"{count(files, 'file')}, {count(lines, 'line')}")
+    await desk.step()
+    where = f" in {place(under)}" if under else ""
+    doubt = f"{count(passed_over, 'file')} could not be read." if passed_over else ""
+    if asked.language:
+        text = f"There are {count(files, f'{asked.language} file')}{where}"
+        return Answer(paragraphs(f"{text} with {count(lines, 'line')}.", doubt))
+    head = f"There are {count(files, 'file')}{where} with {count(lines, 'line')} of text:"
+    ranked = sorted(sizes.items(), key=lambda item: (-item[1].lines, item[0]))
+    rows = [(name, f"{size.files:,}", f"{size.lines:,}") for name, size in ranked[:MAX_ROWS]]
+    shown = table(("language", "files", "lines"), rows) if rows else ""
+    return Answer(paragraphs(head, shown, doubt))
+
+
+# -- what a project says of itself
+
+
+async def _readme(desk: Desk) -> Answer:
+    await desk.plan("Look for a README", "Read it", "Answer")
+    seen = await _survey(desk, "")
+    await desk.step()
+    if not seen.readme:
+        return Answer("There is no README in this folder.", answered=False)
+    return await _read(desk, ReadFile(seen.readme))
+
+
+async def _entry_points(desk: Desk) -> Answer:
+    await desk.plan("Look at all files", "Read the manifests", "Answer")
+    seen = await _survey(desk, "")
+    await desk.step()
+    async with desk.tool("Read the manifests", "read", "manifests", seen.manifests) as call:
+        found = await desk.in_thread(lambda _: overview.entry_points(desk.root, seen))
+        await desk.report(call, [hit for hit, _ in found], count(len(found), "entry point"))
+    await desk.step()
+    if not found:
+        text = "I found nothing that looks like an entry point."
+        return Answer(text, answered=False)
+    lines = [bullet(hit, f"({note})") for hit, note in found[:MAX_LISTED]]
+    return Answer(paragraphs("Programs begin here:", lines))
+
+
+async def _tests(desk: Desk, asked: Tests) -> Answer:
+    if asked.about:
+        return await _tests_about(desk, asked.about)
+    await desk.plan("Look at all files", "Answer")
+    seen = await _survey(desk, "")
+    await desk.step()
+    total = sum(seen.tests.values())
+    if not total:
+        return Answer("I found no files that look like tests.")
+    lines = [
+        f"- {place(folder + '/' if folder else '.')}: {count(number, 'file')}"
+        for folder, number in seen.tests.most_common(MAX_LISTED)
+    ]
+    return Answer(paragraphs(f"There are {count(total, 'test file')}:", lines))
+
+
+async def _tests_about(desk: Desk, about: str) -> Answer:
+    """Test files that use a name, or are called after it."""
+    await desk.plan(f"Search for {code(about)} in tests", "Answer")
+    name = symbols.split_name(about)[0]
+    seen = Sightings(name)
+    hits: list[Hit] = []
+
+    def sink(hit: Hit) -> bool:
+        if symbols.is_test(hit.path):
+            hits.append(hit)
+        return seen(hit)
+
+    searched = await desk.search(
+        f"Search for {code(name)} in tests", Query((name,)), sink, lambda: sorted(hits)
+    )
+    named, _ = await desk.in_thread(
+        lambda stop: overview.find_files(desk.root, name, "", stop, 500)
+    )
+    called = [path for path in named if symbols.is_test(path)]
+    await desk.step()
+    missed = reservations(searched)
+    if not hits and not called:
+        known = seen.known or bool(named)
+        text = f"I found no tests that mention {code(about)}."
+        return Answer(paragraphs(text, missed), answered=known)
+    per_file = Counter(hit.path for hit in hits)
+    first = {hit.path: hit.line for hit in sorted(hits, reverse=True)}
+    paths = [*called, *(path for path, _ in per_file.most_common() if path not in called)]
+    lines = [
+        f"- {place(path, first.get(path))}"
+        + (f" ({count(per_file[path], 'line')})" if per_file[path] else " (by its name)")
+        for path in paths[:MAX_LISTED]
+    ]
+    head = f"{count(len(paths), 'test file')} about {code(about)}:"
+    return Answer(paragraphs(head, lines, missed), symbol=about)

@@ -1,0 +1,66 @@
+"""Writing the last answer to a file: the one thing that scout changes, and only when it may.
+
+Owns the question and the writing: the change is shown as a difference, the client is asked, and
+only then the file is written, by the client where it offers that. A refusal ends the turn without a
+further word: then nobody can take it for done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.client.services.files import Files
+from dragoman.client.services.workspace import Workspace
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import FileMissing, RemoteError, ServiceError
+from dragoman.scout.desk import Answer, Desk
+from dragoman.scout.intents import Save
+from dragoman.scout.markdown import count, place
+
+MAX_OLD_SIZE: Final = 1024 * 1024
+"""Bytes of an existing file that are shown in the difference."""
+
+
+async def save(desk: Desk, asked: Save, last: str) -> Answer:
+    """Write the last answer to a file, after asking."""
+    await desk.plan("Ask for permission", f"Write {place(asked.path)}", "Answer")
+    if not last:
+        return Answer("There is nothing to save yet: ask me something first.", answered=False)
+    content = last if last.endswith("\n") else f"{last}\n"
+    workspace = Workspace([desk.root])
+    where = desk.reader.locate(asked.path)
+    real = await desk.in_thread(lambda _: workspace.resolve_for_write(where))
+    path = desk.reader.relative(real)
+    files = Files(workspace, max_file_size=MAX_OLD_SIZE)
+    try:
+        old: str | None = await files.read_text(real)
+    except FileMissing:
+        old = None
+    absolute = str(real)
+    call = desk.turn.tool(
+        f"Write {place(path)}",
+        kind="edit",
+        name="write",
+        status="pending",
+        content=[acp.Diff(path=absolute, new_text=content, old_text=old)],
+        locations=[acp.ToolCallLocation(path=absolute, line=1)],
+        raw_input={"path": absolute},
+    )
+    async with call:
+        if not await desk.turn.ask_permission(call):
+            await call.fail("It was not allowed. Nothing was written.")
+            return Answer("", answered=True)
+        await desk.step()
+        await call.start()
+        try:
+            if desk.turn.client.can("fs.writeTextFile"):
+                await desk.turn.write_file(absolute, content)
+            else:
+                await files.write_text(real, content)
+        except (RemoteError, ServiceError) as error:
+            await call.fail(str(error))
+            return Answer(f"I could not write {place(path)}: {error}.", answered=False)
+    await desk.step()
+    lines = content.count("\n")
+    was = "replaced" if old is not None else "written"
+    return Answer(f"{place(path)} was {was}: {count(lines, 'line')}.", path=path)

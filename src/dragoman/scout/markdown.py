@@ -1,0 +1,76 @@
+"""Answers as Markdown: places, code, lists, and the plural of things.
+
+Owns how scout writes: a place is `path:line` in a code span, code stands in a fence that nothing in
+it can close. It is pure and knows no question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from dragoman.scout.hits import Hit, clean, shown_path
+from dragoman.scout.languages import Language
+
+MAX_SHOWN: Final = 160
+"""Characters of a line that are shown in a list."""
+
+_FENCES: Final = {
+    "C++": "cpp", "C#": "csharp", "Objective-C": "objc", "Shell": "sh", "Make": "make",
+    "Docker": "dockerfile", "Protocol Buffers": "proto", "Terraform": "hcl", "Text": "",
+    "Other": "", "reStructuredText": "rst",
+}  # fmt: skip
+
+
+def code(text: str) -> str:
+    """A code span, whatever is in the text."""
+    shown = clean(text.replace("\n", " "))
+    runs = [len(run) for run in re.findall("`+", shown)]
+    ticks = "`" * (max(runs, default=0) + 1)
+    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{pad}{shown}{pad}{ticks}"
+
+
+def place(path: str, line: int | None = None) -> str:
+    """Where something is."""
+    shown = shown_path(path)
+    return code(shown if line is None else f"{shown}:{line}")
+
+
+def fence(lines: Sequence[str], language: Language | None = None) -> str:
+    """Lines of code in a fence."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    name = "" if language is None else _FENCES.get(language.name, language.name.lower())
+    body = "\n".join(clean(line) for line in lines)
+    return f"{ticks}{name}\n{body}\n{ticks}"
+
+
+def bullet(hit: Hit, note: str = "") -> str:
+    """A hit as an item of a list."""
+    text = clip(hit.text.strip())
+    parts = [place(hit.path, hit.line), *([note] if note else []), *([code(text)] if text else [])]
+    return "- " + " ".join(parts)
+
+
+def clip(text: str, size: int = MAX_SHOWN) -> str:
+    """A text that is not too long to be read."""
+    return text if len(text) <= size else f"{text[: size - 1].rstrip()}…"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """A number of things: "1 file", "1,200 files"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def paragraphs(*parts: str | Iterable[str]) -> str:
+    """Paragraphs with empty lines between them; a list of lines is one paragraph."""
+    texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
+    return "\n\n".join(text for text in texts if text)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table. Cells must not hold line breaks."""
+    lines = [list(head), ["---"] * len(head), *map(list, rows)]
+    return "\n".join(f"| {' | '.join(c.replace('|', '∣') for c in line)} |" for line in lines)

@@ -1,0 +1,197 @@
+"""The sessions that scout remembers, each in a file of its own.
+
+Owns the folder (in the user's state folder, never in a workspace) and the form: lines of JSON, the
+first for the session, one more for each turn, written behind the others. A line that cannot be read
+is passed over: another process may be writing it. The oldest files go when there are many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+MAX_SESSIONS: Final = 200
+"""Sessions that are kept."""
+
+MAX_FILE_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of one session: some hundred turns. Later ones are not remembered."""
+
+MAX_ANSWER_SIZE: Final = 64 * 1024
+"""Characters of an answer that are kept."""
+
+PAGE_SIZE: Final = 50
+"""Sessions in one page of the list."""
+
+VARIABLE: Final = "DRAGOMAN_STATE_HOME"
+
+_ID: Final = re.compile(r"[0-9a-f]{8,64}")
+"""What an id of ours looks like. Anything else is no name for a file."""
+
+
+class Head(msgspec.Struct):
+    """The first line of a file."""
+
+    id: str
+    cwd: str
+
+
+class Entry(msgspec.Struct):
+    """A turn."""
+
+    question: str
+    answer: str
+    answered: bool = True
+
+
+class Remembered(msgspec.Struct):
+    """A session with its turns."""
+
+    id: str
+    cwd: str
+    title: str | None
+    updated_at: float
+    entries: list[Entry]
+
+
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where sessions are kept; the variable is for all that dragoman keeps of this sort."""
+    environ = os.environ if environ is None else environ
+    given = environ.get(VARIABLE)
+    if given:
+        base = Path(os.path.abspath(os.path.expanduser(given)))
+    else:
+        from platformdirs import PlatformDirs
+
+        base = PlatformDirs("dragoman", appauthor=False).user_state_path
+    return base / "scout"
+
+
+def title_of(question: str) -> str:
+    """What a session is called after its first question."""
+    words = " ".join(question.split())
+    return words if len(words) <= 80 else f"{words[:79]}…"
+
+
+class Store:
+    """The files of all sessions. It blocks; whoever cannot wait calls it in a thread.
+
+    Nothing here raises because of the disk: a session that cannot be remembered goes on.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._given = folder
+
+    @property
+    def folder(self) -> Path:
+        if self._given is None:
+            self._given = state_folder()
+        return self._given
+
+    def begin(self, session_id: str, cwd: str) -> bool:
+        """Remember a new session. False if that is not possible here."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            return False
+        self._prune()
+        return self._append(session_id, Head(session_id, cwd), os.O_CREAT | os.O_EXCL)
+
+    def add(self, session_id: str, entry: Entry) -> bool:
+        """Remember a turn."""
+        short = Entry(entry.question, entry.answer[:MAX_ANSWER_SIZE], entry.answered)
+        return self._append(session_id, short, 0)
+
+    def load(self, session_id: str) -> Remembered | None:
+        """A session with its turns; None if there is none of that id."""
+        path = self._path(session_id)
+        return None if path is None else self._read(path)
+
+    def listed(self, cwd: str | None = None) -> list[Remembered]:
+        """All sessions, or those of a folder, the latest first."""
+        found = [known for path in self._files() if (known := self._read(path)) is not None]
+        if cwd is not None:
+            wanted = os.path.normpath(cwd)
+            found = [known for known in found if os.path.normpath(known.cwd) == wanted]
+        return sorted(found, key=lambda known: (-known.updated_at, known.id))
+
+    def delete(self, session_id: str) -> None:
+        """Forget a session; one that is not known is no error."""
+        path = self._path(session_id)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _path(self, session_id: str) -> Path | None:
+        return self.folder / f"{session_id}.jsonl" if _ID.fullmatch(session_id) else None
+
+    def _files(self) -> list[Path]:
+        try:
+            return [path for path in self.folder.iterdir() if path.suffix == ".jsonl"]
+        except OSError:
+            return []
+
+    def _append(self, session_id: str, line: Head | Entry, flags: int) -> bool:
+        path = self._path(session_id)
+        if path is None:
+            return False
+        data = msgspec.json.encode(line) + b"\n"
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | flags, 0o600)
+        except OSError:
+            return False
+        try:
+            if os.fstat(fd).st_size + len(data) > MAX_FILE_SIZE:
+                return False
+            # One call, so that the lines of two processes do not mix.
+            return os.write(fd, data) == len(data)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+
+    def _read(self, path: Path) -> Remembered | None:
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE_SIZE + 1)
+                updated_at = os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return None
+        first, *rest = data.split(b"\n")
+        try:
+            head = msgspec.json.decode(first, type=Head)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        if head.id != path.stem:
+            return None
+        entries: list[Entry] = []
+        for line in rest:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                entries.append(msgspec.json.decode(line, type=Entry))
+        title = title_of(entries[0].question) if entries else None
+        return Remembered(head.id, head.cwd, title, updated_at, entries)
+
+    def _prune(self) -> None:
+        """Let the oldest go, so that there is room for one more."""
+        files = self._files()
+        if len(files) < MAX_SESSIONS:
+            return
+        aged: list[tuple[float, Path]] = []
+        for path in files:
+            with contextlib.suppress(OSError):
+                aged.append((path.stat().st_mtime, path))
+        aged.sort()
+        for _, path in aged[: len(aged) - MAX_SESSIONS + 1]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def timestamp(at: float) -> str:
+    """An instant as the protocol writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
