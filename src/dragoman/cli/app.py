@@ -35,13 +35,13 @@ An agent that dragoman knows is called by its name, any other by its command lin
 
 \b
 Examples:
-  dragoman peers                                 which agents are there
-  dragoman run scout "where is main defined?"    ask the built-in one
-  dragoman run codex "fix the failing test"      ask an installed one
-  dragoman run "hello" -- my-agent --acp         ask any program that speaks ACP
-  git diff | dragoman run gemini "review this"   add what comes from a pipe
-  dragoman chat qwen                             go on talking
-  dragoman doctor                                why does it not work?
+  dragoman peers                                which agents are there
+  dragoman run scout "where is main defined?"   ask the built-in one
+  dragoman run codex "fix the failing test"     ask an installed one
+  dragoman run "hello" -- my-agent --acp        ask any program that speaks ACP
+  git diff | dragoman run gemini "why?" -f -    add what comes from a pipe
+  dragoman chat qwen                            go on talking
+  dragoman doctor                               why does it not work?
 """
 
 EPILOG: Final = (

@@ -7,7 +7,7 @@ interrupt does to it is in `talk`; where lines come from, in `stage`.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -42,10 +42,7 @@ app = new_app()
 @app.command(cls=WithCommandLine, help=HELP, context_settings=CONTEXT)
 def chat(
     context: typer.Context,
-    peer: Annotated[
-        str | None,
-        typer.Argument(metavar="PEER", show_default=False, autocompletion=options.complete_peer),
-    ] = None,
+    peer: options.Peer = None,
     cwd: options.Cwd = None,
     format: options.OutputFormat = None,
     json_strict: options.JsonStrict = False,

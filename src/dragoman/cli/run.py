@@ -55,11 +55,13 @@ app = new_app()
 @app.command(cls=WithCommandLine, help=HELP, context_settings=CONTEXT)
 def run(
     context: typer.Context,
-    peer: Annotated[
+    peer: options.Peer = None,
+    prompt: Annotated[
         str | None,
-        typer.Argument(metavar="PEER", show_default=False, autocompletion=options.complete_peer),
+        typer.Argument(
+            metavar="PROMPT", help="What it is asked for; - is stdin.", show_default=False
+        ),
     ] = None,
-    prompt: Annotated[str | None, typer.Argument(metavar="[PROMPT]", show_default=False)] = None,
     file: Annotated[
         str | None,
         typer.Option(

@@ -34,6 +34,15 @@ def complete_variable(incomplete: str) -> list[str]:
     return sorted(name for name in os.environ if name.startswith(incomplete))
 
 
+Peer: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PEER",
+        help="The name of an agent, or its address: unix:/path, ws://, wss://.",
+        show_default=False,
+        autocompletion=complete_peer,
+    ),
+]
 Cwd: TypeAlias = Annotated[
     Path | None,
     typer.Option(

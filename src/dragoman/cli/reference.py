@@ -1,0 +1,60 @@
+"""The reference of the command line, made of the help texts themselves.
+
+Owns the page: ``python -m dragoman.cli.reference > docs/reference/cli.md`` writes it, and a test
+says when that has to be done again. It runs no command.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+
+from dragoman.cli.app import app
+
+WIDTH: Final = 80
+"""Columns of the help texts on the page, whatever terminal it is made in."""
+
+HEAD: Final = """# The command line
+
+What `dragoman --help` and `dragoman COMMAND --help` say. This page is made of those texts, and a
+test compares them:
+
+```sh
+python -m dragoman.cli.reference > docs/reference/cli.md
+```
+
+`python -m dragoman` is the same command. [Exit codes](exit-codes.md) say how a command ended, and
+[lines of JSON](cli-json.md) are what `--format json` prints. `dragoman --install-completion`
+teaches your shell to complete commands, options and the names of peers.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for path, text in helps():
+        parts.append(f"## {' '.join(path)}\n\n```text\n{text}\n```\n")
+    return "\n".join(parts)
+
+
+def helps() -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every command with the words that call it, and its help text."""
+    yield from _helps(typer.main.get_command(app), ("dragoman",), None)
+
+
+def _helps(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[tuple[Any, str]]:
+    # Resilient: a command that wants an argument is described, not called.
+    context = command.make_context(
+        path[-1], [], parent=parent, resilient_parsing=True, terminal_width=WIDTH
+    )
+    yield path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(context):
+            yield from _helps(command.get_command(context, name), (*path, name), context)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
