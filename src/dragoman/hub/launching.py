@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final
 
 from dragoman.client.budgets import Budgets
@@ -23,6 +23,7 @@ from dragoman.hub.catalogue.loading import Catalogue
 from dragoman.hub.catalogue.validation import AUTO, PYTHON
 from dragoman.hub.config.schema import Settings
 from dragoman.hub.packages import package_name
+from dragoman.hub.wrappers import program_name, unwrap
 
 Which = Callable[..., str | None]
 
@@ -32,9 +33,6 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
     "win32": "windows",
     "cygwin": "windows",
 }
-
-SUFFIXES: Final = (".exe", ".cmd", ".bat", ".ps1", ".js", ".mjs", ".cjs")
-"""What a program's name may end with beside the name that people know it by."""
 
 
 def current_platform() -> Platform:
@@ -203,85 +201,6 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
         # and what it speaks is asked.
         return replace(_way(known, Launch(command=argv), argv), protocol=AUTO, details={})
     return _way(known, Launch(command=argv), argv)
-
-
-RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "npx": (),
-    "bunx": (),
-    "pnpx": (),
-    "uvx": (),
-    "pipx": ("run",),
-    "pnpm": ("dlx", "exec"),
-    "yarn": ("dlx", "exec"),
-    "npm": ("exec", "x"),
-    "bun": ("x",),
-    "uv": ("run",),
-}
-"""Programs that run another program, with the word that makes them do it."""
-
-VALUED: Final = frozenset({"-p", "--package", "-c", "--call", "--from", "--with", "--python"})
-"""Options of runners that take the next word."""
-
-
-def unwrap(argv: Sequence[str]) -> tuple[str, ...]:
-    """The command line without what only starts it: ``npx``, ``env``, ``node``.
-
-    A package that is run becomes its bare name with any version cut off.
-    """
-    words = list(argv)
-    while words:
-        name = program_name(words[0])
-        if name == "env":
-            words = words[1:]
-            while words and (words[0].startswith("-") or "=" in words[0]):
-                words = words[1:]
-            continue
-        if name in ("node", "bun", "deno", "nodejs") and not (
-            name in RUNNERS and words[1:2] and words[1] in RUNNERS[name]
-        ):
-            rest = _past_options(words[1:])
-            if not rest:
-                break
-            words = rest
-            continue
-        if name in RUNNERS:
-            subcommands = RUNNERS[name]
-            rest = words[1:]
-            if subcommands:
-                if not rest or rest[0] not in subcommands:
-                    break
-                rest = rest[1:]
-            rest = _past_options(rest)
-            if not rest:
-                break
-            words = [_bare(rest[0]), *rest[1:]]
-            continue
-        break
-    return tuple(words)
-
-
-def _past_options(words: list[str]) -> list[str]:
-    while words and words[0].startswith("-"):
-        if words[0] == "--":
-            return words[1:]
-        words = words[2:] if words[0] in VALUED else words[1:]
-    return words
-
-
-def _bare(package: str) -> str:
-    """A package without its version: ``@google/gemini-cli@0.61.0`` is ``@google/gemini-cli``."""
-    head, at, _ = package[1:].partition("@")
-    return package[0] + head if at else package
-
-
-def program_name(program: str) -> str:
-    """What people call a program: its file's name without folder and suffix."""
-    name = PurePath(program.replace("\\", "/")).name
-    lower = name.lower()
-    for suffix in SUFFIXES:
-        if lower.endswith(suffix):
-            return name[: -len(suffix)]
-    return name
 
 
 def _names(program: str) -> set[str]:

@@ -16,9 +16,7 @@ from dragoman.hub.config.schema import PeerSettings, Settings
 from dragoman.hub.launching import (
     Way,
     describe_command,
-    program_name,
     resolve,
-    unwrap,
     way_to,
     with_env,
 )
@@ -228,33 +226,14 @@ def test_a_script_is_known_by_the_package_that_it_lies_in(ours: Catalogue, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("argv", "plain"),
-    [
-        ("npx a b", "a b"),
-        ("npx -y -p x a b", "a b"),
-        ("npx -- a b", "a b"),
-        ("npx @s/a@1.2 b", "@s/a b"),
-        ("npx a@latest b", "a b"),
-        ("npm exec -- a b", "a b"),
-        ("npm install a", "npm install a"),
-        ("yarn dlx a b", "a b"),
-        ("bun x a b", "a b"),
-        ("bun script.js b", "script.js b"),
-        ("env A=1 B=2 a b", "a b"),
-        ("env -i npx a b", "a b"),
-        ("/usr/bin/env node x.js b", "x.js b"),
-        ("uvx --from p a b", "a b"),
-        ("npx", "npx"),
-        ("", ""),
-    ],
+    "script", ["qwen acp", "cd /x && exec qwen acp", "A=1 B='2 3' qwen acp", "x; npx qwen acp"]
 )
-def test_what_only_starts_a_program_is_taken_off(argv: str, plain: str) -> None:
-    assert unwrap(argv.split()) == tuple(plain.split())
-
-
-@pytest.mark.parametrize(
-    ("program", "name"),
-    [("/a/b/qwen", "qwen"), ("C:\\x\\Qwen.CMD", "Qwen"), ("tool.js", "tool"), ("a.b", "a.b")],
-)
-def test_a_program_is_called_by_its_file_without_folder_and_suffix(program: str, name: str) -> None:
-    assert program_name(program) == name
+def test_a_wrong_form_inside_of_a_shells_command_is_refused_too(
+    ours: Catalogue, script: str
+) -> None:
+    for shell in (["sh", "-c"], ["/bin/bash", "-l", "-c"], ["bash", "-lc"]):
+        with pytest.raises(WrongLaunch, match="qwen --acp"):
+            describe_command([*shell, script], ours)
+    assert describe_command(["sh", "-c", "echo 'unclosed"], ours).descriptor is None
+    right = describe_command(["sh", "-c", "cd /x && qwen --acp"], ours)
+    assert right.descriptor == ours.get("qwen")

@@ -1,0 +1,45 @@
+"""What only starts another program, taken off a command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.hub.wrappers import program_name, unwrap
+
+
+@pytest.mark.parametrize(
+    ("argv", "plain"),
+    [
+        ("npx a b", "a b"),
+        ("npx -y -p x a b", "a b"),
+        ("npx -- a b", "a b"),
+        ("npx @s/a@1.2 b", "@s/a b"),
+        ("npx a@latest b", "a b"),
+        ("npm exec -- a b", "a b"),
+        ("npm install a", "npm install a"),
+        ("yarn dlx a b", "a b"),
+        ("bun x a b", "a b"),
+        ("bun script.js b", "script.js b"),
+        ("env A=1 B=2 a b", "a b"),
+        ("env -i npx a b", "a b"),
+        ("/usr/bin/env node x.js b", "x.js b"),
+        ("uvx --from p a b", "a b"),
+        ("timeout 5 a b", "a b"),
+        ("sudo -E env X=1 a b", "a b"),
+        ("cmd /c a b", "a b"),
+        ("sh script.sh b", "sh script.sh b"),
+        ("env", ""),
+        ("npx", "npx"),
+        ("", ""),
+    ],
+)
+def test_what_only_starts_a_program_is_taken_off(argv: str, plain: str) -> None:
+    assert unwrap(argv.split()) == tuple(plain.split())
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("/a/b/qwen", "qwen"), ("C:\\x\\Qwen.CMD", "Qwen"), ("tool.js", "tool"), ("a.b", "a.b")],
+)
+def test_a_program_is_called_by_its_file_without_folder_and_suffix(program: str, name: str) -> None:
+    assert program_name(program) == name
