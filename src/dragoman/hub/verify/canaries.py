@@ -6,6 +6,7 @@ gives others. What is looked at afterwards is the business of the rungs.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -32,6 +33,4 @@ class Canaries:
 
 def fill(prompt: str, **words: str) -> str:
     """A prompt with its words in braces replaced. Other braces are left alone."""
-    for name, word in words.items():
-        prompt = prompt.replace(f"{{{name}}}", word)
-    return prompt
+    return re.sub(r"{(\w+)}", lambda found: words.get(found[1], found[0]), prompt)

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from dragoman.client.connecting import OPENERS
@@ -93,6 +94,8 @@ class Climb:
     second: Connected | None = None
     session_id: str | None = None
     """The session that another process has to remember."""
+    session_began: datetime | None = None
+    """When it was opened."""
     spoken: bool = False
     """Whether a turn was taken in that session."""
     settings: list[model.Event] = field(default_factory=list)
@@ -217,6 +220,7 @@ class Climb:
             self.settings = list(heard)
             if not self.spoken:
                 self.session_id = here.id
+                self.session_began = datetime.now(UTC)
         return here
 
     async def open(self, peer: Peer, **options: Any) -> Conversation:

@@ -52,13 +52,15 @@ class Witness:
             case _:
                 pass
         line = event.raw
-        if line is None or line is self._last:
-            # Several events may come of one line.
+        if line is None:
             return
-        self._last = line
         if event.native == "initialize":
             self.greeting = line
-        if isinstance(event, model.Unknown | model.PermissionAsked | model.ServiceCalled):
+        # Several events may come of one line, and the first of them may be of another kind.
+        if line is not self._last and isinstance(
+            event, model.Unknown | model.PermissionAsked | model.ServiceCalled
+        ):
+            self._last = line
             self._look_at(messages.decode(line), line)
 
     def _look_at(self, message: messages.Message, line: bytes) -> None:

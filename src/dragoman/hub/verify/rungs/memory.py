@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -91,6 +92,8 @@ async def load(climb: Climb) -> Finding:
     peer = (await climb.successor()).peer
     if peer.capabilities.load is False:
         return passed("it does not say that it loads sessions", loads_sessions=False)
+    if climb.way.quirks.loads_next_minute and _in_its_first_minute(climb):
+        return skipped("it loses a session that is loaded in the minute in which it was begun")
     try:
         replayed = await _reopen(climb, peer, "load")
     except DragomanError as error:
@@ -107,6 +110,15 @@ async def load(climb: Climb) -> Finding:
         f"another process loads the session with {replayed} events of its history",
         loads_sessions=True,
     )
+
+
+def _in_its_first_minute(climb: Climb) -> bool:
+    """Whether the clock still shows the minute in which the session was opened, or did so just
+    now: the peer looks at its clock before us."""
+    began = climb.session_began
+    if began is None:
+        return False
+    return datetime.now(UTC).replace(second=0, microsecond=0) <= began
 
 
 async def resume(climb: Climb) -> Finding:

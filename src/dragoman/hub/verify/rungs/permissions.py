@@ -13,6 +13,7 @@ from typing import Final
 from dragoman.client.permissions import Answer, Question, deny_all
 from dragoman.client.results import Result
 from dragoman.events.words import Outcome
+from dragoman.hub.opening import judge
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import fill
 from dragoman.hub.verify.climb import Climb, allow
@@ -60,7 +61,8 @@ async def permission(climb: Climb) -> Finding:
         if there:
             return warned(evidence, remedies.SELF_APPROVING, asks_permission=False)
         return warned(evidence, remedies.DID_NOTHING, asks_permission=True)
-    ends = result.outcome in (Outcome.DENIED, Outcome.CANCELLED)
+    end = judge(result, climb.way.quirks).outcome
+    ends = end in (Outcome.DENIED, Outcome.CANCELLED)
     facts = {"asks_permission": True, "respects_refusal": not there, "refusal_ends_turn": ends}
     if there:
         return failed(

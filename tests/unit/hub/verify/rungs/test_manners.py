@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragoman.client.conversation import Peer
+from dragoman.errors import CallTimeout, ConnectionEnded, RemoteError
+from dragoman.hub.launching import Way
+from dragoman.hub.verify import questions, remedies
+from dragoman.hub.verify.card import Verdict
+from dragoman.hub.verify.climb import Connected
+from dragoman.hub.verify.processes import Exit
+from dragoman.hub.verify.rungs import manners
+from tests.aio import aio
+from tests.unit.hub.verify.fakes import FakeClimb, climbing, verdict
+
+
+class _Answering(FakeClimb):
+    """`answer` is handed the method and the params of each call, and returns what is raised."""
+
+    ended = Exit(exited=True, code=0, survivors=0)
+
+    @asynccontextmanager
+    async def victim(self) -> AsyncIterator[Peer]:
+        yield await self.peer()
+
+    async def successor(self) -> Connected:
+        connected = await super().successor()
+
+        async def end_input(timeout: float) -> Exit:
+            return self.ended
+
+        async def aclose() -> None: ...
+
+        connected.running = SimpleNamespace(end_input=end_input)  # type: ignore[assignment]
+        connected.peer.aclose = aclose  # type: ignore[method-assign]
+        self.second = connected
+        return connected
+
+
+def answering(tmp_path: Path, answer: Any, **fields: Any) -> _Answering:
+    climb = climbing(tmp_path, **fields)
+    climb.__class__ = _Answering
+    assert isinstance(climb, _Answering)
+
+    async def call(method: str, params: Any, *, timeout: float) -> bytes:
+        error = answer(method, params)
+        if error is not None:
+            raise error
+        return b"{}"
+
+    climb.client = SimpleNamespace(connection=SimpleNamespace(call=call))
+    return climb
+
+
+CODES = {questions.UNKNOWN_METHOD: -32601, "session/load": -32002, "session/new": -32602}
+
+
+def usual(method: str, params: Any) -> RemoteError:
+    return RemoteError(CODES[method], "no")
+
+
+@aio
+async def test_the_codes_of_three_mistakes_are_recorded(tmp_path: Path) -> None:
+    assert verdict(await manners.codes(answering(tmp_path, usual))) == (
+        Verdict.PASS,
+        {"unknown_method_code": -32601, "unknown_session_code": -32002, "bad_params_code": -32602},
+    )
+
+
+@aio
+async def test_a_mistake_that_is_not_answered_leaves_its_code_unknown(tmp_path: Path) -> None:
+    def answer(method: str, params: Any) -> Exception:
+        return CallTimeout(method, 1) if method == "session/load" else usual(method, params)
+
+    finding = await manners.codes(answering(tmp_path, answer))
+    assert finding.verdict is Verdict.WARN
+    assert "unknown_session_code" not in finding.facts
+    assert finding.facts["bad_params_code"] == -32602
+
+
+@aio
+async def test_a_mistake_that_ends_the_connection_is_a_failure(tmp_path: Path) -> None:
+    def answer(method: str, params: Any) -> Exception:
+        return ConnectionEnded() if method == "session/new" else usual(method, params)
+
+    finding = await manners.codes(answering(tmp_path, answer))
+    assert finding.verdict is Verdict.FAIL
+    assert finding.facts.keys() == {"unknown_method_code", "unknown_session_code"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([RemoteError(-32602, "no")], (Verdict.PASS, {"survives_oversized_line": True})),
+        ([None], (Verdict.PASS, {"survives_oversized_line": True})),
+        ([ConnectionEnded()], (Verdict.WARN, {"survives_oversized_line": False})),
+        (
+            [CallTimeout("m", 1), RemoteError(-32602, "no")],
+            (Verdict.WARN, {"survives_oversized_line": True}),
+        ),
+        (
+            [CallTimeout("m", 1), CallTimeout("m", 1)],
+            (Verdict.WARN, {"survives_oversized_line": False}),
+        ),
+    ],
+)
+@aio
+async def test_a_peer_survives_a_long_line_if_it_answers_then_or_afterwards(
+    tmp_path: Path, answers: list[Exception | None], expected: Any
+) -> None:
+    left = iter(answers)
+    climb = answering(tmp_path, lambda method, params: next(left))
+    climb.facts["bad_params_code"] = -32602
+    assert verdict(await manners.oversized(climb)) == expected
+
+
+@aio
+async def test_a_question_that_was_never_answered_is_not_asked_in_a_long_line(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+
+    def answer(method: str, params: Any) -> Exception:
+        asked.append(method)
+        return RemoteError(-32601, "no")
+
+    climb = answering(tmp_path, answer)
+    assert (await manners.oversized(climb)).verdict is Verdict.SKIPPED
+    climb.facts["unknown_method_code"] = -32601
+    assert (await manners.oversized(climb)).facts == {"survives_oversized_line": True}
+    assert asked == [questions.UNKNOWN_METHOD]
+
+
+@pytest.mark.parametrize(
+    ("ended", "clean", "remedy"),
+    [
+        (Exit(exited=True, code=0, survivors=0), True, ""),
+        (Exit(exited=True, code=1, survivors=0), True, ""),
+        (Exit(exited=True, signal=6, survivors=0), False, remedies.CRASH),
+        (Exit(exited=False), False, remedies.STAYS),
+    ],
+)
+@aio
+async def test_a_clean_exit_is_one_by_itself(
+    tmp_path: Path, ended: Exit, clean: bool, remedy: str
+) -> None:
+    climb = answering(tmp_path, usual)
+    climb.ended = ended
+    finding = await manners.exit(climb)
+    assert finding.facts == {"clean_exit": clean}
+    assert finding.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [
+        (Exit(exited=True, code=0, survivors=0), (Verdict.PASS, {"survivors": 0})),
+        (Exit(exited=True, code=0, survivors=2), (Verdict.WARN, {"survivors": 2})),
+        (Exit(exited=True, code=0), (Verdict.SKIPPED, {})),
+        (Exit(exited=False), (Verdict.SKIPPED, {})),
+    ],
+)
+@aio
+async def test_survivors_are_known_only_after_an_exit_that_could_be_watched(
+    tmp_path: Path, ended: Exit, expected: Any
+) -> None:
+    climb = answering(tmp_path, usual)
+    climb.ended = ended
+    await manners.exit(climb)
+    assert verdict(await manners.survivors(climb)) == expected
+
+
+@aio
+async def test_a_peer_behind_an_address_is_not_ended(tmp_path: Path) -> None:
+    climb = climbing(tmp_path, way=Way(address="ws://127.0.0.1:1"))
+    assert (await manners.exit(climb)).verdict is Verdict.SKIPPED
+    assert (await manners.survivors(climb)).verdict is Verdict.SKIPPED
+
+
+@aio
+async def test_ids_noise_and_stray_answers_are_what_the_witness_saw(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    assert (await manners.ids(climb)).facts == {"id_format": "none seen"}
+    assert verdict(await manners.noise(climb)) == (Verdict.PASS, {"noise_lines": 0})
+    assert verdict(await manners.answers(climb)) == (Verdict.PASS, {"duplicate_answers": 0})
+    climb.witness.id_formats |= {"string", "integer"}
+    climb.witness.noise_lines, climb.witness.stray_answers = 3, 2
+    assert (await manners.ids(climb)).facts == {"id_format": "integer and string"}
+    assert verdict(await manners.noise(climb)) == (Verdict.WARN, {"noise_lines": 3})
+    assert verdict(await manners.answers(climb)) == (Verdict.WARN, {"duplicate_answers": 2})

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragoman.client.conversation import Peer
+from dragoman.errors import CallTimeout, RemoteError, Unsupported
+from dragoman.events.parts import Capabilities
+from dragoman.hub.verify.card import Verdict
+from dragoman.hub.verify.climb import Told
+from dragoman.hub.verify.rungs import memory
+from tests.aio import aio
+from tests.unit.hub.verify.fakes import FakeClimb, climbing, piece, told, verdict
+
+GONE = RemoteError(-32002, "no such session")
+
+
+class _Listing(FakeClimb):
+    known: tuple[str, ...] | Exception = ()
+
+    async def peer(self) -> Peer:
+        peer = await super().peer()
+
+        async def list_sessions(cwd: object = None) -> AsyncIterator[Any]:
+            if isinstance(self.known, Exception):
+                raise self.known
+            for id in self.known:
+                yield SimpleNamespace(id=id)
+
+        peer.list_sessions = list_sessions  # type: ignore[method-assign]
+        return peer
+
+
+def listing(tmp_path: Path, known: tuple[str, ...] | Exception, *, spoken: bool) -> _Listing:
+    climb = climbing(tmp_path)
+    climb.__class__ = _Listing
+    assert isinstance(climb, _Listing)
+    climb.known, climb.spoken = known, spoken
+    return climb
+
+
+@aio
+async def test_a_session_that_another_process_lists_is_remembered(tmp_path: Path) -> None:
+    found = await memory.listing(listing(tmp_path, ("s-0", "s-1"), spoken=False))
+    assert verdict(found) == (Verdict.PASS, {"lists_sessions": True})
+
+
+@aio
+async def test_a_session_without_a_turn_that_is_not_listed_is_unknown_and_not_a_no(
+    tmp_path: Path,
+) -> None:
+    assert (await memory.listing(listing(tmp_path, (), spoken=False))).facts == {}
+    found = await memory.listing(listing(tmp_path, (), spoken=True))
+    assert verdict(found) == (Verdict.WARN, {"lists_sessions": False})
+
+
+@pytest.mark.parametrize("spoken", [True, False])
+@aio
+async def test_a_list_that_is_never_answered_is_a_no_in_any_case(
+    tmp_path: Path, spoken: bool
+) -> None:
+    climb = listing(tmp_path, CallTimeout("session/list", 1), spoken=spoken)
+    assert (await memory.listing(climb)).facts == {"lists_sessions": False}
+
+
+@aio
+async def test_what_a_peer_does_not_advertise_is_a_no_without_asking(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    climb.ability = Capabilities()
+    climb.reopening = AssertionError("it was asked")
+    assert (await memory.listing(climb)).facts == {"lists_sessions": False}
+    assert (await memory.load(climb)).facts == {"loads_sessions": False}
+    assert (await memory.resume(climb)).facts == {"resumes_sessions": False}
+
+
+@pytest.mark.parametrize(("spoken", "facts"), [(True, {"loads_sessions": False}), (False, {})])
+@aio
+async def test_a_refused_load_is_a_no_only_for_a_session_with_a_turn(
+    tmp_path: Path, spoken: bool, facts: dict[str, Any]
+) -> None:
+    climb = climbing(tmp_path)
+    climb.spoken, climb.reopening = spoken, GONE
+    assert (await memory.load(climb)).facts == facts
+
+
+@aio
+async def test_a_load_that_brings_nothing_back_is_a_no(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    climb.spoken = True
+    assert verdict(await memory.load(climb)) == (Verdict.WARN, {"loads_sessions": False})
+    climb.replayed = (piece(),)
+    assert verdict(await memory.load(climb)) == (Verdict.PASS, {"loads_sessions": True})
+
+
+@aio
+async def test_a_peer_that_loads_any_session_has_not_proved_that_it_remembers_one(
+    tmp_path: Path,
+) -> None:
+    climb = climbing(tmp_path)
+    climb.facts["unknown_session_code"] = 0
+    assert (await memory.load(climb)).facts == {}
+
+
+@aio
+async def test_a_resume_that_works_is_a_yes_and_one_that_hangs_a_no(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    assert (await memory.resume(climb)).facts == {"resumes_sessions": True}
+    climb.reopening = CallTimeout("session/resume", 1)
+    assert (await memory.resume(climb)).facts == {"resumes_sessions": False}
+
+
+@aio
+async def test_a_server_that_left_its_mark_was_started(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+    (climb.surroundings.marks / "mcp").write_text("started\ninitialize\n")
+    finding = await memory.mcp(climb)
+    assert verdict(finding) == (Verdict.PASS, {"mcp": True})
+    assert "started, initialize" in finding.evidence
+
+
+@aio
+async def test_a_server_that_a_turn_would_start_is_unknown_without_turns(tmp_path: Path) -> None:
+    climb = climbing(tmp_path, turns=False)
+    assert verdict(await memory.mcp(climb)) == (Verdict.PASS, {})
+
+
+@aio
+async def test_a_server_may_be_started_when_its_tool_is_asked_for(tmp_path: Path) -> None:
+    climb = climbing(tmp_path)
+
+    def act(prompt: str, climb: FakeClimb) -> Told:
+        assert "dragoman-canary" in prompt
+        (climb.surroundings.marks / "mcp").write_text("started\n")
+        return told()
+
+    climb.act = act
+    assert (await memory.mcp(climb)).facts == {"mcp": True}
+
+
+@aio
+async def test_a_server_that_not_even_a_turn_starts_is_a_no(tmp_path: Path) -> None:
+    assert (await memory.mcp(climbing(tmp_path))).facts == {"mcp": False}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Unsupported("it takes none"), (Verdict.SKIPPED, {})),
+        (GONE, (Verdict.WARN, {"mcp": False})),
+    ],
+)
+@aio
+async def test_a_dialect_without_servers_is_told_apart_from_a_refusal(
+    tmp_path: Path, error: Exception, expected: Any
+) -> None:
+    climb = climbing(tmp_path)
+    climb.reopening = error
+    assert verdict(await memory.mcp(climb)) == expected
+
+
+def test_the_server_is_run_by_its_path_so_that_nothing_has_to_be_installed(tmp_path: Path) -> None:
+    server = memory.canary(tmp_path / "mark")
+    assert Path(server.args[0]).name == "canary_server.py"
+    assert Path(server.args[0]).is_file()

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.hub.verify.card import CARD_FORMAT, Card, Facts, RungResult, Verdict
+
+
+def test_what_was_not_measured_is_unknown_and_not_false() -> None:
+    assert set(msgspec.structs.asdict(Facts()).values()) == {None}
+
+
+def test_a_card_survives_its_json_with_unknown_and_false_told_apart() -> None:
+    card = Card(
+        peer="gemini",
+        version="0.61.0",
+        platform="linux",
+        measured_at="2026-11-15T00:00:00+00:00",
+        dragoman="0.1",
+        turns=True,
+        reached="echo",
+        usable=True,
+        rungs=(RungResult(rung="echo", verdict=Verdict.PASS, evidence="it said hello"),),
+        facts=Facts(echo=True, cancel=False, models=("a", "b")),
+    )
+    again = msgspec.json.decode(msgspec.json.encode(card), type=Card)
+    assert again == card
+    assert again.format == CARD_FORMAT
+    assert (again.facts.echo, again.facts.cancel, again.facts.usage) == (True, False, None)

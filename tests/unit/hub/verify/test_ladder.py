@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import CallTimeout, ProcessExited
+from dragoman.hub.config.paths import find_paths
+from dragoman.hub.launching import Way
+from dragoman.hub.verify import remedies
+from dragoman.hub.verify.card import Facts, RungResult, Verdict
+from dragoman.hub.verify.climb import Climb
+from dragoman.hub.verify.ladder import NOT_ASKED, RUNGS, climb, fields_without
+from dragoman.hub.verify.limits import Limits
+from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped
+from dragoman.hub.verify.store import CardStore
+from tests.aio import aio
+
+WAY = Way(command=("x",))
+
+
+def rung(name: str, finding: Finding | BaseException, **fields: object) -> Rung:
+    async def measure(climb: Climb) -> Finding:
+        if isinstance(finding, BaseException):
+            raise finding
+        return finding
+
+    return Rung(name=name, asks="?", measure=measure, **fields)  # type: ignore[arg-type]
+
+
+DIALECT = rung("dialect", passed("acp", dialect="acp", agent_version="1.5"))
+
+
+def test_every_field_of_a_card_is_filled_by_exactly_one_rung() -> None:
+    filled = Counter(name for each in RUNGS for name in each.fields)
+    assert set(filled) == set(Facts.__struct_fields__)
+    assert set(filled.values()) == {1}
+
+
+def test_a_rung_needs_only_rungs_below_it() -> None:
+    below: set[str] = set()
+    for each in RUNGS:
+        assert set(each.needs) <= below, each.name
+        assert each.name not in below
+        below.add(each.name)
+
+
+def test_nothing_is_started_before_the_launch_was_looked_at() -> None:
+    names = [each.name for each in RUNGS]
+    assert names[:3] == ["binary", "entry", "handshake"]
+    assert [each.name for each in RUNGS if each.last] == ["binary", "entry", "handshake", "dialect"]
+
+
+def test_what_depends_on_a_rung_is_found_through_others() -> None:
+    assert set(fields_without("exit")) == {"survivors"}
+    assert "survivors" in fields_without("handshake")
+    assert "handshake_seconds" not in fields_without("handshake")
+
+
+@aio
+async def test_the_climb_ends_where_going_on_makes_no_sense() -> None:
+    card = await climb(
+        WAY,
+        peer="x",
+        turns=False,
+        rungs=[
+            rung("binary", failed("not there", "install it"), last=True, essential=True),
+            rung("entry", passed("never tried")),
+        ],
+    )
+    assert [one.rung for one in card.rungs] == ["binary"]
+    assert not card.usable
+    assert card.reached == ""
+    assert card.facts == Facts()
+
+
+@aio
+async def test_a_rung_is_not_tried_without_what_it_needs_or_without_consent() -> None:
+    tried: list[RungResult] = []
+    card = await climb(
+        WAY,
+        peer="x",
+        turns=False,
+        on_rung=tried.append,
+        rungs=[
+            DIALECT,
+            rung("session", skipped("no login"), essential=True),
+            rung("models", AssertionError("it was tried"), needs=("session",)),
+            rung("echo", AssertionError("it was tried"), turns=True),
+        ],
+    )
+    assert tuple(tried) == card.rungs
+    verdicts = {one.rung: one for one in tried}
+    assert verdicts["models"].verdict is Verdict.SKIPPED
+    assert "session" in verdicts["models"].evidence
+    assert verdicts["echo"].evidence == NOT_ASKED
+    assert card.usable
+    assert card.reached == "dialect"
+    assert card.version == "1.5"
+
+
+@aio
+async def test_a_failure_that_is_not_essential_leaves_the_peer_usable() -> None:
+    rungs = [DIALECT, rung("permission", failed("it wrote", "take care"))]
+    assert (await climb(WAY, peer="x", turns=True, rungs=rungs)).usable
+    rungs = [DIALECT, rung("session", failed("none", "look"), essential=True)]
+    assert not (await climb(WAY, peer="x", turns=True, rungs=rungs)).usable
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (CallTimeout("session/new", 1), remedies.UNANSWERED),
+        (ProcessExited(exit_code=1), remedies.CRASH),
+    ],
+)
+@aio
+async def test_what_a_rung_did_not_expect_of_a_peer_is_its_failure_and_not_ours(
+    error: Exception, remedy: str
+) -> None:
+    card = await climb(WAY, peer="x", turns=True, rungs=[rung("echo", error), DIALECT])
+    assert card.rungs[0].verdict is Verdict.FAIL
+    assert card.rungs[0].evidence == str(error)
+    assert card.rungs[0].remedy == remedy
+    assert card.rungs[1].verdict is Verdict.PASS
+
+
+@aio
+async def test_a_rung_that_hangs_is_ended_by_its_limit() -> None:
+    async def hang(climb: Climb) -> Finding:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    slow = Rung(name="echo", asks="?", measure=hang)
+    card = await climb(WAY, peer="x", turns=True, limits=Limits(rung=0.05), rungs=[slow, DIALECT])
+    assert card.rungs[0].remedy == remedies.SLOW_RUNG
+    assert card.rungs[1].verdict is Verdict.PASS
+
+
+@aio
+async def test_a_timeout_of_our_own_making_is_not_taken_for_the_peers() -> None:
+    with pytest.raises(TimeoutError):
+        await climb(WAY, peer="x", turns=True, rungs=[rung("echo", TimeoutError())])
+
+
+@aio
+async def test_the_card_is_kept_where_the_paths_say(tmp_path: Path) -> None:
+    paths = find_paths({"DRAGOMAN_DATA_HOME": str(tmp_path)})
+    card = await climb(WAY, peer="x", turns=False, paths=paths, platform="macos", rungs=[DIALECT])
+    assert CardStore(tmp_path / "cards").load("x", "1.5", "macos") == card
+
+
+@aio
+async def test_the_version_that_is_known_otherwise_is_used_where_the_peer_says_none() -> None:
+    quiet = rung("dialect", passed("acp", dialect="acp"))
+    assert (await climb(WAY, peer="x", turns=False, version="9", rungs=[quiet])).version == "9"
+    assert (await climb(WAY, peer="x", turns=False, version="9", rungs=[DIALECT])).version == "1.5"

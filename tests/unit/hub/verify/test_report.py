@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dragoman.hub.verify import report
+from dragoman.hub.verify.card import Card, RungResult, Verdict
+from dragoman.hub.verify.ladder import RUNGS
+
+OK = RungResult(rung="binary", verdict=Verdict.PASS, evidence="found at /bin/x", seconds=0.01)
+WARNING = RungResult(
+    rung="late updates", verdict=Verdict.WARN, evidence="late", remedy="Wait.", seconds=1.25
+)
+FAILURE = RungResult(rung="handshake", verdict=Verdict.FAIL, evidence="silent", remedy="Look.")
+
+
+def card(*rungs: RungResult, usable: bool = True, turns: bool = True) -> Card:
+    return Card(
+        peer="x",
+        version="1.2",
+        platform="linux",
+        measured_at="",
+        dragoman="",
+        turns=turns,
+        reached="",
+        usable=usable,
+        rungs=rungs,
+    )
+
+
+def test_a_rung_is_a_line_and_a_remedy_another() -> None:
+    assert report.rung_lines(OK) == ["ok    binary        found at /bin/x"]
+    head, remedy = report.rung_lines(WARNING)
+    assert head == "warn  late updates  late (1.2 s)"
+    assert remedy == " " * len("warn  late updates  ") + "what to do: Wait."
+
+
+def test_the_names_of_all_rungs_fit_into_their_column() -> None:
+    assert max(len(rung.name) for rung in RUNGS) == report.WIDTH
+
+
+def test_the_summary_says_whether_the_peer_can_be_used_and_where_it_stopped() -> None:
+    assert report.summary(card(OK)) == "x 1.2 can be used"
+    assert report.summary(card(WARNING)) == "x 1.2 can be used: 1 to know about"
+    assert report.summary(card(OK, turns=False)) == "x 1.2 can be used: no turns were tried"
+    refused = card(OK, FAILURE, usable=False)
+    assert report.summary(refused) == "x 1.2 cannot be used (see handshake)"
+
+
+def test_the_whole_text_has_every_rung_and_ends_with_the_summary() -> None:
+    lines = report.text(card(OK, FAILURE, usable=False)).splitlines()
+    assert lines[0].startswith("ok")
+    assert lines[1].startswith("FAIL")
+    assert lines[-1] == "x 1.2 cannot be used (see handshake)"
