@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from dragoman.errors import UsageError
 
 
@@ -61,9 +63,10 @@ class Option(Protocol):
     def kind(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True, gc=False):
     """One request for permission."""
+
+    # A Struct, because agents ask a lot: making a frozen dataclass takes longer than the answer.
 
     session_id: str
     tool_call_id: str

@@ -233,10 +233,18 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             self._watchdog.signs += 1
         self._lane.put(item, size)
 
+    def put_unhurried(self, item: Item, size: int) -> None:
+        """`put` for what nobody waits for: its consumer is woken a few milliseconds later, unless
+        something else wakes it before."""
+        self._watchdog.signs += 1
+        self._lane.put_unhurried(item, size)
+
     def question_opened(self) -> None:
         """The agent asked us something: its silence is ours now."""
         self._watchdog.signs += 1
         self._watchdog.open_questions += 1
+        # Whoever shows the question may have to show first what it is about.
+        self._lane.wake()
 
     def question_closed(self) -> None:
         """We answered: from now on its silence is its own again."""

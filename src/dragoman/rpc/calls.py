@@ -125,10 +125,10 @@ class Deadlines:
         self._timer = None
         self.due_at = math.inf
         now = self.clock()
-        for call in list(self._open()):
+        due = [call for call in self._open() if call.give_up_at <= now]
+        for call in sorted(due, key=lambda call: call.give_up_at):
             # Whoever is told may make another call, or end the connection and with it the others.
-            if call.give_up_at <= now:
-                call.give_up(CallTimeout(call.method, call.timeout))
+            call.give_up(CallTimeout(call.method, call.timeout))
         left = (call.give_up_at for call in self._open() if not call.settled)
         next_at = min(left, default=math.inf)
         if next_at < self.due_at:

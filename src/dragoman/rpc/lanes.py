@@ -34,6 +34,10 @@ log: Final = logging.getLogger("dragoman.rpc")
 ITEM_SIZE: Final = 512
 """Counted for every waiting item beside its bytes: about what a small decoded message takes."""
 
+UNHURRIED_INTERVAL: Final = 0.005
+"""Seconds until a consumer is woken for something that nobody waits for: less than anybody sees,
+and long enough that a hundred such things in a row wake it once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -173,7 +177,7 @@ class Flow:
 class Lane(Generic[T]):
     """An ordered queue with one consumer."""
 
-    __slots__ = ("_ended", "_flow", "_loop", "_waiter", "items", "size")
+    __slots__ = ("_ended", "_flow", "_loop", "_timer", "_waiter", "items", "size")
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -181,6 +185,7 @@ class Lane(Generic[T]):
         self.items: deque[T] = deque()
         """What is queued, oldest first: to look at before waiting, not to change."""
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._ended: ConnectionLost | None = None
         self.size = 0
         flow.join(self)
@@ -202,24 +207,36 @@ class Lane(Generic[T]):
         flow = self._flow
         flow.queued = queued = flow.queued + size
         if self._waiter is not None:
-            self._wake()
+            self.wake()
         if queued > flow.soft_size:
             flow.evaluate()
+
+    def put_unhurried(self, item: T, size: int) -> None:
+        """`put`, but the consumer is only woken `UNHURRIED_INTERVAL` later, together with whatever
+        else has come by then; earlier if something else wakes it."""
+        waiter, self._waiter = self._waiter, None
+        self.put(item, size)
+        self._waiter = waiter
+        if waiter is not None and self._timer is None and self._ended is None:
+            self._timer = self._loop.call_later(UNHURRIED_INTERVAL, self._time_to_wake)
 
     def follow(self, item: T) -> None:
         """Queue an item that did not come from the wire. It weighs nothing and is never dropped."""
         self.items.append(item)
-        self._wake()
+        self.wake()
 
     def end(self, failure: ConnectionLost) -> None:
         """Nothing more will come; after what is queued, `get` raises a copy of `failure`."""
         if self._ended is None:
             self._ended = failure
-            self._wake()
+            self.wake()
 
     def close(self) -> None:
         """The consumer has gone: forget what is queued and take nothing more."""
         self.end(ConnectionLost("nobody reads this any more"))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.items.clear()
         self._flow.queued -= self.size
         self.size = 0
@@ -258,7 +275,12 @@ class Lane(Generic[T]):
                 self._waiter = None
         return self.take()
 
-    def _wake(self) -> None:
+    def _time_to_wake(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the consumer look, if it waits."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConnectionClosed, ConnectionEnded, ConnectionLost, Overflow, UsageError
-from dragoman.rpc.lanes import ITEM_SIZE, Flow, HandlerLane, Lane, Limits
+from dragoman.rpc.lanes import ITEM_SIZE, UNHURRIED_INTERVAL, Flow, HandlerLane, Lane, Limits
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.rpc.other_side import RecordingStream, soon, turns, until
@@ -86,6 +86,61 @@ async def test_a_consumer_waits_for_the_next_item() -> None:
     fill(lane, 7, 8)
     assert await soon(waiting) == 7
     assert await lane.get() == 8
+
+
+@aio
+async def test_what_is_not_in_a_hurry_wakes_its_consumer_a_little_later_and_once() -> None:
+    lane: Lane[int] = Lane(make(Limits())[1])
+    tasks = TaskOwner("test")
+    waiting = tasks.start(lane.get(), "get")
+    await turns()
+    clock = Clock()
+    lane._loop = clock  # type: ignore[assignment]
+    for item in range(5):
+        lane.put_unhurried(item, 1)
+    await turns()
+    assert not waiting.done()
+    assert len(clock.due) == 1
+    clock.advance(UNHURRIED_INTERVAL)
+    assert await soon(waiting) == 0
+    assert [lane.take() for _ in range(4)] == [1, 2, 3, 4]
+    assert lane.size == 0
+
+
+@aio
+async def test_what_is_in_a_hurry_brings_along_what_is_not_and_order_is_kept() -> None:
+    lane: Lane[int] = Lane(make(Limits())[1])
+    tasks = TaskOwner("test")
+    waiting = tasks.start(lane.get(), "get")
+    await turns()
+    lane.put_unhurried(1, 1)
+    lane.put(2, 1)
+    await turns(2)
+    assert waiting.done()
+    assert (waiting.result(), lane.take()) == (1, 2)
+    # The timer finds a consumer that waits for something else, and an empty lane.
+    again = tasks.start(lane.get(), "get")
+    await until(lambda: lane._timer is None)
+    await turns()
+    assert not again.done()
+    lane.put_unhurried(3, 1)
+    lane.wake()
+    assert await soon(again) == 3
+    timer = lane._timer
+    assert timer is not None
+    lane.close()
+    assert timer.cancelled()
+
+
+@aio
+async def test_what_is_not_in_a_hurry_needs_no_timer_where_nobody_waits_or_nothing_counts() -> None:
+    lane: Lane[int] = Lane(make(Limits())[1])
+    lane.put_unhurried(1, 1)
+    assert await lane.get() == 1
+    lane.end(ConnectionClosed())
+    lane.put_unhurried(2, 1)
+    assert len(lane) == 0
+    assert lane._timer is None
 
 
 @aio

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -388,22 +388,17 @@ class AcpClient:
         """Let somebody else decide about permissions from now on."""
         self._serving.permit = permit
 
-    async def ask(
+    def ask(
         self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET
-    ) -> R:
+    ) -> Coroutine[Any, Any, R]:
         """Call a method of the protocol and decode its result."""
-        budget = self.budgets.request if timeout is UNSET else timeout
-        try:
-            raw = await self.connection.call(method.name, params, timeout=budget)
-        except RemoteError as error:
-            explained = self.explain(error)
-            if explained is error:
-                raise
-            raise explained from error
-        try:
-            return method.decode_result(raw)
-        except msgspec.ValidationError as error:
-            raise _malformed(method, error) from error
+        return self.connection.ask(
+            method.name,
+            params,
+            method.decode_result,
+            timeout=self.budgets.request if isinstance(timeout, UnsetType) else timeout,
+            explain=self.explain,
+        )
 
     async def ask_then(
         self,

@@ -12,11 +12,13 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
 
+from dragoman.client.acp.session import OpenQuestion
 from dragoman.client.permissions import Answer, Decision, Question, choose
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
@@ -112,7 +114,7 @@ class Serving:
         self._early_size = 0
         self._urls: set[str] = set()
         self._connection: Connection | None = None
-        self._requests: dict[str, tuple[Method[Any, Any], Serve]] = {}
+        self._requests: dict[str, tuple[Callable[[Raw], Any], Serve]] = {}
         self._serve(acp.SESSION_REQUEST_PERMISSION, self._permission)
         if options.read_files:
             self._serve(acp.FS_READ_TEXT_FILE, self._read)
@@ -130,7 +132,7 @@ class Serving:
     def _serve(
         self, method: Method[P, R], handler: Callable[[P, bytes], Coroutine[Any, Any, R]]
     ) -> None:
-        self._requests[method.name] = (method, handler)
+        self._requests[method.name] = (decoder(method.params), handler)
 
     # -- called by the connection
 
@@ -169,17 +171,20 @@ class Serving:
             if extension is None or acp.method_table().request(request.method) is not None:
                 raise boundary.method_not_found(request.method)
             return extension.request(request.method, _plain(request.params))
-        method, handler = known
+        decode, handler = known
         try:
-            params = method.decode_params(request.params)
+            params = decode(request.params)
         except msgspec.ValidationError as error:
             self._heard(request, str(error))
             raise boundary.invalid_params(error) from error
-        if self.watch is not None and method.name not in _QUESTIONS:
-            self.watch.served(method.name, params.session_id, request.line)
+        if self.watch is not None and request.method not in _QUESTIONS:
+            self.watch.served(request.method, params.session_id, request.line)
         try:
             answer = handler(params, request.line)
-            return self._mapped(answer) if inspect.iscoroutine(answer) else answer
+            # A question is answered by people, not by a service.
+            if type(answer) is CoroutineType and request.method not in _QUESTIONS:
+                return self._mapped(answer)
+            return answer
         except RemoteError as error:
             self._heard(request, str(error))
             raise
@@ -276,14 +281,11 @@ class Serving:
         if turn is not None and turn.cancelling:
             return self._decided(session, question, Answer.CANCEL)
         answer = self.permit(question)
-        # A policy that is a plain function has decided; only one that waits for somebody needs
-        # tasks, which cost more than all the rest of a question.
-        if not inspect.isawaitable(answer):
+        # A policy that is a plain function has decided, and only one that waits for somebody needs
+        # a task.
+        if type(answer) is Answer or not inspect.isawaitable(answer):
             return self._decided(session, question, answer)
-        assert self._connection is not None
-        task = self._connection.tasks.start(_coroutine(answer), "ask")
-        session.question_opened(task, turn)
-        return self._decided_later(session, turn, question, task)
+        return self._decided_later(session, turn, question, answer)
 
     def _decided(
         self, session: Session, question: Question, answer: Decision
@@ -296,38 +298,38 @@ class Serving:
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     async def _decided_later(
-        self, session: Session, turn: Turn | None, question: Question, task: asyncio.Task[Any]
+        self, session: Session, turn: Turn | None, question: Question, asking: Awaitable[Decision]
     ) -> acp.RequestPermissionResponse:
         try:
-            answer = await self._answered(session, turn, task, Answer.CANCEL)
+            answer = await self._answered(session, turn, asking, Answer.CANCEL)
         except asyncio.CancelledError:
             # The agent called its question off, or has gone.
             session.answered(question, Answer.CANCEL, None)
             raise
         return self._decided(session, question, answer)
 
-    async def _asked(
-        self, session: Session, turn: Turn | None, ask: Callable[[], Any], cancelled: Any
-    ) -> Any:
-        """Wait for somebody to answer; cancelling the turn answers at once with `cancelled`."""
-        if turn is not None and turn.cancelling:
-            return cancelled
-        assert self._connection is not None
-        task = self._connection.tasks.start(_answer(ask), "ask")
-        session.question_opened(task, turn)
-        return await self._answered(session, turn, task, cancelled)
-
     async def _answered(
-        self, session: Session, turn: Turn | None, task: asyncio.Task[Any], cancelled: Any
-    ) -> Any:
-        """What the task of an open question says; `cancelled` if it was cancelled."""
+        self, session: Session, turn: Turn | None, asking: Awaitable[T], cancelled: T
+    ) -> T:
+        """Wait for somebody to answer; cancelling the turn answers at once with `cancelled`."""
+        if session.unusable or (turn is not None and turn.cancelling):
+            # That happened before this began.
+            if inspect.iscoroutine(asking):
+                asking.close()
+            return cancelled
+        question = OpenQuestion()
+        session.question_opened(question, turn)
         try:
-            await asyncio.wait([task])
+            answer = await asking
+        except asyncio.CancelledError:
+            answer = cancelled
+            if question.close():
+                raise
+        else:
+            question.close()
         finally:
-            session.question_closed(task, turn)
-            if not task.done():
-                task.cancel()
-        return cancelled if task.cancelled() else task.result()
+            session.question_closed(question, turn)
+        return answer
 
     # -- elicitation
 
@@ -355,9 +357,8 @@ class Serving:
         if session is None:
             answer = await _answer(lambda: elicit(params))
         else:
-            answer = await self._asked(
-                session, turn, lambda: elicit(params), acp.ElicitationCancelled()
-            )
+            asking = _answer(lambda: elicit(params))
+            answer = await self._answered(session, turn, asking, acp.ElicitationCancelled())
         if isinstance(params, acp.ElicitationUrl) and isinstance(answer, acp.ElicitationAccepted):
             self._urls.add(params.elicitation_id)
         tell(_action(answer))
@@ -471,16 +472,6 @@ def _action(answer: acp.CreateElicitationResponse) -> str:
 
 def _nobody(action: str) -> None:
     """Stands for a watch where there is none."""
-
-
-async def _awaited(answer: Awaitable[T]) -> T:
-    return await answer
-
-
-def _coroutine(answer: Awaitable[T]) -> Coroutine[Any, Any, T]:
-    """An awaitable as the work of a task. A coroutine is its own: wrapped, it would stay unawaited
-    if the task is cancelled before its first step."""
-    return answer if inspect.iscoroutine(answer) else _awaited(answer)
 
 
 async def _answer(ask: Callable[[], Any]) -> Any:

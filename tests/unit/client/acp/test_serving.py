@@ -18,7 +18,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import Noises, chunk, opened
-from tests.unit.rpc.other_side import until
+from tests.unit.rpc.other_side import soon, until
 
 ASK = "session/request_permission"
 ELICIT = "elicitation/create"
@@ -296,6 +296,65 @@ async def test_a_question_and_a_cancel_in_the_same_moment_leave_no_question_open
             await agent.expect("session/cancel")
             assert (await agent.heard_answer(1))["result"] == CANCELLED
             assert (await agent.heard_answer(2))["result"] == {"action": "cancel"}
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            await turn.wait()
+
+
+@aio
+async def test_somebody_who_answers_although_the_turn_was_cancelled_is_heard() -> None:
+    async def insist(question: Question) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return Answer.REJECT_ONCE
+        raise AssertionError
+
+    async with opened(ClientOptions(permit=insist)) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.ask(1, ASK, agent.permission())
+            agent.ask(2, ASK, agent.permission())
+            await until(lambda: len(session._questions) == 2)
+            turn.cancel()
+            session.cancel_questions()
+            await agent.expect("session/cancel")
+            for id in (1, 2):
+                answer = (await agent.heard_answer(id))["result"]
+                assert answer["outcome"]["outcome"] == "selected"
+            assert not session._questions
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            await turn.wait()
+
+
+@aio
+async def test_somebody_whose_own_wait_is_cancelled_has_not_answered() -> None:
+    async def stumble(question: Question) -> Answer:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        return await future
+
+    async with opened(ClientOptions(permit=stumble)) as (_, agent):
+        for id in (1, 2):
+            agent.ask(id, ASK, agent.permission())
+            assert (await agent.heard_answer(id))["result"] == CANCELLED
+
+
+@pytest.mark.parametrize("people", [True, False])
+@aio
+async def test_what_a_question_is_about_is_shown_at_once_to_people_and_soon_to_others(
+    people: bool,
+) -> None:
+    who = Hesitant()
+    options = ClientOptions(permit=who.permit if people else approve_all)
+    async with opened(options) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            agent.ask(1, ASK, agent.permission())
+            # Nothing else comes, so that nothing else wakes the consumer.
+            update = await soon(anext(turn))
+            assert isinstance(update, acp.ToolCallProgress)
+            assert who.asked == people
+            turn.cancel()
             agent.answer(prompt, {"stopReason": "cancelled"})
             await turn.wait()
 
