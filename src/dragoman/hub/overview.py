@@ -6,7 +6,6 @@ handshake or a flag tells the version, the one on the card is given.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from dragoman.errors import NotInstalled
@@ -108,4 +107,4 @@ def _notes(
 def credentials_set(descriptor: Descriptor, place: Place) -> tuple[str, ...]:
     """Names of the peer's credential variables that are set here; never values."""
     names = (*descriptor.credentials.env, *descriptor.credentials.endpoints)
-    return tuple(name for name in names if place.environ.get(name, os.environ.get(name)))
+    return tuple(name for name in names if place.environ.get(name))
