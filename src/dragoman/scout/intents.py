@@ -2,71 +2,66 @@
 
 Owns the closed set of intents: a question or a command becomes one of them, and one of them becomes
 an answer. It does not know how people put it (`questions`, `commands`) nor how it is found out
-(`answering`).
+(`answers`).
+
+They are Structs because so many dataclasses take longer to make than scout's start is allowed to.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 TAGS: Final = ("TODO", "FIXME", "XXX", "HACK", "BUG")
 """The words by which people mark what is left to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """Where a name is defined."""
 
     symbol: str
 
 
-@dataclass(frozen=True, slots=True)
-class Uses:
+class Uses(Struct, frozen=True):
     """Where a name is used, its definition left out."""
 
     symbol: str
 
 
-@dataclass(frozen=True, slots=True)
-class Callers:
+class Callers(Struct, frozen=True):
     """Who calls a function."""
 
     symbol: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindText:
+class FindText(Struct, frozen=True):
     """Where some words stand, exactly so."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindFiles:
+class FindFiles(Struct, frozen=True):
     """Files by name (a part of it, or with wildcards), or by language."""
 
     pattern: str = ""
     language: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """What is in a folder, so many levels deep."""
 
     path: str = ""
     depth: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """What there is: folders, languages, entry points."""
 
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Todos:
+class Todos(Struct, frozen=True):
     """What is marked as left to do."""
 
     tags: tuple[str, ...] = TAGS
@@ -74,8 +69,7 @@ class Todos:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What changed lately, as git tells it."""
 
     count: int | None = None
@@ -84,8 +78,7 @@ class Changes:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFile:
+class ReadFile(Struct, frozen=True):
     """A file, or some lines of it. A negative `first` counts from the end."""
 
     path: str
@@ -93,38 +86,32 @@ class ReadFile:
     last: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """How many files and lines there are."""
 
     path: str = ""
     language: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Readme:
+class Readme(Struct, frozen=True):
     """What the README says."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPoints:
+class EntryPoints(Struct, frozen=True):
     """Where the programs of the repository begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tests:
+class Tests(Struct, frozen=True):
     """Where the tests are, or those about one thing."""
 
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Help:
+class Help(Struct, frozen=True):
     """What scout can do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(Struct, frozen=True):
     """Write the last answer to a file."""
 
     path: str

@@ -1,7 +1,7 @@
 """A repository at a glance: its folders and languages, its size, where it begins, its tests.
 
 Owns what can be said from the names of files and a few well-known files alone. It blocks: it is
-called in a thread. How it is told is `answering`'s business.
+called in a thread. How it is told is `answers`'s business.
 """
 
 from __future__ import annotations

@@ -80,16 +80,18 @@ def search_files(root: str, query: Query, sink: Sink, stop: threading.Event) -> 
     walk = Walk(root, query.under)
     give_up_at = time.monotonic() + SEARCH_TIMEOUT
     files = unreadable = large = 0
+    # Joined by hand, here and nowhere else: for 50,000 files the difference can be felt.
+    base = os.path.join(root, "")
     for path in walk.files(stop):
         files += 1
         if files % 256 == 0:
             check(stop)
             if time.monotonic() > give_up_at:
                 return Searched("scout", files, unreadable, large, cut=True)
-        if languages.ending_of(path) in languages.BINARY_ENDINGS:
+        if path.rpartition(".")[2] in languages.BINARY_ENDINGS:
             continue
         try:
-            data = read_text(os.path.join(root, path))
+            data = read_text(base + path)
         except TooLargeToSearch:
             large += 1
             continue

@@ -2,7 +2,7 @@
 
 Owns the sorting of lines into definitions and uses while a search runs, within bounds, and their
 order in an answer. What makes a line a definition is in `definitions`; who finds the lines is
-`searching`; how it is told is `answering`.
+`searching`; how it is told is `answers`.
 """
 
 from __future__ import annotations
