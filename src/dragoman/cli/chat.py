@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dragoman.cli.talk import Talk
 
 HELP = """
-Talk with an agent, turn by turn, in one session.
+Talk with an agent, turn by turn.
 
-Every line is a prompt. /help shows the agent's own commands, /quit and the end of input (Ctrl-D)
+Every line is a prompt in one session. /help shows the agent's own commands, /quit and the end of input (Ctrl-D)
 leave. Ctrl-C cancels the running turn; twice, or at the prompt, it leaves. Without a terminal each
 line of stdin is a prompt, and the exit code is that of the first turn that failed.
 
