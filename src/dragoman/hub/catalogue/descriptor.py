@@ -94,6 +94,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Message texts that are remarks of the program and no part of an answer."""
     late_replay: bool = False
     """A loaded session's history arrives after the answer to the load."""
+    loads_next_minute: bool = False
+    """A session that is loaded in the very minute in which it was begun is lost, for good."""
     reject_ends_turn: bool = False
     """A refused permission ends the turn."""
     mode_after_open: str | None = None
