@@ -55,6 +55,14 @@ def test_the_form_of_its_own_ids_is_seen_in_its_requests() -> None:
     assert witness.services["fs"] == 1
 
 
+def test_a_request_is_seen_also_if_another_event_came_of_its_line_first() -> None:
+    witness = Witness()
+    asked = b'{"id":0,"method":"session/request_permission","params":{}}'
+    witness.hear(model.ToolChanged(SOURCE, 1, "s", None, "x", asked, False, "tool"))
+    witness.hear(model.PermissionAsked(SOURCE, 2, "s", None, "x", asked, False, "q", ()))
+    assert witness.id_formats == {"integer"}
+
+
 def test_the_agreed_version_and_the_greeting_are_kept() -> None:
     witness = Witness()
     line = b'{"id":0,"result":{"protocolVersion":1}}'

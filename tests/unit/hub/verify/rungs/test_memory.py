@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from dragoman.client.conversation import Peer
 from dragoman.errors import CallTimeout, RemoteError, Unsupported
 from dragoman.events.parts import Capabilities
+from dragoman.hub.catalogue.descriptor import Quirks
+from dragoman.hub.launching import Way
 from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Told
 from dragoman.hub.verify.rungs import memory
@@ -103,6 +106,19 @@ async def test_a_peer_that_loads_any_session_has_not_proved_that_it_remembers_on
     climb = climbing(tmp_path)
     climb.facts["unknown_session_code"] = 0
     assert (await memory.load(climb)).facts == {}
+
+
+@aio
+async def test_a_peer_that_would_lose_its_session_is_not_asked_to_load_it_yet(
+    tmp_path: Path,
+) -> None:
+    quirks = Quirks(loads_next_minute=True)
+    climb = climbing(tmp_path, way=Way(command=("x",), quirks=quirks))
+    climb.spoken, climb.replayed = True, (piece(),)
+    climb.session_began = datetime.now(UTC) + timedelta(minutes=1)
+    assert verdict(await memory.load(climb)) == (Verdict.SKIPPED, {})
+    climb.session_began = datetime.now(UTC) - timedelta(minutes=1)
+    assert verdict(await memory.load(climb)) == (Verdict.PASS, {"loads_sessions": True})
 
 
 @aio

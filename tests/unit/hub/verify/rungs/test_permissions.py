@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
 from dragoman.events.words import Outcome
+from dragoman.hub.catalogue.descriptor import Quirks
+from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Told
@@ -49,6 +52,17 @@ async def test_a_refusal_that_ends_the_turn_is_worth_knowing(tmp_path: Path) -> 
     finding = await permissions.permission(climb)
     assert finding.verdict is Verdict.WARN
     assert finding.facts["refusal_ends_turn"] is True
+
+
+@aio
+async def test_a_turn_that_ends_with_a_remark_about_the_refusal_ends_with_it(
+    tmp_path: Path,
+) -> None:
+    quirks = Quirks(reject_ends_turn=True, notice_texts=("Info: Refused",))
+    climb = climbing(tmp_path, way=Way(command=("x",), quirks=quirks))
+    denials = (Denial("c-1", "write", "edit"),)
+    climb.act = writer(after=Result(Outcome.OK, "Info: Refused", "end_turn", denials=denials))
+    assert (await permissions.permission(climb)).facts["refusal_ends_turn"] is True
 
 
 @aio
