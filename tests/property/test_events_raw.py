@@ -4,11 +4,9 @@ that it sends is thrown at anybody."""
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,17 +16,12 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Opening
 from dragoman.errors import ConnectionLost, DragomanError
 from dragoman.events import model
-from dragoman.transports.base import Receiver, Stream
+from tests.property.feeding import Heard, Wire, line
+from tests.property.shaped import noise, plain, texts
 
 SESSION = "s"
 HERE = Path(__file__).parent
 
-texts = st.text(max_size=8)
-plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | texts,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
-    max_leaves=6,
-)
 content = st.fixed_dictionaries({"type": st.just("text"), "text": texts}) | plain
 
 updates = st.one_of(
@@ -93,10 +86,6 @@ updates = st.one_of(
 )
 
 
-def line(message: Any) -> bytes:
-    return json.dumps(message).encode()
-
-
 def notification(method: str, params: Any) -> bytes:
     return line({"jsonrpc": "2.0", "method": method, "params": params})
 
@@ -146,14 +135,9 @@ stray_lines = st.builds(
     st.integers(50, 60) | st.sampled_from(["x"]),
     st.sampled_from([{"result": {}}, {"error": {"code": 1, "message": "m"}}, {}]),
 )
-# One byte would not do: it is the same object every time, and objects are told apart below.
-noise_lines = st.binary(min_size=2, max_size=12).filter(
-    # A byte order mark at the beginning of a stream is no part of its first line.
-    lambda data: not {*b"\r\n"} & {*data} and data.strip() != b"" and data[:1] != b"\xef"
-)
 lines = st.lists(
     st.one_of(
-        update_lines, update_lines, request_lines, notification_lines, stray_lines, noise_lines
+        update_lines, update_lines, request_lines, notification_lines, stray_lines, noise
     ),  # fmt: skip
     max_size=12,
 )
@@ -170,68 +154,14 @@ ends = st.sampled_from(
 )
 
 
-class Wire(Stream):
-    """A stream whose other side is the test: what is written is kept, and bytes are fed by hand."""
-
-    def __init__(self) -> None:
-        self.receiver: Receiver | None = None
-        self.sent = b""
-
-    def start(self, receiver: Receiver) -> None:
-        self.receiver = receiver
-
-    def write(self, data: bytes) -> None:
-        self.sent += data
-
-    @property
-    def unsent_size(self) -> int:
-        return 0
-
-    async def drain(self) -> None:
-        pass
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    async def aclose(self) -> None:
-        pass
-
-    def feed(self, *lines: bytes) -> None:
-        assert self.receiver is not None
-        self.receiver.data_received(b"".join(line + b"\n" for line in lines))
-
-    async def asked(self, method: str) -> int:
-        """The id of the newest request with this method, once it is sent."""
-        async with asyncio.timeout(10):
-            while True:
-                for text in reversed(self.sent.splitlines()):
-                    message = json.loads(text)
-                    if message.get("method") == method:
-                        found: int = message["id"]
-                        return found
-                await asyncio.sleep(0)
-
-
-class Talk:
+class Talk(Heard):
     """A conversation whose other side is the test."""
 
     def __init__(self) -> None:
-        self.wire = Wire()
-        self.received: list[bytes] = []
-        self.events: list[model.Event] = []
+        super().__init__(Wire())
         self.client = AcpClient(self.wire, None)
         self.peer = AcpPeer(self.client, HERE)
         self.peer.on_event = self.events.append
-
-    def feed(self, *lines: bytes) -> None:
-        self.received += lines
-        self.wire.feed(*lines)
-
-    def answer(self, id: int, body: dict[str, Any]) -> bytes:
-        return line({"jsonrpc": "2.0", "id": id, **body})
 
     async def open(self, before: list[bytes]) -> Conversation:
         start = self.client.connection.tasks.start(self.client.start(), "start")
@@ -248,83 +178,69 @@ class Talk:
         )
         return await opening
 
-    def transcript(self) -> list[bytes]:
-        """The lines that the events came from: a line that made several is there once."""
-        found: list[bytes] = []
-        last: bytes | None = None
-        for event in self.events:
-            if event.raw is not None and event.raw is not last:
-                found.append(event.raw)
-                last = event.raw
-        return found
 
-
-FEWER = settings(max_examples=max(100, settings().max_examples // 5))
+MANY = settings(max_examples=max(100, settings().max_examples // 5))
 """Each example is a whole conversation, so a fifth of the usual number has to do."""
 
 
-@FEWER
+@MANY
 @given(before=lines, during=lines, after=lines, end=ends)
 def test_every_line_is_the_raw_of_an_event_in_the_order_of_the_wire(
     before: list[bytes], during: list[bytes], after: list[bytes], end: dict[str, Any]
 ) -> None:
     async def run() -> None:
-        talk = Talk()
-        conversation = await talk.open(before)
-        async with conversation.prompt("go") as turn:
-            id = await talk.wire.asked("session/prompt")
-            talk.feed(*during, talk.answer(id, end), *after)
-            seen = [event async for event in turn]
-            assert isinstance(seen[-1], model.TurnEnded)
-            assert sum(isinstance(event, model.TurnEnded) for event in seen) == 1
-        await talk.client.aclose()
-        assert talk.transcript() == talk.received
-        assert [event.seq for event in talk.events] == sorted(event.seq for event in talk.events)
-        asked = [e.request_id for e in talk.events if isinstance(e, model.PermissionAsked)]
-        assert len(set(asked)) == len(asked)
-        # Every event can be stored and read back.
-        for event in talk.events:
-            assert msgspec.json.encode(event)
+        with Talk() as talk:
+            conversation = await talk.open(before)
+            async with conversation.prompt("go") as turn:
+                id = await talk.wire.asked("session/prompt")
+                talk.feed(*during, talk.answer(id, end), *after)
+                seen = [event async for event in turn]
+                assert isinstance(seen[-1], model.TurnEnded)
+                assert sum(isinstance(event, model.TurnEnded) for event in seen) == 1
+            await talk.client.aclose()
+            talk.check()
 
     asyncio.run(run())
 
 
-@FEWER
+@MANY
 @given(during=lines)
 def test_a_connection_that_breaks_ends_the_turn_and_loses_no_line(during: list[bytes]) -> None:
     async def run() -> None:
-        talk = Talk()
-        conversation = await talk.open([])
-        async with conversation.prompt("go") as turn:
-            await talk.wire.asked("session/prompt")
-            talk.feed(*during)
-            assert talk.wire.receiver is not None
-            talk.wire.receiver.stream_ended(ConnectionLost("gone"))
-            result = await turn.wait()
-            assert isinstance(result.error, DragomanError)
-        assert isinstance(talk.events[-1], model.ConnectionOver)
-        assert talk.transcript() == talk.received
-        await talk.client.aclose()
+        with Talk() as talk:
+            conversation = await talk.open([])
+            async with conversation.prompt("go") as turn:
+                await talk.wire.asked("session/prompt")
+                talk.feed(*during)
+                assert talk.wire.receiver is not None
+                talk.wire.receiver.stream_ended(ConnectionLost("gone"))
+                result = await turn.wait()
+                assert isinstance(result.error, DragomanError)
+            assert isinstance(talk.events[-1], model.ConnectionOver)
+            talk.check()
+            await talk.client.aclose()
 
     asyncio.run(run())
 
 
 def test_a_turn_that_ran_out_of_time_keeps_the_line_that_answered_its_cancel() -> None:
     async def run() -> None:
-        talk = Talk()
-        talk.client.budgets = Budgets(total=0.01)
-        conversation = await talk.open([])
-        async with conversation.prompt("go") as turn:
-            assert isinstance(turn, AcpConversationTurn)
-            id = await talk.wire.asked("session/prompt")
-            async with asyncio.timeout(10):
-                while not turn.cancelling:  # noqa: ASYNC110 - it is the clock that cancels
-                    await asyncio.sleep(0)
-            talk.feed(talk.answer(id, {"result": {"stopReason": "cancelled"}}))
-            seen = [event async for event in turn]
-        ended = [event for event in seen if isinstance(event, model.TurnEnded)]
-        assert [(event.outcome, event.raw) for event in ended] == [("timed_out", talk.received[-1])]
-        assert talk.transcript() == talk.received
-        await talk.client.aclose()
+        with Talk() as talk:
+            talk.client.budgets = Budgets(total=0.01)
+            conversation = await talk.open([])
+            async with conversation.prompt("go") as turn:
+                assert isinstance(turn, AcpConversationTurn)
+                id = await talk.wire.asked("session/prompt")
+                async with asyncio.timeout(10):
+                    while not turn.cancelling:  # noqa: ASYNC110 - it is the clock that cancels
+                        await asyncio.sleep(0)
+                talk.feed(talk.answer(id, {"result": {"stopReason": "cancelled"}}))
+                seen = [event async for event in turn]
+            ended = [event for event in seen if isinstance(event, model.TurnEnded)]
+            assert [(event.outcome, event.raw) for event in ended] == [
+                ("timed_out", talk.received[-1])
+            ]
+            talk.check()
+            await talk.client.aclose()
 
     asyncio.run(run())

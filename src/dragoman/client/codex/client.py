@@ -325,6 +325,10 @@ class CodexClient:
         for event in meaning.of_notification(
             notification.method, notification.params, self._place, notification.line
         ):
+            if isinstance(event, model.InputAnswered):
+                # Events have names of their own for requests whose ids came again.
+                name = self._questions.name_of(event.request_id)
+                event = msgspec.structs.replace(event, request_id=name)
             self.emit(event, size)
             if isinstance(event, model.LoginChanged):
                 self._ask_login()

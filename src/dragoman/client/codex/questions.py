@@ -7,6 +7,7 @@ does not decide: `CodexOptions` names who does. How approvals are put is in `app
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,18 @@ class Questions:
 
     def __init__(self, client: CodexClient) -> None:
         self._client = client
+        self._named: Counter[str] = Counter()
+
+    def name_of(self, id: str) -> str:
+        """The name that events have for the newest request with this id."""
+        times = self._named[id]
+        return id if times < 2 else f"{id}#{times}"
+
+    def _name(self, request: Request) -> str:
+        """A name for a new request: an id may come again once it is answered."""
+        id = str(request.id)
+        self._named[id] += 1
+        return self.name_of(id)
 
     def ask(self, request: Request) -> Any:
         """Answer a request. Also those that we know nothing of, or the turn waits for ever."""
@@ -52,14 +65,14 @@ class Questions:
         raise boundary.method_not_found(request.method)
 
     async def _ask(
-        self, thread_id: str, work: Coroutine[Any, Any, T], request: Request, otherwise: T
+        self, thread_id: str, work: Coroutine[Any, Any, T], name: str, otherwise: T
     ) -> T:
         """Wait for an answer. Nobody answers for a thread that is not ours."""
         conversation = self._client.conversations.get(thread_id)
         if conversation is None:
             work.close()
             return otherwise
-        return await conversation.asking(work, request.id, otherwise)
+        return await conversation.asking(work, name, otherwise)
 
     # -- approvals
 
@@ -67,7 +80,7 @@ class Questions:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
         title = None if conversation is None else conversation.title_of(approval.item_id)
-        question = approval.question(str(request.id), title)
+        question = approval.question(self._name(request), title)
         place = client.place(approval.thread_id, approval.turn_id)
         # Now and not in the coroutine, which begins behind everything that arrived together.
         client.emit(
@@ -89,7 +102,9 @@ class Questions:
     ) -> Any:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
-        given = await self._ask(approval.thread_id, self._decide(question), request, Answer.CANCEL)
+        deciding = self._decide(question)
+        name = question.request_id
+        given = await self._ask(approval.thread_id, deciding, name, Answer.CANCEL)
         option_id, reply, answer = approval.reply(given)
         if conversation is not None:
             conversation.answered(question, answer)
@@ -115,11 +130,12 @@ class Questions:
         self, asked: shapes.UserInputRequest, request: Request
     ) -> Coroutine[Any, Any, Any]:
         place = self._client.place(asked.thread_id, asked.turn_id)
+        name = self._name(request)
         message = "; ".join(str(question.get("question", "")) for question in asked.questions)
         self._client.emit(
             model.InputAsked(
                 *place.base(request.method, request.line),
-                str(request.id),
+                name,
                 "questions",
                 message,
                 asked.questions,
@@ -128,28 +144,29 @@ class Questions:
             ),
             len(request.line),
         )
-        return self._questions_answered(asked, place, request)
+        return self._questions_answered(asked, place, request, name)
 
     async def _questions_answered(
-        self, asked: shapes.UserInputRequest, place: Place, request: Request
+        self, asked: shapes.UserInputRequest, place: Place, request: Request, name: str
     ) -> Any:
         nothing: dict[str, Sequence[str]] = {}
         answers = nothing
         answering = self._client.options.answer_questions
         if answering is not None:
             work = _awaited(answering, asked)
-            answers = await self._ask(asked.thread_id, work, request, nothing)
-        self._settled(place, request, accepted=bool(answers))
-        return {"answers": {name: {"answers": list(given)} for name, given in answers.items()}}
+            answers = await self._ask(asked.thread_id, work, name, nothing)
+        self._settled(place, request, name, accepted=bool(answers))
+        return {"answers": {key: {"answers": list(given)} for key, given in answers.items()}}
 
     def _fill_in(
         self, wanted: shapes.ElicitationRequest, request: Request
     ) -> Coroutine[Any, Any, Any]:
         place = self._client.place(wanted.thread_id, wanted.turn_id)
+        name = self._name(request)
         self._client.emit(
             model.InputAsked(
                 *place.base(request.method, request.line),
-                str(request.id),
+                name,
                 wanted.mode or "other",
                 wanted.message,
                 wanted.requested_schema,
@@ -157,25 +174,25 @@ class Questions:
             ),
             len(request.line),
         )
-        return self._filled_in(wanted, place, request)
+        return self._filled_in(wanted, place, request, name)
 
     async def _filled_in(
-        self, wanted: shapes.ElicitationRequest, place: Place, request: Request
+        self, wanted: shapes.ElicitationRequest, place: Place, request: Request, name: str
     ) -> Any:
         content: dict[str, Any] | None = None
         filling = self._client.options.answer_form
         if filling is not None:
             work = _awaited(filling, wanted)
-            content = await self._ask(wanted.thread_id, work, request, None)
-        self._settled(place, request, accepted=content is not None)
+            content = await self._ask(wanted.thread_id, work, name, None)
+        self._settled(place, request, name, accepted=content is not None)
         if content is None:
             return {"action": "decline", "content": None}
         return {"action": "accept", "content": content}
 
-    def _settled(self, place: Place, request: Request, *, accepted: bool) -> None:
+    def _settled(self, place: Place, request: Request, name: str, *, accepted: bool) -> None:
         base = place.base(request.method, None)
         action = "accept" if accepted else "decline"
-        self._client.emit(model.InputAnswered(*base, str(request.id), action), 0)
+        self._client.emit(model.InputAnswered(*base, name, action), 0)
 
 
 async def _awaited(answering: Any, asked: Any) -> Any:

@@ -26,7 +26,6 @@ from dragoman.errors import (
 )
 from dragoman.events import model
 from dragoman.events.parts import Block, Option, Usage
-from dragoman.wire.messages import Id
 
 T = TypeVar("T")
 
@@ -60,7 +59,7 @@ class CodexConversation(Conversation):
         self._wanted: dict[str, Any] = {}
         self._in_force = (self.mode, self.policy)
         self._unproved = False
-        self._questions: dict[asyncio.Task[Any], Id] = {}
+        self._questions: dict[asyncio.Task[Any], str] = {}
         self._titles: dict[str, str] = {}
 
     # -- opening
@@ -243,14 +242,14 @@ class CodexConversation(Conversation):
 
     # -- questions
 
-    async def asking(self, work: Coroutine[Any, Any, T], id: Id, otherwise: T) -> T:
+    async def asking(self, work: Coroutine[Any, Any, T], name: str, otherwise: T) -> T:
         """Wait for somebody to answer; if the question is withdrawn, the answer is `otherwise`."""
         turn = self.turn
         if turn is not None and turn.cancelling:
             work.close()
             return otherwise
         task = self.client.connection.tasks.start(work, "ask")
-        self._questions[task] = id
+        self._questions[task] = name
         if turn is not None:
             turn.question_opened()
         try:
@@ -272,8 +271,8 @@ class CodexConversation(Conversation):
             task.cancel()
 
     def _withdraw(self, request_id: str) -> None:
-        for task, id in list(self._questions.items()):
-            if str(id) == request_id:
+        for task, name in list(self._questions.items()):
+            if name == request_id:
                 task.cancel()
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -100,6 +101,8 @@ class DocumentClient:
         self.on_event = self.options.on_event
         self.secrets: list[bytes] = []
         """What was sent to log in, as it stands on the wire: the answer may repeat it."""
+        self.permissions: Counter[str] = Counter()
+        """How often a permission was asked for, by the agent's id for it."""
         self.answer: bytes | None = None
         """The line of the answer that is being read."""
         self._told: bytes | None = None

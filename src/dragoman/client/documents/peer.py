@@ -140,6 +140,8 @@ class DocumentPeer(Peer):
         client = self.client
         if opening.session_id in client.conversations:
             client.conversations[opening.session_id].place.replay = False
+        # Before the events that the answer makes: what is told first is numbered first.
+        number = next(client.numbers)
         session_id, events = client.end.opened(
             raw, opening.session_id, opening.how, client.place_of
         )
@@ -147,9 +149,19 @@ class DocumentPeer(Peer):
         if conversation is None or conversation.turn is not None or raw is None:
             conversation = DocumentConversation(self, session_id, opening.cwd)
             client.adopt(conversation)
-        base = conversation.place.base(opening.how, client.answer)
         how = opening.how if raw is not None or opening.session_id else "implicit"
-        for event in (model.SessionOpened(*base, how, str(opening.cwd)), *events):
+        told = model.SessionOpened(
+            client.source,
+            number,
+            session_id,
+            None,
+            opening.how,
+            client.answer,
+            False,
+            how,
+            str(opening.cwd),
+        )
+        for event in (told, *events):
             client.emit(client.of_answer(event), 0)
         return conversation
 

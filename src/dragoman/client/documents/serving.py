@@ -62,6 +62,11 @@ def _permission(
     params: shapes.AskPermission,
     request: Request,
 ) -> Coroutine[Any, Any, shapes.Decision]:
+    # An agent may ask with the same id again; events name every request differently.
+    client.permissions[params.permission_id] += 1
+    times = client.permissions[params.permission_id]
+    if times > 1:
+        params = msgspec.structs.replace(params, permission_id=f"{params.permission_id}#{times}")
     # Now and not in the coroutine, which begins behind everything that arrived together.
     for event in meaning.of_permission(params, conversation.place, request.line):
         client.emit(event, len(request.line))

@@ -53,7 +53,8 @@ def of_item(
             return _message(Role.THOUGHT, blocks, item, place, raw, native, final)
         case "plan":
             if not final:
-                return []
+                # Its text is still to come; until then it adds nothing to what there is.
+                return [model.PlanDelta(*place.base(native, raw), "", item.id)]
             return [model.PlanSet(*place.base(native, raw), (), item.text or "", item.id)]
         case "contextCompaction":
             status = "completed" if final else "in_progress"
@@ -110,7 +111,7 @@ _KINDS: Final[dict[str, ToolKind]] = {
     "webSearch": ToolKind.FETCH,
     "imageView": ToolKind.READ,
 }
-_READS: Final[dict[Any, ToolKind]] = {
+_READS: Final[dict[str, ToolKind]] = {
     "read": ToolKind.READ,
     "search": ToolKind.SEARCH,
     "listFiles": ToolKind.SEARCH,
@@ -119,7 +120,8 @@ _READS: Final[dict[Any, ToolKind]] = {
 
 def command_kind(actions: Sequence[dict[str, Any]] | None) -> ToolKind:
     """What a command does: it reads if every part of it does, as far as the server can tell."""
-    kinds = {_READS.get(action.get("type")) for action in actions or ()}
+    # Whatever is no word here is no reading.
+    kinds = {_READS.get(str(action.get("type"))) for action in actions or ()}
     if not kinds or None in kinds:
         return ToolKind.EXECUTE
     return ToolKind.SEARCH if kinds == {ToolKind.SEARCH} else ToolKind.READ

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.client.codex import CodexOptions
@@ -14,6 +15,7 @@ from dragoman.client.permissions import Answer, Question, approve_all
 from dragoman.dialects.codex import shapes
 from dragoman.errors import RemoteError
 from dragoman.events import model
+from dragoman.wire.messages import Request
 from tests.aio import aio
 from tests.unit.client.codex.server_side import BUDGETS, WAIT, Server, talking, watch
 
@@ -69,6 +71,42 @@ async def test_a_permission_that_no_option_can_give_counts_as_denied() -> None:
         (answered,) = [e for e in events if isinstance(e, model.PermissionAnswered)]
         assert (answered.allowed, answered.option_id) == (False, "decline")
         assert [denial.title for denial in result.denials] == ["ls"]
+
+
+@aio
+async def test_an_id_that_comes_again_is_another_request() -> None:
+    asked, over = asyncio.Event(), asyncio.Event()
+
+    async def permit(question: Question) -> Answer:
+        if question.request_id == "7":
+            return Answer.ALLOW_ONCE
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+        raise AssertionError
+
+    server = Server()
+    async with talking(server, dataclasses.replace(OPTIONS, permit=permit)) as (peer, talk):
+        events = watch(peer)
+        async with talk.prompt("x") as turn:
+            server.start_turn()
+            first = Request(7, COMMAND, msgspec.Raw(msgspec.json.encode(HERE)), b"one")
+            assert await peer.client.request(first) == {"decision": "accept"}
+            again = peer.client.connection.tasks.start(peer.client.request(first), "ask")
+            async with asyncio.timeout(WAIT):
+                await asked.wait()
+                # The server withdraws the newest one that has this id.
+                server.tell("serverRequest/resolved", threadId="t1", requestId=7)
+                await over.wait()
+            assert await again == {"decision": "cancel"}
+            server.end_turn()
+            await turn.wait()
+        told = [e.request_id for e in events if isinstance(e, model.PermissionAsked)]
+        assert told == ["7", "7#2"]
+        withdrawn = [e.request_id for e in events if isinstance(e, model.InputAnswered)]
+        assert withdrawn == ["7#2"]
 
 
 @aio

@@ -93,6 +93,19 @@ def test_a_permission_is_answered_in_the_documents_words(tmp_path: Path) -> None
     }
 
 
+def test_a_permission_id_that_comes_again_is_another_request(tmp_path: Path) -> None:
+    @aio
+    async def run() -> None:
+        async with asking(tmp_path) as (far, _, _):
+            for _ in range(2):
+                await far.ask("session/request_permission", KEYED["permission"])
+            told = [e.request_id for e in far.events if isinstance(e, model.PermissionAsked)]
+            settled = [e.request_id for e in far.events if isinstance(e, model.PermissionAnswered)]
+            assert told == settled == ["per_1", "per_1#2"]
+
+    run()
+
+
 @aio
 async def test_a_refusal_that_ends_a_turn_is_its_outcome() -> None:
     replies = {"session/prompt": SILENCE}

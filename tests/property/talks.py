@@ -1,0 +1,90 @@
+"""Conversations whose other side is a property test, from the handshake to an open session.
+
+Owns what the other side has to say first in each dialect; what it says then is the test's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from dragoman.client.budgets import Budgets
+from dragoman.client.codex import CodexConversation, CodexOptions, CodexPeer
+from dragoman.client.codex.client import CodexClient
+from dragoman.client.conversation import Conversation, Opening
+from dragoman.client.documents import DocumentOptions, DocumentPeer
+from dragoman.client.documents.client import DocumentClient
+from dragoman.client.documents.opening import DIALECTS
+from dragoman.client.documents.peer import KeyedPeer
+from tests.property.feeding import Heard, Wire
+from tests.unit.client.codex.server_side import thread
+from tests.unit.client.documents.far_end import HELLOS, PROMPT_NAMES
+
+HERE = Path(__file__).parent
+LONG = Budgets(cancel_grace=0.05)
+
+
+class DocumentTalk(Heard):
+    """A conversation in one of the documents' dialects."""
+
+    def __init__(self, dialect: str, budgets: Budgets = LONG) -> None:
+        super().__init__(Wire())
+        self.dialect = dialect
+        options = DocumentOptions(budgets=budgets)
+        self.client = DocumentClient(self.wire, DIALECTS[dialect](options), options)
+        kind = KeyedPeer if dialect == "keyed" else DocumentPeer
+        self.peer = kind(self.client, HERE)
+        self.peer.on_event = self.events.append
+
+    async def open(self, before: list[bytes]) -> Conversation:
+        """Begin, and answer whatever has to be asked first; `before` comes in front of each."""
+
+        async def begin() -> Conversation:
+            await self.peer.start()
+            return await self.peer.open(Opening(cwd=HERE))
+
+        task = self.client.connection.tasks.start(begin(), "open")
+        while not task.done():
+            asking = self.client.connection.tasks.start(self.wire.next_request(), "wait")
+            await asyncio.wait([task, asking], return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                asking.cancel()
+                break
+            method, id = asking.result()
+            answer = self.answer(id, {"result": HELLOS[self.dialect][method]})
+            # What comes before and behind the answer comes in one piece with it.
+            self.feed(*before, answer, self.tell("behind", {}))
+        return await task
+
+    async def prompted(self) -> int:
+        return await self.wire.asked(PROMPT_NAMES[self.dialect])
+
+    def last_word(self) -> bytes | None:
+        """What ends a turn whose prompt's answer may end nothing."""
+        if self.dialect != "chained":
+            return None
+        return self.tell("turn/status", {"status": "completed"})
+
+
+class CodexTalk(Heard):
+    """A thread of an app-server."""
+
+    def __init__(self, budgets: Budgets = LONG) -> None:
+        super().__init__(Wire(), jsonrpc=False)
+        self.client = CodexClient(self.wire, CodexOptions(budgets=budgets))
+        self.client.on_event = self.events.append
+
+    async def open(self, before: list[bytes]) -> CodexConversation:
+        tasks = self.client.connection.tasks
+        start = tasks.start(self.client.start(), "start")
+        id = await self.wire.asked("initialize")
+        hello = self.answer(id, {"result": {"userAgent": "x/0.166.0"}})
+        self.feed(*before, hello)
+        await start
+        id = await self.wire.asked("account/read")
+        self.feed(*before, self.answer(id, {"result": {"requiresOpenaiAuth": False}}))
+        peer = CodexPeer(self.client, HERE)
+        opening = tasks.start(peer.open(Opening(cwd=HERE)), "open")
+        id = await self.wire.asked("thread/start")
+        self.feed(*before, self.answer(id, {"result": thread()}), self.tell("behind", {}))
+        return await opening
