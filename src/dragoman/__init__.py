@@ -5,6 +5,8 @@ asked for, so that `import dragoman` costs next to nothing and loads no event lo
 nothing. The rooms and the rules between them are in ARCHITECTURE.md.
 """
 
+from dragoman.version import __version__ as __version__
+
 TYPE_CHECKING = False  # The same name in `typing` would be the dearest import of this module.
 if TYPE_CHECKING:
     from dragoman.agent import Agent
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
         open_stdio,
         spawn,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Agent",

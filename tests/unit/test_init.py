@@ -34,7 +34,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_importing_dragoman_loads_nothing_but_itself() -> None:
-    assert loaded_by("import dragoman") == {"dragoman"}
+    assert loaded_by("import dragoman") == {"dragoman", "dragoman.version"}
 
 
 def test_an_error_is_reached_without_loading_an_event_loop_or_a_decoder() -> None:

@@ -24,7 +24,7 @@ VERSION: Final = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]+)?")
 
 def own_version() -> str:
     """The version of dragoman."""
-    from dragoman import __version__
+    from dragoman.version import __version__
 
     return __version__
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from dragoman import __version__
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError, UsageError
@@ -27,6 +26,7 @@ from dragoman.scout.intents import (
     Tests,
     Uses,
 )
+from dragoman.version import __version__
 from dragoman.wire import codes
 
 if TYPE_CHECKING:
