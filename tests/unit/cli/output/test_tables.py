@@ -1,0 +1,64 @@
+"""Columns line up, whole in a pipe and cut on a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.cli.output import tables
+from dragoman.cli.output.tables import NARROWEST, columns, cut, fit, write_table
+
+LONG = "a note that is much longer than any terminal is wide, so it has to be cut somewhere " * 2
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_pipe_gets_whole_values_without_colour() -> None:
+    stream = io.StringIO()
+    write_table(["peer", "note"], [["codex", LONG], ["x", ""]], stream=stream)
+    assert stream.getvalue().splitlines() == [
+        "peer   note",
+        f"codex  {LONG.strip()}",
+        "x      -",
+    ]
+
+
+def test_a_terminal_gets_lines_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "width_of", lambda stream: os.terminal_size((60, 24)).columns)
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Screen()
+    write_table(["peer", "note"], [["codex", LONG]], stream=stream)
+    head, row = stream.getvalue().splitlines()
+    assert columns(row) == 60 and row.endswith("…")
+
+
+def test_values_of_others_stay_on_their_line() -> None:
+    stream = io.StringIO()
+    write_table(["a"], [["x\ny\x1b[2J"]], stream=stream)
+    assert stream.getvalue() == "a\nx y␛[2J\n"
+
+
+def test_wide_characters_count_twice_and_marks_not_at_all() -> None:
+    assert (columns("日本"), columns("e\u0301"), columns("abc")) == (4, 1, 3)
+    assert cut("日本語", 5) == "日本…"
+
+
+@given(
+    st.lists(st.lists(st.text("ab ", max_size=60), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.integers(0, 120),
+)
+def test_columns_are_cut_only_as_far_as_needed(rows: list[list[str]], total: int) -> None:
+    whole = fit(rows, 0)
+    widths = fit(rows, total)
+    assert all(cut_to <= full for cut_to, full in zip(widths, whole, strict=True))
+    if sum(widths) + 4 > total > 0:
+        assert max(widths) <= max(NARROWEST, *whole) and all(
+            width <= NARROWEST or width == full for width, full in zip(widths, whole, strict=True)
+        )

@@ -1,0 +1,81 @@
+"""Whether a person looks, and what that allows."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import sys
+
+import pytest
+
+from dragoman.cli.output.terminal import (
+    Paint,
+    is_interactive,
+    is_terminal,
+    silence,
+    wants_colour,
+    width_of,
+)
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_pipe_gets_no_colour_and_a_terminal_does() -> None:
+    assert not wants_colour(io.StringIO(), {})
+    assert wants_colour(Screen(), {"TERM": "xterm"})
+    assert not wants_colour(Screen(), {"TERM": "dumb"})
+
+
+def test_no_color_wins_over_everything_and_force_color_over_a_pipe() -> None:
+    assert not wants_colour(Screen(), {"NO_COLOR": "1", "FORCE_COLOR": "1"})
+    assert wants_colour(io.StringIO(), {"FORCE_COLOR": "1"})
+    assert wants_colour(Screen(), {"NO_COLOR": ""}), "an empty NO_COLOR is none"
+
+
+def test_paint_puts_styles_around_text_or_nothing() -> None:
+    assert Paint(True)("x", "bold", "red") == "\x1b[1;31mx\x1b[0m"
+    assert Paint(True)("x") == "x"
+    assert Paint(True)("", "red") == ""
+    assert Paint(False)("x", "red") == "x"
+
+
+def test_only_a_terminal_has_a_width() -> None:
+    assert width_of(io.StringIO()) == 0
+    assert width_of(Screen()) > 0
+
+
+def test_a_closed_stream_is_no_terminal() -> None:
+    stream = io.StringIO()
+    stream.close()
+    assert not is_terminal(stream)
+
+
+def test_a_person_can_be_asked_only_if_both_ends_are_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Screen())
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert not is_interactive()
+    monkeypatch.setattr(sys, "stderr", Screen())
+    assert is_interactive()
+
+
+def test_a_silenced_stream_takes_everything_and_breaks_no_more() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stream:
+        stream.write("nobody reads this")
+        silence(stream)
+        stream.flush()
+    silence(io.StringIO())
+
+
+def test_a_real_terminal_is_one() -> None:
+    main, worker = pty.openpty()
+    with os.fdopen(worker, "w") as stream:
+        assert is_terminal(stream)
+    os.close(main)
