@@ -57,6 +57,8 @@ class TextShow(Show):
         self._told_changes: set[tuple[str, tuple[FileChange, ...]]] = set()
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
         self._questions: dict[str, str] = {}
+        self._answered_something = False
+        """Whether the agent has said something in this turn, so that its end need not say it."""
         self._spoken: set[str] = set()
         """Messages that were streamed, so that their whole text is not shown again."""
 
@@ -103,7 +105,7 @@ class TextShow(Show):
                 self._line(
                     f"[service] {event.service} {one_line(event.operation + trouble)}", "dim"
                 )
-            case model.TurnEnded() if event.text and not self._spoken_anything():
+            case model.TurnEnded() if event.text and not self._answered_something:
                 self._piece(Role.AGENT, event.text)
             case _:
                 pass
@@ -132,15 +134,13 @@ class TextShow(Show):
             "".join(b.text if isinstance(b, Text) else _block(b) for b in event.blocks),
         )
 
-    def _spoken_anything(self) -> bool:
-        return self._speaker is Role.AGENT or bool(self._spoken)
-
     def _piece(self, role: Role, text: str) -> None:
         if role is not self._speaker:
             self._end_line()
             self._speaker = role
             if role is Role.THOUGHT:
                 self._put(self._paint("[thinking] ", "dim"))
+        self._answered_something |= role is Role.AGENT
         safe = neutral(text)
         self._put(self._paint(safe, "dim") if role is Role.THOUGHT else safe, safe)
 
@@ -255,6 +255,7 @@ class TextShow(Show):
         line = f"[{'done' if good else 'ended'}] {sums.line(report, self._view.usage)}"
         self.write("\n" + self._paint(line, "green" if good else "red") + "\n")
         self.flush()
+        self._answered_something = False
         self._told_plan.clear()
         self._spoken.clear()
         if (trouble := faults.of_report(report)) is not None:

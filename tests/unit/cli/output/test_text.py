@@ -1,0 +1,253 @@
+"""A turn as a person reads it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from dragoman.cli.output.text import SHOWN_OUTPUT, TextShow
+from dragoman.errors import UsageError
+from dragoman.events import model
+from dragoman.events.parts import (
+    Failure,
+    FileChange,
+    Image,
+    Location,
+    PeerInfo,
+    PermissionOption,
+    PlanEntry,
+    Text,
+    Usage,
+)
+from dragoman.events.words import (
+    FileOp,
+    Outcome,
+    PermissionKind,
+    PlanStatus,
+    Role,
+    Stage,
+    ToolKind,
+    ToolStatus,
+)
+from tests.unit.cli.output.happening import happened, report
+
+
+def shown(*events: model.Event, verbose: bool = False) -> str:
+    out = io.StringIO()
+    show = TextShow(out, io.StringIO(), verbose=verbose)
+    for event in events:
+        show.event(event)
+    return out.getvalue()
+
+
+def said(text: str, role: Role = Role.AGENT) -> model.MessageDelta:
+    return happened(model.MessageDelta, role, text)
+
+
+def test_the_answer_is_streamed_as_it_comes_and_thinking_is_marked() -> None:
+    assert shown(
+        said("hm, ", Role.THOUGHT), said("so", Role.THOUGHT), said("One "), said("two")
+    ) == ("[thinking] hm, so\nOne two")
+
+
+def test_the_prompt_is_not_repeated_and_history_is_not_shown() -> None:
+    old = happened(model.MessageDelta, Role.AGENT, "long ago", replay=True)
+    assert shown(said("my own words", Role.USER), old) == ""
+
+
+def test_a_message_that_was_streamed_is_not_shown_again_as_a_whole() -> None:
+    piece = happened(model.MessageDelta, Role.AGENT, "One", message_id="m1")
+    whole = happened(model.MessageSet, Role.AGENT, "m1", (Text("One"),))
+    other = happened(model.MessageSet, Role.AGENT, "m2", (Text("Two"), Image("", "image/png")))
+    assert shown(piece, whole, other) == "OneTwo[image image/png]"
+
+
+def test_an_answer_that_comes_only_at_the_end_is_shown_then() -> None:
+    ended = happened(model.TurnEnded, Outcome.OK, text="all of it")
+    assert shown(ended) == "all of it"
+    tool = happened(model.ToolChanged, "c1", title="Look")
+    assert shown(said("all of it"), tool, ended) == "all of it\n[tool] Look (other)\n"
+
+
+def test_a_tool_call_is_shown_when_it_begins_and_when_it_is_over() -> None:
+    lines = shown(
+        happened(model.ToolChanged, "c1", title="Search", kind=ToolKind.SEARCH),
+        happened(model.ToolChanged, "c1", status=ToolStatus.RUNNING),
+        happened(
+            model.ToolChanged,
+            "c1",
+            status=ToolStatus.COMPLETED,
+            locations=(Location("a.py", 3), Location("b.py")),
+            content=(Text("found\nit"),),
+        ),
+    ).splitlines()
+    assert lines == [
+        "[tool] Search (search)",
+        "[tool] Search: done",
+        "  a.py:3",
+        "  b.py",
+        "  | found",
+        "  | it",
+    ]
+
+
+def test_a_tool_call_that_fails_says_why() -> None:
+    text = shown(
+        happened(
+            model.ToolChanged,
+            "c1",
+            title="Run",
+            status=ToolStatus.FAILED,
+            error="no such file",
+            exit_code=2,
+        )
+    )
+    assert text == "[tool] Run: failed: no such file\n  exit code 2\n"
+
+
+def test_a_tool_call_without_words_waits_for_them() -> None:
+    nameless = happened(model.ToolChanged, "c1")
+    named = happened(model.ToolChanged, "c1", title="Read it")
+    assert shown(nameless) == ""
+    assert shown(nameless, named) == "[tool] Read it (other)\n"
+
+
+def test_long_output_is_cut_unless_all_is_wanted() -> None:
+    done = happened(
+        model.ToolChanged,
+        "c1",
+        title="Run",
+        status=ToolStatus.COMPLETED,
+        content=(Text("\n".join("abcdefghij")),),
+    )
+    assert shown(done).count("\n") == 1 + SHOWN_OUTPUT + 1
+    assert "more lines" not in shown(done, verbose=True)
+
+
+def test_a_change_is_shown_once_before_it_is_allowed() -> None:
+    change = FileChange("a.py", FileOp.MODIFY, "old\n", "new\n")
+    lines = shown(
+        happened(model.ToolChanged, "c1", title="Edit", kind=ToolKind.EDIT),
+        happened(model.FilesChanged, (change,), Stage.PROPOSED, "c1"),
+        happened(model.FilesChanged, (change,), Stage.DECLINED, "c1"),
+        happened(model.FilesChanged, (change,), Stage.APPLIED),
+    ).splitlines()
+    assert lines == [
+        "[tool] Edit (edit)",
+        "  a.py (changed)",
+        "    @@ -1 +1 @@",
+        "    -old",
+        "    +new",
+        "  not changed: declined",
+    ]
+
+
+def test_a_plan_is_shown_whole_and_then_only_what_changed_in_it() -> None:
+    def plan(*entries: tuple[str, PlanStatus]) -> model.PlanSet:
+        return happened(model.PlanSet, tuple(PlanEntry(text, status) for text, status in entries))
+
+    running, pending, done = PlanStatus.RUNNING, PlanStatus.PENDING, PlanStatus.COMPLETED
+    assert shown(
+        plan(("look", running), ("write", pending)),
+        plan(("look", running), ("write", pending)),
+        plan(("look", done), ("write", pending)),
+        happened(model.PlanSet, text="in words"),
+    ).splitlines() == [
+        "[plan]",
+        "  [>] look",
+        "  [ ] write",
+        "[plan]",
+        "  [x] look",
+        "[plan]",
+        "  in words",
+    ]
+
+
+@pytest.mark.parametrize(("allowed", "word"), [(True, "allowed"), (False, "denied")])
+def test_every_answer_to_a_permission_is_reported(allowed: bool, word: str) -> None:
+    options = (PermissionOption("o", "OK", PermissionKind.ALLOW_ONCE),)
+    asked = happened(model.PermissionAsked, "r1", options, "Write it")
+    answered = happened(model.PermissionAnswered, "r1", allowed)
+    assert shown(asked, answered) == f"[permission] {word}: Write it\n"
+    withdrawn = happened(model.PermissionAnswered, "r1", False, by="cancel")
+    assert shown(asked, withdrawn) == ""
+
+
+def test_notices_errors_and_questions_have_their_lines() -> None:
+    assert shown(
+        said("text"),
+        happened(model.Noticed, "warning", "Careful", "hot"),
+        happened(model.ErrorReported, "turn", Failure("trying again")),
+        happened(model.InputAsked, "r", "form", "Who are you?"),
+        happened(model.LoginRequired, "log in"),
+        happened(model.Compacted, "completed"),
+    ).splitlines() == [
+        "text",
+        "[warning] Careful: hot",
+        "[error] trying again",
+        "[question] Who are you?",
+        "[login] log in",
+        "[context] compaction completed",
+    ]
+
+
+def test_only_verbose_shows_the_peer_the_session_and_services() -> None:
+    events = (
+        happened(model.ConnectionReady, PeerInfo("x", "X", "1.0"), None),
+        happened(model.SessionOpened, "new"),
+        happened(model.ServiceCalled, "fs", "read", "missing"),
+    )
+    assert shown(*events) == ""
+    assert shown(*events, verbose=True).splitlines() == [
+        "[peer] X 1.0, acp",
+        "[session] new s1",
+        "[service] fs read: missing",
+    ]
+
+
+def test_the_end_has_a_line_of_its_own_and_trouble_goes_to_stderr() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    show = TextShow(out, err)
+    show.event(said("half a line"))
+    show.event(happened(model.UsageReported, "turn", Usage(total_tokens=5)))
+    show.ended(report(Outcome.CRASHED))
+    assert out.getvalue() == "half a line\n\n[ended] crashed, 1.0 s, 5 tokens\n"
+    assert "what next" in err.getvalue()
+    show.notice("by the way")
+    show.failed(UsageError("not like this"))
+    assert "by the way" in err.getvalue() and "not like this" in err.getvalue()
+
+
+def test_no_word_of_an_agent_has_power() -> None:
+    evil = "\x1b]0;x\x07\x9b2J\x7f\r"
+    change = FileChange(evil, FileOp.ADD, None, evil)
+    options = (PermissionOption("o", evil, PermissionKind.ALLOW_ONCE),)
+    text = shown(
+        said(evil),
+        said(evil, Role.THOUGHT),
+        happened(
+            model.ToolChanged,
+            "c1",
+            title=evil,
+            status=ToolStatus.FAILED,
+            error=evil,
+            locations=(Location(evil, 1),),
+            content=(Text(evil),),
+        ),
+        happened(model.FilesChanged, (change,), Stage.PROPOSED, "c2"),
+        happened(model.PlanSet, (PlanEntry(evil, PlanStatus.PENDING),)),
+        happened(model.PlanSet, text=evil, plan_id="other"),
+        happened(model.PermissionAsked, "r1", options, evil),
+        happened(model.PermissionAnswered, "r1", False),
+        happened(model.Noticed, evil, evil, evil),
+        happened(model.ErrorReported, "turn", Failure(evil)),
+        happened(model.InputAsked, "r", "form", evil),
+        happened(model.LoginRequired, evil),
+        happened(model.Compacted, evil),
+        happened(model.ConnectionReady, PeerInfo(evil, evil, evil), None),
+        happened(model.ServiceCalled, "fs", evil, evil),
+        happened(model.MessageSet, Role.AGENT, "m", (Image("", "x", evil),)),
+        verbose=True,
+    )
+    assert not set(text) & {"\x1b", "\x07", "\x9b", "\x7f", "\r"}
