@@ -44,6 +44,7 @@ SHORT: Final[dict[str, dict[str, float]]] = {
     "hang:session/resume": {"session": 1.0},
     "hang:session/close": {"answer": 1.0},
     "hang:session/prompt": {"first_event": 1.0, "cancel_grace": 0.2},
+    "freezes": {"silence": 1.0, "cancel_grace": 0.2},
     "hang:session/cancel": {"cancel_grace": 0.3},
     "ignores-cancel": {"cancel_grace": 0.3},
     "answers-late": {"answer": 1.0},

@@ -211,10 +211,13 @@ class Climb:
     # -- sessions and turns
 
     async def conversation(self) -> Conversation:
-        """The session that rungs share; a new one if the last was given up."""
+        """The session that rungs share. If it was given up, so is its process: whatever hung in
+        it may hold up the next one too."""
+        if self.first is not None and is_given_up(self._conversation):
+            await self.first.peer.aclose()
         peer = await self.peer()
         here = self._conversation
-        if here is None or getattr(getattr(here, "session", here), "unusable", False):
+        if here is None:
             with self.witness.listening() as heard:
                 self._conversation = here = await self.open(peer)
             self.settings = list(heard)
@@ -262,6 +265,11 @@ class Climb:
         while seen != len(heard) and loop.time() < give_up_at:
             seen = len(heard)
             await asyncio.sleep(self.limits.tail)
+
+
+def is_given_up(conversation: Conversation | None) -> bool:
+    """Whether a session cannot be used any more, because a cancelled turn of it did not end."""
+    return bool(getattr(getattr(conversation, "session", conversation), "unusable", False))
 
 
 def allow(question: Question) -> Answer:

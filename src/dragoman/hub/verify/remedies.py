@@ -38,6 +38,7 @@ SESSION: Final = "Without a session it cannot be used: start it by hand and look
 PREVIEW: Final = "Choose models by their parent names, without -preview: the suffix comes and goes."
 SHIM: Final = "Name the program behind the shim, so that no shell stands between."
 CODES: Final = "Nothing: dragoman does not rely on these codes, but errors will read less clearly."
+LOADS_ANYTHING: Final = "Look at the history of a session that was loaded: it loads any id."
 PARALLEL: Final = "Give each session a process of its own."
 ECHO: Final = "Ask it the same by hand: its model, its quota or its network may be the cause."
 EMPTY: Final = "Take an empty turn for a failure, as dragoman does, and look into its own log."

@@ -52,6 +52,7 @@ FAULTS: Final[dict[str, str]] = {
     "dies-on-long-line": "exits when it is sent a line over 64 KiB",
     # Turns.
     "long-line": "sends one line of 64 MiB in a turn",
+    "freezes": "neither reads nor writes any more in the middle of a turn, and ignores SIGTERM",
     "dies-mid-turn": "exits in the middle of a turn",
     "empty-turn": "ends every turn at once, with nothing in it",
     "one-piece": "sends its answers in one piece",

@@ -118,7 +118,13 @@ TABLE: Final = (
             "bad_params_code": -32603,
         },
     ),
-    Row("accepts-unknown-sessions", "codes", WARN, remedies.CODES, {"unknown_session_code": 0}),
+    Row(
+        "accepts-unknown-sessions",
+        "codes",
+        WARN,
+        remedies.LOADS_ANYTHING,
+        {"unknown_session_code": 0},
+    ),
     Row(
         "answers-late",
         "codes",
@@ -140,6 +146,7 @@ TABLE: Final = (
     ),
     # Turns.
     Row(_hang("session/prompt"), "echo", FAIL, remedies.HANGS, _ECHO, _NO_ECHO, turns=True),
+    Row("freezes", "echo", FAIL, remedies.HANGS, _ECHO, _NO_ECHO, turns=True),
     Row("long-line", "echo", FAIL, remedies.LONG_LINE, _ECHO, _NO_ECHO, turns=True),
     Row("dies-mid-turn", "echo", FAIL, remedies.CRASHED, _ECHO, _NO_ECHO, turns=True),
     Row("empty-turn", "echo", FAIL, remedies.EMPTY, _ECHO, _NO_ECHO, turns=True),

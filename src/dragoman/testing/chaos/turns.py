@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -119,6 +120,9 @@ class Turn:
             if number == 1 and self._fault == "dies-mid-turn":
                 os.write(2, b"chaos: the model went away\n")
                 os._exit(3)
+            if number == 1 and self._fault == "freezes":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                children.stay()
             if number == 1 and self._fault == "long-line":
                 self._long_line()
             self.say(word)

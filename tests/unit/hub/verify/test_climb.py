@@ -13,7 +13,7 @@ from dragoman.events.words import Outcome
 from dragoman.hub.launching import Way
 from dragoman.hub.verify.canaries import Canaries
 from dragoman.hub.verify.card import Verdict
-from dragoman.hub.verify.climb import Climb, allow
+from dragoman.hub.verify.climb import Climb, allow, is_given_up
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.surroundings import surroundings
 from dragoman.testing import chaos
@@ -139,3 +139,19 @@ def test_a_rung_held_unless_it_failed_or_was_not_tried(tmp_path: Path) -> None:
         climb.verdicts["d"] = Verdict.SKIPPED
         assert [climb.held(name) for name in "abcde"] == [True, True, False, False, False]
         assert climb.shown == "`x 'a b'`"
+
+
+@aio
+async def test_a_session_that_was_given_up_takes_its_process_with_it() -> None:
+    async with climbing("ignores-cancel") as climb:
+        climb.limits = Limits(tail=0.02, cancel_grace=0.1)
+        before = await climb.conversation()
+        first = climb.first
+        async with climb.turning(before, "SLOW") as turn:
+            turn.cancel()
+            await turn.wait()
+        assert is_given_up(before)
+        after = await climb.conversation()
+        assert not is_given_up(after)
+        assert first is not None and not first.alive
+        assert climb.first is not first

@@ -54,7 +54,10 @@ async def codes(climb: Climb) -> Finding:
             fine = fine and code in USUAL.get(name, (code,))
             told.append(f"{what}: {code}")
     evidence = "; ".join(told)
-    return passed(evidence, **found) if fine else warned(evidence, remedies.CODES, **found)
+    if fine:
+        return passed(evidence, **found)
+    anything = found.get("unknown_session_code") == questions.ACCEPTED
+    return warned(evidence, remedies.LOADS_ANYTHING if anything else remedies.CODES, **found)
 
 
 async def oversized(climb: Climb) -> Finding:

@@ -78,8 +78,8 @@ async def session(climb: Climb) -> Finding:
 
 
 async def models(climb: Climb) -> Finding:
-    peer = await climb.peer()
     conversation = await climb.conversation()
+    peer = await climb.peer()
     named = await questions.models_of(peer, conversation, climb.settings)
     modes = questions.modes_of(climb.settings)
     facts = {} if modes is None else {"modes": modes}
@@ -95,8 +95,8 @@ async def models(climb: Climb) -> Finding:
 
 
 async def parallel(climb: Climb) -> Finding:
-    peer = await climb.peer()
     one = await climb.conversation()
+    peer = await climb.peer()
     try:
         other = await climb.open(peer)
     except DragomanError as error:

@@ -16,7 +16,7 @@ from dragoman.events.words import Outcome, Role, outcome_of
 from dragoman.hub.opening import judge
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import fill
-from dragoman.hub.verify.climb import Climb, Told
+from dragoman.hub.verify.climb import Climb, Told, is_given_up
 from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped, warned
 from dragoman.hub.verify.witness import has_turn_id
 
@@ -152,7 +152,7 @@ async def cancel(climb: Climb) -> Finding:
         result = turn.result
     grace = climb.limits.cancel_grace
     match result.outcome:
-        case Outcome.CANCELLED if not conversation_given_up(conversation):
+        case Outcome.CANCELLED if not is_given_up(conversation):
             return passed("a cancelled turn ended as cancelled", cancel=True)
         case Outcome.CANCELLED:
             return warned(
@@ -168,11 +168,6 @@ async def cancel(climb: Climb) -> Finding:
             return skipped("the turn ended before the cancel could reach it")
         case _:
             return warned(_why(result), remedies.CANCEL, cancel=False)
-
-
-def conversation_given_up(conversation: object) -> bool:
-    """Whether a session was given up because its cancelled turn did not end."""
-    return bool(getattr(getattr(conversation, "session", conversation), "unusable", False))
 
 
 RUNGS: Final = (
