@@ -1,0 +1,70 @@
+"""The file that names MCP servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.cli.mcp_config import read_servers
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import UsageError
+
+
+def written(tmp_path: Path, servers: Any) -> Path:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+def test_programs_and_addresses_become_servers(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        {
+            "clock": {"command": "clock", "args": ["-u"], "env": {"TZ": "UTC"}},
+            "web": {"url": "https://example.org/mcp", "headers": {"X-Key": "k"}},
+            "old": {"type": "sse", "url": "https://example.org/sse"},
+        },
+    )
+    assert read_servers(path) == [
+        acp.McpServerStdio(
+            name="clock",
+            command="clock",
+            args=["-u"],
+            env=[acp.EnvVariable(name="TZ", value="UTC")],
+        ),
+        acp.McpServerHttp(
+            name="web",
+            url="https://example.org/mcp",
+            headers=[acp.HttpHeader(name="X-Key", value="k")],
+        ),
+        acp.McpServerSse(name="old", url="https://example.org/sse", headers=[]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("servers", "why"),
+    [
+        ([], "expected"),
+        ({"x": 1}, "mcpServers.x is no object"),
+        ({"x": {"type": "carrier-pigeon"}}, "no type 'carrier-pigeon'; there are stdio, http, sse"),
+        ({"x": {"command": "c", "cwd": "/"}}, "stdio servers have no cwd"),
+        ({"x": {}}, "x.command has to be a text"),
+        ({"x": {"command": "c", "args": "a b"}}, "x.args has to be a list of texts"),
+        ({"x": {"command": "c", "env": {"A": 1}}}, "x.env has to be an object of texts"),
+        ({"x": {"url": 3}}, "x.url has to be a text"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, servers: Any, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        read_servers(written(tmp_path, servers))
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_servers(tmp_path / "missing.json")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(UsageError, match="is no JSON"):
+        read_servers(tmp_path / "bad.json")

@@ -1,0 +1,135 @@
+"""Who decides about permissions, and what a person at a terminal can answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from dragoman.cli.permitting import Asking, Policy, choices_of, permit_of, policy_of
+from dragoman.cli.stage import Interrupted, Stage
+from dragoman.client.permissions import (
+    Answer,
+    Chosen,
+    Question,
+    approve_all,
+    approve_reads,
+    deny_all,
+)
+from dragoman.errors import UsageError
+from dragoman.events.parts import PermissionOption
+from dragoman.events.words import PermissionKind
+from tests.aio import aio
+
+OPTIONS = (
+    PermissionOption("o1", "Allow \x1b[2J", PermissionKind.ALLOW_ONCE),
+    PermissionOption("o2", "Always", PermissionKind.ALLOW_ALWAYS),
+    PermissionOption("o3", "Always here", PermissionKind.ALLOW_ALWAYS),
+    PermissionOption("o4", "No", PermissionKind.REJECT_ONCE),
+    PermissionOption("o5", "Whatever", PermissionKind.OTHER),
+)
+
+
+def question(kind: str = "edit", options: tuple[PermissionOption, ...] = OPTIONS) -> Question:
+    return Question("s1", "c1", "Write it", kind, options, None)
+
+
+class Typed:
+    """A stage where these lines are typed; an error is raised in the place of a line."""
+
+    def __init__(self, *lines: str | Exception | None) -> None:
+        self.lines = list(lines)
+        self.presses = 0
+
+    async def line(self, prompt: str = "") -> str | None:
+        await asyncio.sleep(0)
+        line = self.lines.pop(0)
+        if isinstance(line, Exception):
+            raise line
+        return line
+
+    def press(self) -> None:
+        self.presses += 1
+
+
+def asking(*lines: str | Exception | None) -> tuple[Asking, Typed]:
+    typed = Typed(*lines)
+    return Asking(cast(Stage, typed)), typed
+
+
+def policy(*flags: str, interactive: bool = False, default: str = "ask") -> Policy:
+    given = {name: name in flags for name in ("approve_all", "approve_reads", "deny_all")}
+    return policy_of(**given, interactive=interactive, default=default)
+
+
+def test_a_flag_says_it_else_the_configuration_else_a_person_or_reads_only() -> None:
+    assert policy("deny_all", interactive=True, default="approve-all") is Policy.DENY_ALL
+    assert policy(default="approve-all") is Policy.APPROVE_ALL
+    assert policy(interactive=True) is Policy.ASK
+    assert policy(interactive=False) is Policy.APPROVE_READS
+
+
+def test_two_flags_contradict_each_other() -> None:
+    with pytest.raises(UsageError, match="--approve-all and --deny-all"):
+        policy("approve_all", "deny_all")
+
+
+def test_each_policy_has_its_permit_and_only_two_let_files_be_written() -> None:
+    stage = cast(Stage, Typed())
+    assert permit_of(Policy.APPROVE_ALL, stage) is approve_all
+    assert permit_of(Policy.APPROVE_READS, stage) is approve_reads
+    assert permit_of(Policy.DENY_ALL, stage) is deny_all
+    assert isinstance(permit_of(Policy.ASK, stage), Asking)
+    assert [each for each in Policy if each.writes] == [Policy.APPROVE_ALL, Policy.ASK]
+
+
+def test_the_first_option_of_a_kind_has_a_letter_others_a_number_unknown_ones_nothing() -> None:
+    choices = choices_of(question())
+    assert choices == {
+        "y": ("Allow ␛[2J", Chosen("o1", Answer.ALLOW_ONCE)),
+        "a": ("Always", Chosen("o2", Answer.ALLOW_ALWAYS)),
+        "3": ("Always here", Chosen("o3", Answer.ALLOW_ALWAYS)),
+        "n": ("No", Chosen("o4", Answer.REJECT_ONCE)),
+    }
+
+
+def test_refusing_is_possible_even_if_it_was_not_offered() -> None:
+    assert choices_of(question(options=OPTIONS[:1]))["n"][1] is Answer.REJECT_ONCE
+
+
+@aio
+async def test_reading_needs_no_question() -> None:
+    permit, typed = asking()
+    assert await permit(question("read")) is Answer.ALLOW_ONCE
+
+
+@aio
+async def test_the_person_is_asked_until_the_answer_is_one() -> None:
+    permit, typed = asking("", "perhaps", " YES ")
+    assert await permit(question()) == Chosen("o1", Answer.ALLOW_ONCE)
+    assert typed.lines == []
+
+
+@aio
+async def test_the_end_of_input_refuses_and_an_interrupt_cancels_the_turn() -> None:
+    permit, typed = asking(None)
+    assert await permit(question()) is Answer.REJECT_ONCE
+    permit, typed = asking(Interrupted())
+    assert await permit(question()) is Answer.CANCEL
+    assert typed.presses == 1
+
+
+@aio
+async def test_two_questions_at_once_are_asked_one_after_the_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    permit, typed = asking("n", "y")
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(permit(question()))
+        second = group.create_task(permit(question()))
+    assert first.result() == Chosen("o4", Answer.REJECT_ONCE)
+    assert second.result() == Chosen("o1", Answer.ALLOW_ONCE)
+    out, err = capsys.readouterr()
+    assert (out, err.count("[permission] Write it (edit)")) == ("", 2)
+    assert "\x1b" not in err
