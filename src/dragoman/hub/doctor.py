@@ -24,7 +24,6 @@ from dragoman.hub.launching import Way, current_platform, resolve
 from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.hub.place import Place
 from dragoman.hub.runtimes import check_runtime, node_version
-from dragoman.hub.verify.ladder import CARDS
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
 
@@ -229,7 +228,7 @@ def _agent_files(place: Place) -> Iterator[Finding]:
 
 
 async def _peers(place: Place) -> AsyncIterator[Finding]:
-    store = CardStore(place.paths.data / CARDS)
+    store = place.cards()
     absent: list[str] = []
     for peer in place.catalogue:
         enabled = place.is_enabled(peer.name)

@@ -13,7 +13,6 @@ from dragoman.hub.catalogue import Descriptor, is_generalist
 from dragoman.hub.launching import Way, current_platform, resolve, with_env
 from dragoman.hub.place import Place
 from dragoman.hub.verify.card import Card, Verdict
-from dragoman.hub.verify.ladder import CARDS
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
 
@@ -59,7 +58,7 @@ def row_of(name: str, place: Place) -> Row:
     """The row of one peer; `UnknownPeer` if there is none."""
     descriptor = place.catalogue.get(name)
     way, missing = _way(descriptor, place)
-    store = CardStore(place.paths.data / CARDS)
+    store = place.cards()
     version = installed_version(way) if way is not None else None
     card = store.load(name, version, current_platform()) if version is not None else None
     card = card or store.latest(name)

@@ -11,14 +11,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from dragoman.hub.agent_files import Problem, find_files, validate
 from dragoman.hub.catalogue import Catalogue, load_catalogue
 from dragoman.hub.config import Config, Paths, find_paths, load_config
+from dragoman.hub.verify.store import CardStore
+
+if TYPE_CHECKING:
+    # Most commands have no use for agent files, and the reader of YAML takes its time to load.
+    from dragoman.hub.agent_files import Problem
 
 ALWAYS_ENABLED: Final = frozenset({"scout"})
 """Comes with dragoman, calls no model, and only looks: nobody has to allow it."""
+
+CARDS: Final = "cards"
+"""The folder of the cards in dragoman's data, as the ladder keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class Place:
 
     def find_agent_files(self, named: tuple[str, ...]) -> list[Path]:
         """The agent files that a user names; all of them where nothing is named."""
+        from dragoman.hub.agent_files import find_files
+
         return find_files(
             named,
             folder=self.agent_folder,
@@ -49,12 +58,18 @@ class Place:
             cwd=self.cwd,
         )
 
+    def cards(self) -> CardStore:
+        """What was measured of peers on this machine."""
+        return CardStore(self.paths.data / CARDS)
+
     def is_enabled(self, peer: str) -> bool:
         """Whether routing and delegation may use a peer."""
         return peer in ALWAYS_ENABLED or peer in self.config.settings.enabled_peers
 
     def troubles(self) -> list[Problem]:
         """Everything that is wrong with settings, descriptors and agent files."""
+        from dragoman.hub.agent_files import Problem, validate
+
         broken = [*self.config.problems, *self.catalogue.problems]
         return [
             *(

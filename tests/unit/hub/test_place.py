@@ -56,3 +56,11 @@ def test_everything_that_is_wrong_is_collected(tmp_path: Path) -> None:
     assert "did you mean `enabled_peers`?" in told[0]
     assert "mine.toml: nonsense" in told[1]
     assert "a.md:2: 'x-y' cannot be delegated to" in told[2]
+
+
+def test_cards_are_looked_for_where_the_ladder_keeps_them(place: Place) -> None:
+    from dragoman.hub import place as module
+    from dragoman.hub.verify import ladder
+
+    assert module.CARDS == ladder.CARDS
+    assert place.cards().folder == place.paths.data / ladder.CARDS

@@ -1,0 +1,58 @@
+"""`dragoman doctor` as a program, with a process that was really left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_shell import Cli, cli_in
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+def test_a_fresh_place_has_nothing_bad(cli: Cli) -> None:
+    done = cli("doctor")
+    assert done.code == 0, done.out
+    assert "\x1b" not in done.out
+    assert done.out.splitlines()[-1].startswith("0 bad, ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_a_process_whose_dragoman_is_gone_is_found_and_not_touched(cli: Cli) -> None:
+    waits = "import sys; sys.stdin.read()"
+    child = subprocess.Popen(  # noqa: TID251 - a process that no dragoman of ours may know
+        [sys.executable, "-I", "-S", "-c", waits],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "DRAGOMAN_MARK": "0123456789abcdef.1"},
+    )
+    try:
+        done = cli("doctor", "--format", "json")
+        assert child.poll() is None
+        found = [json.loads(line) for line in done.out.splitlines()]
+        (mine,) = [one for one in found if one["cure"] == f"kill {child.pid}"]
+        assert mine["state"] == "warn" and "sys.stdin" in mine["text"]
+    finally:
+        child.communicate()
+
+
+def test_a_report_can_be_shown_to_strangers(cli: Cli) -> None:
+    cli.extra |= {"ANTHROPIC_API_KEY": "sk-not-for-you", "USER": "somebody"}
+    (cli.home / "config_home").mkdir()
+    (cli.home / "config_home" / "config.toml").write_text('enabled_peers = ["nobody"]\n')
+    done = cli("doctor", "--report")
+    assert done.code == 1
+    assert "nobody is enabled by ~/config_home/config.toml" in done.out
+    assert "sk-not-for-you" not in done.out
+    assert str(cli.home) not in done.out
+
+
+def test_python_can_be_asked_about_it_too(cli: Cli) -> None:
+    assert cli("--version").out.splitlines()[0] in cli("doctor", "--report").out

@@ -1,0 +1,181 @@
+"""`dragoman peers`, from the command line to agents in child processes and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import RoleNotClaimed
+from dragoman.events.words import Outcome
+from dragoman.hub.adapters import Errand, load_adapter
+from dragoman.hub.launching import way_to
+from dragoman.hub.place import look_around
+from tests.aio import aio
+from tests.integration.cli_shell import Cli, cli_in
+from tests.integration.pty_terminal import CTRL_C
+
+CHAOS = (sys.executable, "-m", "dragoman.testing.chaos")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+def config(cli: Cli) -> Path:
+    return cli.home / "config_home"
+
+
+def test_a_peer_is_added_verified_enabled_set_and_asked(cli: Cli) -> None:
+    added = cli("peers", "add", "my-own", "--roles", "review,haiku", "--python", "--", *CHAOS)
+    assert added.code == 0, added.err
+    assert "ok    handshake" in added.out
+    assert '+roles = ["review", "haiku"]' in added.out
+    assert "+ROLES_CLAIMED = (" in added.out
+    assert "Nobody else claims haiku" in added.err
+
+    asked = cli("run", "my-own", "Please say blue once more", "--format", "quiet")
+    assert asked.code == 0 and "blue" in asked.out
+
+    agents = cli.cwd / "agents"
+    agents.mkdir()
+    (agents / "poet.md").write_bytes(b"---\r\nname: poet # kept\r\n---\r\nbody")
+    done = cli("agents", "set", "my-own-haiku", "poet")
+    assert done.code == 0 and "my-own is not enabled" in done.err
+    assert (agents / "poet.md").read_bytes() == (
+        b"---\r\nname: poet # kept\r\ndelegate_to: my-own-haiku\r\n---\r\nbody"
+    )
+    assert cli("peers", "enable", "my-own").code == 0
+    shown = json.loads(cli("peers", "show", "my-own", "--format", "json").out)
+    assert shown["installed"] and shown["enabled"]
+    assert shown["card"]["facts"]["dialect"] == "acp"
+
+
+@aio
+async def test_the_adapter_that_is_written_does_real_work_and_claims_what_it_claims(
+    cli: Cli,
+) -> None:
+    words = ("--roles", "haiku", "--python", "--", *CHAOS)
+    assert cli("peers", "add", "my-own", *words).code == 0
+    place = look_around(cli.cwd, environ=cli.env)
+    adapter = load_adapter(place.catalogue.known("my-own"), place.config)
+    assert adapter.claims("haiku") and not adapter.claims("review")
+    way = way_to("my-own", catalogue=place.catalogue, environ=cli.env)
+    errand = Errand(way=way, cwd=cli.cwd)
+    told: list[object] = []
+    result = await adapter.dispatch(errand, "haiku", "blue", told.append)
+    assert result.outcome is Outcome.OK and "blue" in result.text
+    assert told
+    with pytest.raises(RoleNotClaimed):
+        await adapter.dispatch(errand, "review", "blue")
+
+
+@pytest.mark.parametrize("fault", ["text-on-stdout", "exits-with-usage", "no-protocol"])
+def test_what_speaks_no_protocol_of_ours_is_refused_and_nothing_is_written(
+    cli: Cli, fault: str
+) -> None:
+    # The first of them says nothing more, so the time for an answer is short.
+    words = ("--timeout", "1", "--", *CHAOS, "--fault", fault)
+    done = cli("peers", "add", "mine", "--roles", "review", *words)
+    assert done.code == 10, done.err
+    assert "FAIL" in done.out and "what to do:" in done.out
+    assert "was not added" in done.err
+    assert not config(cli).exists()
+    assert cli("run", "mine", "hello").code == 2
+
+
+def test_a_program_that_is_not_there_fails_at_the_first_rung(cli: Cli) -> None:
+    done = cli("peers", "verify", "--format", "json", "--", "no-such-agent-anywhere")
+    assert done.code == 10
+    rung, card = [json.loads(line) for line in done.out.splitlines()]
+    assert (rung["rung"], rung["verdict"]) == ("binary", "fail")
+    assert card["usable"] is False
+
+
+def test_an_unknown_program_sees_no_credentials_and_an_empty_home(cli: Cli, tmp_path: Path) -> None:
+    seen = tmp_path / "seen.json"
+    spy = tmp_path / "spy.py"
+    spy.write_text(
+        "import json, os, sys\n"
+        "seen = dict(os.environ, listing=str(os.listdir(os.environ['HOME'])))\n"
+        f"json.dump(seen, open({str(seen)!r}, 'w'))\n"
+        f"os.execv(sys.executable, {list(CHAOS)!r})\n"
+    )
+    cli.extra |= {"OPENAI_API_KEY": "leaked", "OPENAI_BASE_URL": "http://leaked"}
+    done = cli("peers", "verify", "--", sys.executable, str(spy))
+    assert done.code == 0, done.out + done.err
+    environ = json.loads(seen.read_text())
+    assert "leaked" not in str(environ)
+    assert environ["HOME"] != str(cli.home) and environ["listing"] == "[]"
+
+
+def test_a_form_that_is_known_to_be_wrong_is_never_started(cli: Cli, tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    fake = tmp_path / "bin" / "gemini"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    fake.chmod(0o755)
+    cli.extra["PATH"] = f"{fake.parent}{os.pathsep}{os.environ['PATH']}"
+    for words in (("verify",), ("add", "mine", "--roles", "plan")):
+        done = cli("peers", *words, "--", "gemini", "acp")
+        assert done.code == 2
+        assert "gemini --acp" in done.err
+    listed = cli("peers")
+    assert listed.code == 0 and "gemini" in listed.out
+    assert not mark.exists()
+
+
+def test_a_hostile_project_runs_nothing_until_it_is_trusted(cli: Cli, tmp_path: Path) -> None:
+    mark = tmp_path / "owned"
+    evil = cli.cwd / "evil.sh"
+    evil.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    evil.chmod(0o755)
+    (cli.cwd / "evil.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    (cli.cwd / "dragoman.toml").write_text(
+        'permissions = "approve-all"\nenabled_peers = ["evil"]\n'
+        '[peers.evil]\ntitle = "Evil"\nroles = ["review"]\nadapter = "evil.py"\n'
+        f'[[peers.evil.launch]]\ncommand = ["{evil}"]\n'
+    )
+    agents = cli.cwd / "agents"
+    agents.mkdir()
+    (agents / "a.md").write_text("---\nname: a\n---\n")
+    # The other commands are in the unit tests; these are the ones that start something.
+    for words in (
+        ("peers", "verify", "evil"),
+        ("run", "evil", "hello"),
+        ("agents", "set", "evil-review", "a"),
+        ("doctor",),
+    ):
+        cli(*words)
+    assert not mark.exists()
+    assert cli("config", "trust", "--yes").code == 0
+    # Now it is the user's own wish: the proof that the test could have failed.
+    cli("run", "evil", "hello")
+    assert mark.exists()
+
+
+def test_ctrl_c_ends_the_ladder_and_leaves_no_process(cli: Cli) -> None:
+    # A word by which its process is known; the agent answers nothing.
+    silent = (sys.executable, "-c", "import sys; sys.stdin.read()", str(cli.home))
+    with cli.terminal("peers", "verify", "--no-turns", "--", *silent) as terminal:
+        terminal.expect("entry")
+        terminal.type(CTRL_C)
+        assert terminal.wait() == 130
+    assert cli.agents_left() == []
+
+
+def test_a_person_decides_whether_model_calls_are_spent(cli: Cli) -> None:
+    for answer, verdict in (("n", "nobody agreed"), ("y", "Once more from the beginning")):
+        with cli.terminal("peers", "verify", "--", *CHAOS) as terminal:
+            terminal.expect("may cost money. [y/N]")
+            terminal.type(f"{answer}\n")
+            terminal.expect(verdict)
+            if answer == "n":
+                assert terminal.wait() == 0
+            else:
+                terminal.type(CTRL_C)
+                assert terminal.wait() == 130
