@@ -2,20 +2,25 @@
 
 Owns the command lines of git, what keeps a hostile repository from having its own programs run by
 them, and the reading of their output. A checkout can name commands in its configuration (a file
-system monitor, a signature checker, filters, hooks, a transport): all of them are switched off, and
-only subcommands are used that compare no file contents. It does not know what is done with it.
+system monitor, a signature checker, hooks, a transport): all of them are switched off, and what has
+no switch (the filters through which contents are compared) is not asked for: which files changed is
+found out here, from the list of what git last saw. It does not know what is done with it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from dragoman.client.services.blocking import check, in_thread
 from dragoman.errors import SpawnError
 from dragoman.scout import programs
 from dragoman.scout.intents import Changes
+from dragoman.scout.searching import TooLargeToSearch, read_text
 
 DEFAULT_COUNT: Final = 10
 MAX_COUNT: Final = 200
@@ -23,6 +28,9 @@ MAX_COUNT: Final = 200
 
 MAX_OUTPUT_SIZE: Final = 4 * 1024 * 1024
 """Bytes of git's output that are read."""
+
+MAX_INDEX_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of the list of files that are read: some 200,000 files."""
 
 SAFE: Final = (
     "git", "--no-pager", "--no-replace-objects",
@@ -96,19 +104,26 @@ def log_command(asked: Changes) -> list[str]:
     return [*argv, "--", asked.path or "."]
 
 
-def status_commands(path: str) -> list[list[str]]:
-    """The command lines that ask for what is not committed: staged, changed, new.
-
-    Not `git status`, which reads changed files by way of the filters that the repository names.
-    """
-    where = ["--", path or "."]
-    raw = ["--raw", "-z", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv"]
-    ignored = "--ignore-submodules=all"
+def staged_command(path: str) -> list[str]:
+    """The command line that asks for what is staged."""
     return [
-        [*SAFE, "diff-index", "--cached", *raw, ignored, "HEAD", *where],
-        [*SAFE, "diff-files", *raw, ignored, *where],
-        [*SAFE, "ls-files", "-z", "--others", "--exclude-standard", *where],
-    ]
+        *SAFE, "diff-index", "--cached", "--raw", "-z", "--relative", "--no-renames",
+        "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "HEAD", "--", path or ".",
+    ]  # fmt: skip
+
+
+def new_command(path: str) -> list[str]:
+    """The command line that asks for files that git does not know."""
+    return [*SAFE, "ls-files", "-z", "--others", "--exclude-standard", "--", path or "."]
+
+
+def index_command(path: str) -> list[str]:
+    """The command line that asks for the files that git knows, and how it last saw them.
+
+    Neither `git status` nor `git diff-files` will do: both read files by way of the filters that
+    the repository names.
+    """
+    return [*SAFE, "ls-files", "-z", "-t", "--stage", "--debug", "--", path or "."]
 
 
 def parse_log(output: bytes) -> list[Commit]:
@@ -138,6 +153,69 @@ def parse_raw(output: bytes) -> list[Touched]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as git last saw it."""
+
+    path: str
+    digest: str
+    modified_at: int
+    """In nanoseconds."""
+    size: int
+
+
+_SEEN: Final = re.compile(
+    # The mark H is for ordinary files; S is for those that are left out of a sparse checkout.
+    r"H 100\d{3} (?P<digest>[0-9a-f]{40,64}) 0\t(?P<path>[^\0]+)\0"
+    r"\s*ctime: \d+:\d+\s+mtime: (?P<seconds>\d+):(?P<nanos>\d+)\s+dev: \d+\s+ino: \d+"
+    r"\s+uid: \d+\s+gid: \d+\s+size: (?P<size>\d+)"
+)
+
+
+def parse_index(output: bytes) -> list[Seen]:
+    """The files in the output of `index_command`. Where git words it differently there are none."""
+    return [
+        Seen(
+            found["path"],
+            found["digest"],
+            int(found["seconds"]) * 10**9 + int(found["nanos"]),
+            int(found["size"]),
+        )
+        for found in _SEEN.finditer(os.fsdecode(output))
+    ]
+
+
+def compare(root: str, seen: Iterable[Seen], stop: threading.Event) -> list[Touched]:
+    """Those of the files that are not any more as git saw them."""
+    changed = []
+    for number, each in enumerate(seen):
+        if number % 256 == 0:
+            check(stop)
+        path = os.path.join(root, each.path)
+        try:
+            info = os.lstat(path)
+        except OSError:
+            changed.append(Touched(each.path, "deleted"))
+            continue
+        if info.st_size == each.size and info.st_mtime_ns == each.modified_at:
+            continue
+        if info.st_size != each.size or _digest(path, len(each.digest)) != each.digest:
+            changed.append(Touched(each.path, "changed"))
+    return changed
+
+
+def _digest(path: str, length: int) -> str:
+    """The name that git gives to the contents of a file, if no filter comes between."""
+    from hashlib import sha1, sha256
+
+    try:
+        data = read_text(path, binary=True)
+    except (OSError, TooLargeToSearch):
+        return ""
+    made = sha1 if length == 40 else sha256
+    return made(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
 def parse_names(output: bytes) -> list[Touched]:
     """The files in a plain list of names."""
     return [Touched(name, "new") for name in os.fsdecode(output).split("\0") if name]
@@ -152,19 +230,26 @@ async def find_history(root: str, asked: Changes) -> History:
             raise NoHistory("this folder is not in a git repository")
         raise NoHistory(complaint.splitlines()[-1][:300])
     commits = parse_log(output)
-    uncommitted: dict[str, Touched] = {}
-    if not asked.author:
-        readers = (parse_raw, parse_raw, parse_names)
-        for argv, read in zip(status_commands(asked.path), readers, strict=True):
-            ended, listed = await _git(root, argv)
-            if ended.exit_code == 0:
-                for touched in read(listed):
-                    uncommitted.setdefault(touched.path, touched)
+    uncommitted = {} if asked.author else await _uncommitted(root, asked.path)
     return History(tuple(commits), tuple(uncommitted.values()), ran.cut)
 
 
-async def _git(root: str, argv: list[str]) -> tuple[programs.Ran, bytes]:
+async def _uncommitted(root: str, path: str) -> dict[str, Touched]:
+    """What is changed and not committed: staged, changed since then, new."""
+    found: dict[str, Touched] = {}
+    _, staged = await _git(root, staged_command(path))
+    _, index = await _git(root, index_command(path), limit_size=MAX_INDEX_SIZE)
+    changed = await in_thread(root, lambda stop: compare(root, parse_index(index), stop))
+    _, new = await _git(root, new_command(path))
+    for touched in (*parse_raw(staged), *changed, *parse_names(new)):
+        found.setdefault(touched.path, touched)
+    return found
+
+
+async def _git(
+    root: str, argv: list[str], *, limit_size: int = MAX_OUTPUT_SIZE
+) -> tuple[programs.Ran, bytes]:
     try:
-        return await programs.collect(argv, cwd=root, limit_size=MAX_OUTPUT_SIZE, env=ENVIRONMENT)
+        return await programs.collect(argv, cwd=root, limit_size=limit_size, env=ENVIRONMENT)
     except SpawnError:
         raise NoHistory("git is not installed here") from None

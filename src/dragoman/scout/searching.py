@@ -111,12 +111,15 @@ class TooLargeToSearch(Exception):
     """A file that is passed over because of its size."""
 
 
-def read_text(path: str) -> bytes:
-    """A whole text file; nothing if it is no text. Never follows a link and never waits."""
+def read_text(path: str, *, binary: bool = False) -> bytes:
+    """A whole text file; nothing if it is no text, unless that is wanted, too.
+
+    Never follows a link and never waits.
+    """
     fd = os.open(path, _FLAGS)
     try:
         data = os.read(fd, READ_SIZE)
-        if b"\0" in data[:BINARY_SIZE]:
+        if not binary and b"\0" in data[:BINARY_SIZE]:
             return b""
         if len(data) < READ_SIZE:
             return data
