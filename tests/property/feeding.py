@@ -62,15 +62,14 @@ class Wire(Stream):
         assert self.receiver is not None
         self.receiver.data_received(b"".join(line + b"\n" for line in lines))
 
-    async def asked(self, method: str) -> int:
-        """The id of the newest request with this method, once it is sent."""
+    async def asked(self, method: str, times: int = 1) -> int:
+        """The id of the newest request with this method, once so many were sent."""
         async with asyncio.timeout(10):
             while True:
-                for text in reversed(self.sent.splitlines()):
-                    message = json.loads(text)
-                    if message.get("method") == method:
-                        found: int = message["id"]
-                        return found
+                sent = [json.loads(text) for text in self.sent.splitlines()]
+                found: list[int] = [each["id"] for each in sent if each.get("method") == method]
+                if len(found) >= times:
+                    return found[-1]
                 await asyncio.sleep(0)
 
     async def next_request(self) -> tuple[str, int]:

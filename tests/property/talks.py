@@ -6,7 +6,9 @@ Owns what the other side has to say first in each dialect; what it says then is 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex import CodexConversation, CodexOptions, CodexPeer
@@ -36,12 +38,20 @@ class DocumentTalk(Heard):
         self.peer = kind(self.client, HERE)
         self.peer.on_event = self.events.append
 
-    async def open(self, before: list[bytes]) -> Conversation:
+    async def open(
+        self,
+        before: list[bytes],
+        *,
+        load: str | None = None,
+        answers: Mapping[str, Any] | None = None,
+    ) -> Conversation:
         """Begin, and answer whatever has to be asked first; `before` comes in front of each."""
+        replies = {**HELLOS[self.dialect], **(answers or {})}
+        opening = Opening(cwd=HERE, how="load" if load else "new", session_id=load)
 
         async def begin() -> Conversation:
             await self.peer.start()
-            return await self.peer.open(Opening(cwd=HERE))
+            return await self.peer.open(opening)
 
         task = self.client.connection.tasks.start(begin(), "open")
         while not task.done():
@@ -51,13 +61,14 @@ class DocumentTalk(Heard):
                 asking.cancel()
                 break
             method, id = asking.result()
-            answer = self.answer(id, {"result": HELLOS[self.dialect][method]})
+            answer = self.answer(id, {"result": replies[method]})
             # What comes before and behind the answer comes in one piece with it.
             self.feed(*before, answer, self.tell("behind", {}))
         return await task
 
-    async def prompted(self) -> int:
-        return await self.wire.asked(PROMPT_NAMES[self.dialect])
+    async def prompted(self, times: int = 1) -> int:
+        """The id of the newest prompt, once there were so many."""
+        return await self.wire.asked(PROMPT_NAMES[self.dialect], times)
 
     def last_word(self) -> bytes | None:
         """What ends a turn whose prompt's answer may end nothing."""
@@ -88,3 +99,13 @@ class CodexTalk(Heard):
         id = await self.wire.asked("thread/start")
         self.feed(*before, self.answer(id, {"result": thread()}), self.tell("behind", {}))
         return await opening
+
+    async def load(self, turns: list[Any]) -> CodexConversation:
+        """Open a thread that has this history."""
+        await self.open([])
+        peer = CodexPeer(self.client, HERE)
+        opening = Opening(cwd=HERE, how="load", session_id="t2")
+        task = self.client.connection.tasks.start(peer.open(opening), "open")
+        id = await self.wire.asked("thread/resume")
+        self.feed(self.answer(id, {"result": thread("t2", thread={"turns": turns})}))
+        return await task

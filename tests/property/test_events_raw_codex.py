@@ -10,16 +10,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.client.codex import CodexPeer
-from dragoman.client.conversation import Opening
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.meaning import _NOTIFICATIONS
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from tests.property.feeding import FEWER, line
 from tests.property.shaped import noise, plain, shaped, texts
-from tests.property.talks import HERE, CodexTalk
-from tests.unit.client.codex.server_side import thread
+from tests.property.talks import CodexTalk
 
 HINTS: dict[str, st.SearchStrategy[Any]] = {
     "threadId": st.sampled_from(["t1", "t1", "t1", "other"]),
@@ -168,14 +165,7 @@ histories = st.lists(
 def test_a_history_that_is_loaded_keeps_every_item_and_the_answer(turns: list[Any]) -> None:
     async def run() -> None:
         with CodexTalk() as talk:
-            await talk.open([])
-            peer = CodexPeer(talk.client, HERE)
-            opening = Opening(cwd=HERE, how="load", session_id="t2")
-            task = talk.client.connection.tasks.start(peer.open(opening), "open")
-            id = await talk.wire.asked("thread/resume")
-            answer = thread("t2", thread={"turns": turns})
-            talk.feed(talk.answer(id, {"result": answer}))
-            conversation = await task
+            conversation = await talk.load(turns)
             kept = [event.raw for event in conversation.replayed if event.raw is not None]
             told = [json.loads(raw) for raw in kept]
             for item in (item for turn in turns for item in turn["items"]):
