@@ -95,11 +95,6 @@ def test_a_hang_concerns_one_method_only() -> None:
     assert [answer["id"] for answer in said] == [0, 2]
 
 
-def test_whatever_is_left_behind_does_not_hold_its_pipes() -> None:
-    # Otherwise nobody would come to the end of the output.
-    assert talk("leaves-grandchild", HELLO)[0] == 0
-
-
 def test_the_agent_needs_nothing_of_its_surroundings(tmp_path: Path) -> None:
     ended = subprocess.run(
         command("healthy"),

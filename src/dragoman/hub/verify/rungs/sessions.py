@@ -12,6 +12,7 @@ from typing import Final
 from dragoman.client.conversation import Peer
 from dragoman.errors import AuthRequired, DragomanError
 from dragoman.hub.catalogue.descriptor import Quirks
+from dragoman.hub.questioning import ask_program
 from dragoman.hub.verify import questions, remedies
 from dragoman.hub.verify.canaries import fill
 from dragoman.hub.verify.climb import Climb
@@ -81,6 +82,8 @@ async def models(climb: Climb) -> Finding:
     conversation = await climb.conversation()
     peer = await climb.peer()
     named = await questions.models_of(peer, conversation, climb.settings)
+    if named is None:
+        named = await _listed(climb)
     modes = questions.modes_of(climb.settings)
     facts = {} if modes is None else {"modes": modes}
     shown = f"; modes: {', '.join(modes)}" if modes else "; no modes"
@@ -92,6 +95,25 @@ async def models(climb: Climb) -> Finding:
     if any(name.endswith(PREVIEW) for name in named):
         return warned(evidence, remedies.PREVIEW, models=named, parent_models=parents, **facts)
     return passed(evidence, models=named, parent_models=parents, **facts)
+
+
+async def _listed(climb: Climb) -> tuple[str, ...] | None:
+    """The models that the peer's own command lists, where its descriptor names one: a model in
+    each line, its id first."""
+    descriptor = climb.way.descriptor
+    if descriptor is None or not descriptor.models.command:
+        return None
+    where = climb.surroundings
+    said = await ask_program(
+        descriptor.models.command,
+        timeout=climb.limits.answer,
+        env=where.env,
+        inherit=where.inherit,
+    )
+    if said is None or said.exit_code != 0:
+        return None
+    words = (line.split() for line in said.output.splitlines())
+    return tuple(dict.fromkeys(each[0] for each in words if each))
 
 
 async def parallel(climb: Climb) -> Finding:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from dragoman.client.results import Result
 from dragoman.errors import AuthRequired, CallTimeout, DragomanError
 from dragoman.events.parts import AuthMethod
 from dragoman.events.words import Outcome
-from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch, Quirks
+from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch, Models, Quirks
 from dragoman.hub.launching import Way
 from dragoman.hub.verify import questions, remedies
 from dragoman.hub.verify.card import Verdict
@@ -144,6 +145,32 @@ async def test_models_that_are_not_told_are_unknown_and_an_empty_list_is_not(
     assert (await sessions.models(climbing(tmp_path))).facts == {}
     models(monkeypatch, ())
     assert (await sessions.models(climbing(tmp_path))).facts["models"] == ()
+
+
+@pytest.mark.parametrize(
+    ("program", "facts"),
+    [
+        (
+            "print('m-1  the first\\n\\nm-2-preview')",
+            {"models": ("m-1", "m-2-preview"), "parent_models": ("m-1", "m-2")},
+        ),
+        ("raise SystemExit(1)", {}),
+    ],
+)
+@aio
+async def test_a_peer_that_lists_its_models_by_a_command_is_asked_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, facts: dict[str, Any]
+) -> None:
+    models(monkeypatch, None)
+    command = (sys.executable, "-I", "-c", program)
+    listing = Descriptor(
+        name="x",
+        title="X",
+        launch=(Launch(command=("x",)),),
+        models=Models(listing="command", command=command),
+    )
+    climb = climbing(tmp_path, way=Way(command=("x",), descriptor=listing))
+    assert (await sessions.models(climb)).facts == facts
 
 
 @aio
