@@ -6,6 +6,7 @@ dragoman knows of it fits what is written about it, and not that the real progra
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import AsyncIterator
@@ -23,12 +24,18 @@ from dragoman.events.words import Outcome, Role, ToolStatus
 from dragoman.hub.launching import resolve
 from dragoman.hub.opening import open_peer
 from tests.aio import aio
-from tests.peers import cursor_agent
+from tests.peers import cursor_agent, schema
 from tests.peers.agents import BUDGETS, descriptor, surrounded
 from tests.peers.commands import dragoman, living_in
 from tests.peers.programs import peer_environment
 
 KEY = {"CURSOR_API_KEY": "fake"}
+
+TYPES = {
+    "session/update": "SessionNotification",
+    "session/request_permission": "RequestPermissionRequest",
+}
+"""What the official schema calls the params of what an agent sends."""
 
 
 def installed(home: Path) -> dict[str, str]:
@@ -159,3 +166,21 @@ async def test_the_command_runs_it_by_its_name(home: Path, workspace: Path) -> N
     assert wrong.code == 2
     assert "`cursor-agent acp`" in wrong.err
     assert living_in(home) == []
+
+
+@aio
+async def test_the_stand_in_says_nothing_that_the_protocol_does_not_have(
+    home: Path, workspace: Path
+) -> None:
+    schema.judge("InitializeResponse", cursor_agent.HELLO)
+    async with cursor(home, workspace) as (peer, seen), peer.session() as talk:
+        for prompt in ("hello", "write made.txt", "plan it"):
+            await talk.ask(prompt)
+    lines = {event.raw for event in seen if event.raw}
+    judged = set()
+    for message in map(json.loads, lines):
+        name = TYPES.get(message.get("method", ""))
+        if name is not None:
+            schema.judge(name, message["params"])
+            judged.add(name)
+    assert judged == set(TYPES.values())
