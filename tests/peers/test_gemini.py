@@ -42,7 +42,7 @@ class TestGemini(Turns):
     modes = ("default", "autoEdit", "yolo", "plan")
     # It takes each piece of a thought for one of its own, with a headline.
     thought = "****\nI think****\nabout****\nthis."
-    usage_of_a_turn = None
+    usage_of_a_turn = (2, 3)
     writes_through_us = True
     after_refusal = (Outcome.OK, 'The tool said: Tool "run_shell_command" was canceled by the user')
     refused_status = ToolStatus.PENDING

@@ -126,11 +126,10 @@ CLIMBERS = [
             "mcp": False,
             "lists_sessions": False,
             "resumes_sessions": False,
-            "usage": False,
             "unknown_session_code": -32603,
             "bad_params_code": -32603,
         },
-        {"codes", "usage", "mcp"},
+        {"codes", "mcp"},
         GEMINI,
         # It is not tried in the minute in which the session was begun.
         sometimes={"loads_sessions"},

@@ -424,7 +424,7 @@ def of_answer(response: session.PromptResponse, place: Place, raw: bytes | None)
 
 
 def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
-    told = (response.extra or {}).get("usage")
+    told = (response.extra or {}).get("usage") or _quota(response.meta)
     if told is None:
         return None
     try:
@@ -439,6 +439,15 @@ def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
         cache_write_tokens=usage.cached_write_tokens,
         total_tokens=usage.total_tokens,
     )
+
+
+def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The token counts of Gemini CLI, which has a place of its own for them."""
+    quota = (meta or {}).get("quota")
+    counts = quota.get("token_count") if isinstance(quota, dict) else None
+    if not isinstance(counts, dict):
+        return None
+    return {"inputTokens": counts.get("input_tokens"), "outputTokens": counts.get("output_tokens")}
 
 
 def of_permission(

@@ -201,6 +201,26 @@ def test_an_answer_ends_the_turn_with_its_own_word_and_usage_where_it_is_told() 
     assert (ended.outcome, ended.usage) == (Outcome.UNKNOWN, None)
 
 
+@pytest.mark.parametrize(
+    ("quota", "usage"),
+    [
+        (
+            '{"token_count":{"input_tokens":2,"output_tokens":7}}',
+            parts.Usage(input_tokens=2, output_tokens=7),
+        ),
+        ('{"token_count":{"input_tokens":"many"}}', None),
+        ('{"token_count":7}', None),
+        ("[]", None),
+    ],
+)
+def test_tokens_are_found_where_one_real_agent_puts_them(
+    quota: str, usage: parts.Usage | None
+) -> None:
+    line = f'{{"stopReason":"end_turn","_meta":{{"quota":{quota}}}}}'
+    response = acp.decode(line.encode(), acp.PromptResponse)
+    assert meaning.of_answer(response, place(), LINE).usage == usage
+
+
 def test_a_request_for_permission_tells_its_tool_call_and_asks() -> None:
     request = acp.RequestPermissionRequest(
         session_id="s",
