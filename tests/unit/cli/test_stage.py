@@ -1,0 +1,219 @@
+"""The loop in its thread, the person in the main one."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from dragoman.cli.stage import Interrupted, Stage
+from dragoman.errors import UsageError
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+def test_work_runs_in_a_thread_of_its_own_and_its_code_comes_back() -> None:
+    async def work() -> int:
+        assert threading.current_thread() is not threading.main_thread()
+        return 7
+
+    assert Stage().run(work) == 7
+
+
+def test_what_the_work_raises_is_raised_here() -> None:
+    async def work() -> int:
+        raise UsageError("not like this")
+
+    with pytest.raises(UsageError, match="not like this"):
+        Stage().run(work)
+
+
+def test_lines_are_read_in_the_main_thread_and_end_with_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers = set()
+
+    class Stdin(io.StringIO):
+        def readline(self, *size: Any) -> str:  # type: ignore[override]
+            readers.add(threading.current_thread())
+            return super().readline(*size)
+
+    monkeypatch.setattr(sys, "stdin", Stdin("one\n\ntwo"))
+    stage = Stage()
+    lines = []
+
+    async def work() -> int:
+        while (line := await stage.line("> ")) is not None:
+            lines.append(line)
+        return 0
+
+    stage.run(work)
+    assert lines == ["one", "", "two"]
+    assert readers == {threading.main_thread()}
+
+
+def test_a_line_that_nobody_wants_any_more_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, "one\n")
+    stage = Stage()
+
+    async def work() -> int:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await stage.line()
+        return 0
+
+    assert stage.run(work) == 0
+
+
+def test_interrupts_are_counted_told_in_the_loop_and_forgotten_when_calm() -> None:
+    stage = Stage()
+    heard: list[tuple[int, threading.Thread]] = []
+
+    async def work() -> int:
+        told = asyncio.Event()
+
+        def listen(count: int) -> None:
+            heard.append((count, threading.current_thread()))
+            told.set()
+
+        stage.listen(listen)
+        for calm in (False, True, False):
+            told.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+            async with asyncio.timeout(10):
+                await told.wait()
+            if calm:
+                stage.calm()
+        return 0
+
+    stage.run(work)
+    assert [count for count, _ in heard] == [1, 2, 1]
+    assert threading.main_thread() not in {thread for _, thread in heard}
+    assert not stage.terminated
+
+
+def test_a_signal_from_outside_is_an_interrupt_that_is_known_as_such() -> None:
+    stage = Stage()
+
+    async def work() -> int:
+        told = asyncio.Event()
+        stage.listen(lambda count: told.set())
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(10):
+            await told.wait()
+        return 0
+
+    stage.run(work)
+    assert stage.terminated
+
+
+def test_an_interrupt_that_came_before_anybody_listened_is_told_then() -> None:
+    stage = Stage()
+    heard: list[int] = []
+
+    async def work() -> int:
+        stage.press()
+        stage.listen(heard.append)
+        return 0
+
+    stage.run(work)
+    assert heard[0] == 1
+
+
+class Pipe:
+    """A stdin in which nobody types; it tells the loop when somebody begins to read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.read = threading.Event()
+
+    def isatty(self) -> bool:
+        return False
+
+    def readline(self) -> str:
+        self.read.set()
+        return os.read(self._descriptor, 1).decode()
+
+
+def test_an_interrupt_at_a_prompt_is_raised_there_even_a_moment_before_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, write = os.pipe()
+    stdin = Pipe(read)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    stage = Stage()
+
+    async def interrupt() -> None:
+        await asyncio.to_thread(stdin.read.wait, 10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    async def work() -> int:
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            group.create_task(interrupt())
+            with pytest.raises(Interrupted):
+                await stage.line()
+        return 0
+
+    try:
+        stage.run(work)
+    finally:
+        os.close(read)
+        os.close(write)
+    assert stage.interrupts == 0
+
+
+def test_a_prompt_that_is_open_when_the_work_ends_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, write = os.pipe()
+    stage = Stage()
+
+    async def work() -> int:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await stage.line()
+        return 3
+
+    with os.fdopen(read) as stdin, os.fdopen(write, "w"):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert stage.run(work) == 3
+
+
+def test_signals_and_descriptors_are_as_they_were_afterwards() -> None:
+    def handlers() -> list[object]:
+        return [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+
+    async def work() -> int:
+        return 0
+
+    before, descriptors = handlers(), len(os.listdir("/proc/self/fd"))
+    Stage().run(work)
+    assert handlers() == before
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stage = Stage()
+
+    async def work() -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0
+
+    try:
+        stage.run(work)
+        assert stage.interrupts == 0
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
