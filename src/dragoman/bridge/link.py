@@ -12,7 +12,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from msgspec import Raw, json
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from dragoman.bridge.choices import Choices, stands_for_models
 from dragoman.bridge.speaking import Speaker
 from dragoman.client.conversation import Conversation, ConversationTurn, Opening
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
+from dragoman.client.turns import End as Ended
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import ConnectionLost, DragomanError, RemoteError
@@ -39,6 +40,7 @@ from dragoman.wire import codes, messages
 
 if TYPE_CHECKING:
     from dragoman.bridge.bridge import Bridge
+    from dragoman.client.acp.peer import AcpConversation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,6 +88,11 @@ class Bridged:
         self.telling = False
         self.asked: dict[str, asyncio.Event] = {}
         """Set when the client has been told of everything before a question."""
+        self.told: set[str] = set()
+        """Questions that were asked before their events were taken: there was nothing to tell."""
+        self.running: ConversationTurn | None = None
+        self.held_up = False
+        """Whether the client does not keep up, so that an event is taken and not told yet."""
         self.last_raw: bytes | None = None
         self._strange = frozenset(
             native
@@ -285,7 +292,12 @@ class Link:
         return bridged
 
     async def _set_mode(self, session: Session, mode_id: str) -> None:
-        await self._bridged(session.id).conversation.set_mode(mode_id)
+        conversation = self._bridged(session.id).conversation
+        if self._forwards:
+            # The client's own words are the peer's, too.
+            await cast("AcpConversation", conversation).switch_mode(mode_id)
+        else:
+            await conversation.set_mode(mode_id)
 
     async def _set_option(self, session: Session, option_id: str, value: str | bool) -> None:
         bridged = self._bridged(session.id)
@@ -302,6 +314,7 @@ class Link:
         try:
             prompt = [meaning.block(block) for block in turn.prompt]
             async with bridged.conversation.prompt(prompt) as running:
+                bridged.running = running
                 ended = await self._follow(bridged, running)
                 result = running.result
             return answers.response(result, ended)
@@ -311,6 +324,7 @@ class Link:
             raise answers.refusal(error) from error
         finally:
             bridged.turning = False
+            bridged.running = None
             self._tell_later(bridged)
 
     async def _follow(self, bridged: Bridged, running: ConversationTurn) -> model.TurnEnded | None:
@@ -376,23 +390,35 @@ class Link:
             if raw is not None and raw is not bridged.last_raw:
                 bridged.last_raw = raw
                 if event.native.startswith(_UPDATE):
-                    await self._forward(raw)
+                    if self._server.connection.is_full:
+                        await self._hold_up(bridged)
+                    self._forward(raw)
         else:
             for update in self._updates(bridged, event):
                 if (sending := speech.update(bridged.conversation.id, update)) is not None:
                     await sending
         if isinstance(event, model.PermissionAsked):
-            bridged.question(event.request_id).set()
+            if event.request_id in bridged.told:
+                bridged.told.discard(event.request_id)
+            else:
+                bridged.question(event.request_id).set()
 
-    async def _forward(self, line: bytes) -> None:
+    async def _hold_up(self, bridged: Bridged) -> None:
+        """Wait for a client that does not keep up. What is told next is still untold then."""
+        bridged.held_up = True
+        try:
+            await self._server.connection.drain()
+        finally:
+            bridged.held_up = False
+
+    def _forward(self, line: bytes) -> None:
         """The client gets what the peer sent, and nothing of it is decoded."""
-        connection = self._server.connection
         try:
             params = messages.decode_envelope(line).params
         except messages.UNDECODABLE:
             message = messages.decode(line)
             params = message.params if isinstance(message, messages.Notification) else Raw(b"{}")
-        await connection.notify(_UPDATE, params)
+        self._server.connection.post(_UPDATE, params)
 
     def _updates(self, bridged: Bridged, event: model.Event) -> list[acp.SessionUpdate]:
         if isinstance(event, model.SettingsChanged):
@@ -430,12 +456,14 @@ class Link:
             for option in offered.values()
             if option.kind in _KINDS
         ]
-        if question.request_id and bridged.turning:
+        if self._is_next(bridged, question):
+            bridged.told.add(question.request_id)
+        elif question.request_id and bridged.turning:
             # The client shall know the tool call before it is asked about it.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TOLD_TIMEOUT):
                     await bridged.question(question.request_id).wait()
-        bridged.asked.pop(question.request_id, None)
+            bridged.asked.pop(question.request_id, None)
         try:
             chosen = await bridged.side.permission(_tool_call(question), options)
         except DragomanError as error:
@@ -444,6 +472,20 @@ class Link:
         if chosen is None:
             return Answer.CANCEL
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
+
+    def _is_next(self, bridged: Bridged, question: Question) -> bool:
+        """Whether the client knows everything that came before a question. The question itself
+        tells of its tool call, if the peer speaks the client's language."""
+        if not self._forwards or bridged.running is None or bridged.held_up:
+            return False
+        line: bytes | None = None
+        for event in bridged.running.untaken:
+            if isinstance(event, Ended) or (line is not None and event.raw is not line):
+                return False
+            line = event.raw
+            if isinstance(event, model.PermissionAsked):
+                return event.request_id == question.request_id
+        return False
 
 
 def _tool_call(question: Question) -> acp.ToolCallUpdate:

@@ -260,6 +260,11 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         """Whether the next event, or the end, is already there."""
         return bool(self._lane.items)
 
+    @property
+    def untaken(self) -> Sequence[model.Event | End[Result]]:
+        """What is already there, oldest first: to look at, not to change."""
+        return self._lane.items
+
     # -- for a dialect
 
     def event(self, event: model.Event, size: int) -> None:

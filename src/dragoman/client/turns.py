@@ -236,7 +236,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def put_unhurried(self, item: Item, size: int) -> None:
         """`put` for what nobody waits for: its consumer is woken a few milliseconds later, unless
         something else wakes it before."""
-        self._watchdog.signs += 1
+        if size:
+            self._watchdog.signs += 1
         self._lane.put_unhurried(item, size)
 
     def question_opened(self) -> None:

@@ -97,6 +97,43 @@ async def test_a_question_comes_behind_the_tool_call_it_is_about() -> None:
 
 
 @aio
+async def test_questions_that_come_together_each_come_behind_what_was_said_before_them() -> None:
+    agent = Agent("asker")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        async def one(number: int) -> None:
+            await turn.say(f"{number}")
+            await turn.ask_permission(f"{number}")
+
+        # The first is asked alone, and the others all at once.
+        await one(0)
+        async with asyncio.TaskGroup() as group:
+            for number in range(1, 20):
+                group.create_task(one(number))
+        await one(20)
+
+    seen: list[str] = []
+
+    async def permit(question: Question) -> Answer:
+        seen.append(f"asked {question.title}")
+        await turns(1)
+        return Answer.ALLOW_ONCE
+
+    def told(event: model.Event) -> None:
+        if isinstance(event, model.MessageDelta):
+            seen.append(f"told {event.text}")
+
+    async with bridged(agent, permit) as (near, _), near.session() as session:
+        near.on_event = told
+        async with session.prompt("x") as turn:
+            assert (await soon(turn.wait())).ok
+    assert len(seen) == 42
+    for number in range(21):
+        assert seen.index(f"told {number}") < seen.index(f"asked {number}")
+
+
+@aio
 async def test_what_happens_after_a_turn_is_told_after_its_answer() -> None:
     agent = Agent("late")
 

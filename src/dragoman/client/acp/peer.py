@@ -269,7 +269,10 @@ class AcpSession(Session):
             option_id,
             "cancel" if answer is Answer.CANCEL else "caller",
         )
-        self._hand_over(event, 0)
+        self.record.emit(event)
+        if turn is not None:
+            # It is history: the agent has its answer before anybody is told of it.
+            turn.put_unhurried(event, 0)  # type: ignore[arg-type]
 
 
 class AcpConversation(Conversation):
@@ -299,6 +302,13 @@ class AcpConversation(Conversation):
     async def set_mode(self, mode_id: str) -> None:
         await self.session.set_mode(mode_id)
         self.session.settings_changed()
+
+    async def switch_mode(self, mode_id: str) -> None:
+        """`set_mode` in the words of modes, for somebody who was asked in these words."""
+        before = self.session.modes
+        await self.session.switch_mode(mode_id)
+        if self.session.modes is not before:
+            self.session.settings_changed()
 
     async def set_model(self, model_id: str) -> None:
         await self.session.set_model(model_id)

@@ -173,6 +173,10 @@ class Session:
         if option is not None:
             await self.set_config_option(option.id, mode_id)
             return
+        await self.switch_mode(mode_id)
+
+    async def switch_mode(self, mode_id: str) -> None:
+        """Switch the mode by `session/set_mode`, also where there is a config option for it."""
         known = [mode.id for mode in self.modes.available_modes] if self.modes else []
         if mode_id not in known:
             raise Unsupported(f"the agent has no mode {mode_id!r}; it has {_listed(known)}")
@@ -183,8 +187,16 @@ class Session:
         )
 
     def _switched(self, mode_id: str) -> None:
-        if self.modes is not None:
-            self.modes = replace(self.modes, current_mode_id=mode_id)
+        if self.modes is None or self.modes.current_mode_id == mode_id:
+            return
+        self.modes = replace(self.modes, current_mode_id=mode_id)
+        # The option says the same, whichever of the two was changed.
+        option = self._option("mode")
+        if option is not None and mode_id in _values(option):
+            changed = replace(option, current_value=mode_id)
+            self.config_options = [
+                changed if each is option else each for each in self.config_options or ()
+            ]
 
     async def set_model(self, model_id: str) -> None:
         """Switch the model: by a config option of category ``model``, else by `session/set_model`,

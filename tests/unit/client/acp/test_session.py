@@ -264,6 +264,26 @@ async def test_what_an_agent_says_right_after_its_answer_is_newer_than_the_answe
         assert option.current_value == "code"
 
 
+@aio
+async def test_a_mode_that_is_switched_by_its_own_method_shows_in_its_option_as_well() -> None:
+    options = [select("x", "other", "1", "1"), select("m", "mode", "code", "code", "plan")]
+    replies = {
+        "session/new": {"sessionId": "s1", "modes": MODES, "configOptions": options},
+        "session/set_mode": {},
+    }
+    async with opened(replies=replies) as (session, agent):
+        await session.switch_mode("plan")
+        assert agent.heard[-1]["method"] == "session/set_mode"
+        assert session.modes is not None and session.modes.current_mode_id == "plan"
+        other, mode = session.config_options or ()
+        assert isinstance(other, acp.SessionConfigSelect) and other.current_value == "1"
+        assert isinstance(mode, acp.SessionConfigSelect) and mode.current_value == "plan"
+        # What does not change the mode changes nothing.
+        before = session.modes
+        await session.switch_mode("plan")
+        assert session.modes is before
+
+
 @pytest.mark.parametrize("way", ["mode", "model"])
 @aio
 async def test_the_older_ways_keep_the_order_of_the_wire_too(way: str) -> None:
