@@ -1,0 +1,125 @@
+"""`dragoman chat`: lines become turns until somebody leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.cli import talk as talking
+from dragoman.cli.chat import converse
+from dragoman.cli.output import terminal
+from dragoman.cli.stage import Interrupted
+from dragoman.client.results import Result
+from dragoman.errors import ProcessExited
+from dragoman.events import model
+from dragoman.events.parts import Command
+from dragoman.events.words import Outcome
+from tests.aio import aio
+from tests.unit.cli.acting import SOURCE, ActedAgent, ActedStage, ActedTurn, Remembering, plan
+from tests.unit.cli.calling import Shell
+
+
+class Chat:
+    """A chat in which these lines are typed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lines: Any, person: bool = False) -> None:
+        monkeypatch.setattr(terminal, "is_interactive", lambda: person)
+        self.agent = ActedAgent()
+        self.agent.answers = self.answer
+        monkeypatch.setattr(talking, "open_peer", self.agent.open_peer)
+        self.prompts: list[str] = []
+        self.results: list[Result] = []
+        self.show = Remembering()
+        self.stage = ActedStage(*lines)
+
+    def answer(self, turn: ActedTurn) -> Result:
+        self.prompts.append(turn.prompt[0].text)
+        return self.results.pop(0) if self.results else Result(Outcome.OK, "fine")
+
+    async def run(self) -> int:
+        return await converse(plan(), self.stage, self.show)
+
+
+@aio
+async def test_every_line_is_a_turn_and_the_end_of_input_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chat = Chat(monkeypatch, "one", "", "  ", "two", None)
+    assert await chat.run() == 0
+    assert chat.prompts == ["one", "two"]
+    assert len(chat.agent.opened_with) == 1, "it is one session"
+    assert chat.agent.closed == 1
+
+
+@pytest.mark.parametrize("word", ["/quit", " /exit "])
+@aio
+async def test_a_word_leaves(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    chat = Chat(monkeypatch, "one", word, "two")
+    assert await chat.run() == 0
+    assert chat.prompts == ["one"]
+
+
+@aio
+async def test_help_lists_the_agents_commands_and_prompts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chat = Chat(monkeypatch, "/help", "/go home", None)
+    commands = (Command("go", "Go \x1b[2J somewhere", "where"),)
+    tell = chat.agent.tell_settings
+
+    def also_commands() -> None:
+        tell()
+        base = (SOURCE, 1, "s1", None, "x", None, False)
+        chat.agent.tell(model.CommandsChanged(*base, commands))
+
+    chat.agent.tell_settings = also_commands  # type: ignore[method-assign]
+    await chat.run()
+    out = capsys.readouterr().out
+    assert "  /go where  Go ␛[2J somewhere\n" in out and "/quit" in out
+    assert chat.prompts == ["/go home"], "commands of the agent go to the agent"
+
+
+@aio
+async def test_ctrl_c_at_the_prompt_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = Chat(monkeypatch, "one", Interrupted(), "two", person=True)
+    assert await chat.run() == 0
+    assert chat.prompts == ["one"]
+
+
+@aio
+async def test_without_a_person_the_first_failure_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = [Result(Outcome.QUOTA, ""), Result(Outcome.OK, "fine"), Result(Outcome.EMPTY, "")]
+    chat = Chat(monkeypatch, "one", "two", "three", None)
+    chat.results = [*failed]
+    assert await chat.run() == 8
+    assert chat.prompts == ["one", "two", "three"]
+    person = Chat(monkeypatch, "one", None, person=True)
+    person.results = [*failed]
+    assert await person.run() == 0
+
+
+@aio
+async def test_an_agent_that_is_gone_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = Chat(monkeypatch, "one", "two", person=True)
+    chat.results = [Result(Outcome.CRASHED, "", error=ProcessExited(exit_code=3))]
+    assert await chat.run() == 1
+    assert chat.prompts == ["one"]
+
+
+@aio
+async def test_a_mention_that_is_refused_costs_no_turn_and_the_chat_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    chat = Chat(monkeypatch, "read @/etc/passwd", "two", None)
+    monkeypatch.setattr("tests.unit.cli.acting.Path", lambda _: tmp_path)
+    assert await chat.run() == 2
+    assert len(chat.show.errors) == 1
+    assert chat.prompts == ["two"]
+
+
+@pytest.mark.parametrize("words", [("chat",), ("chat", "scout", "--", "agent"), ("chat", "scuot")])
+def test_what_cannot_be_meant_starts_nothing(shell: Shell, words: tuple[str, ...]) -> None:
+    assert shell(*words).code == 2
