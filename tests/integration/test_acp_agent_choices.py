@@ -103,6 +103,7 @@ async def test_commands_do_not_overtake_the_answer_to_a_client_that_does_not_rea
         ("/review a.py", "reviewing 'a.py'", "refusal"),
         ("/help", "no help", "end_turn"),
         ("/usr/bin/env", "/usr/bin/env", "end_turn"),
+        ("/etc is broken", "/etc is broken", "end_turn"),
         ("help", "help", "end_turn"),
     ],
 )

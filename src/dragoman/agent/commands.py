@@ -1,13 +1,15 @@
 """Slash commands: finding one at the beginning of a prompt.
 
 Owns the syntax: a slash, a name, and what follows it. It does not know which commands there are.
-A path such as ``/usr/bin`` is no command.
+A path such as ``/usr/bin`` is no command. A sentence that begins with a path, ``/etc is broken``,
+looks like one, so whoever knows the commands asks whether one was meant.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,3 +38,9 @@ def parse(prompt: Sequence[acp.ContentBlock]) -> Command | None:
         return None
     match = _COMMAND.match(prompt[0].text.strip())
     return None if match is None else Command(match[1], (match[2] or "").strip())
+
+
+def is_meant(command: Command, known: Iterable[str]) -> bool:
+    """Whether somebody who typed a command that does not exist most likely wanted one: it stands
+    alone, or is nearly the name of one that does. Anything else is a prompt like any other."""
+    return not command.input or bool(difflib.get_close_matches(command.name, [*known], 1))

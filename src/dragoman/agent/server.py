@@ -360,17 +360,21 @@ class Server:
     # -- modes and options
 
     def _set_mode(self, params: acp.SetSessionModeRequest) -> Any:
-        session = self._session(params.session_id)
-        self._require_mode(session, params.mode_id)
-        if self._handlers.set_mode is None and session.mode == params.mode_id:
+        session = self._sessions.get(params.session_id) or self._session(params.session_id)
+        mode_id = params.mode_id
+        self._require_mode(session, mode_id)
+        handler = self._handlers.set_mode
+        if handler is None and session.mode == mode_id:
             # Nobody has to be told, so there is nothing to wait for.
             return acp.SetSessionModeResponse()
-        return self._mode_set(session, params.mode_id)
+        return self._mode_set(session, mode_id, handler)
 
-    async def _mode_set(self, session: Session, mode_id: str) -> acp.SetSessionModeResponse:
+    async def _mode_set(
+        self, session: Session, mode_id: str, handler: Callable[..., Any] | None
+    ) -> acp.SetSessionModeResponse:
         before = session.mode
-        if self._handlers.set_mode is not None:
-            await _run(self._handlers.set_mode, session, mode_id)
+        if handler is not None:
+            await _run(handler, session, mode_id)
         if session.mode != mode_id:
             session.switch_mode(mode_id)
         if session.mode != before:
@@ -439,7 +443,7 @@ class Server:
         if turn.cancelled:
             return acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
         answer = work.result()
-        if isinstance(answer, RemoteError):
+        if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, acp.PromptResponse):
             return answer
@@ -449,21 +453,25 @@ class Server:
         return acp.PromptResponse(stop_reason=answer or acp.StopReason.END_TURN)
 
     async def _answer(self, turn: Turn) -> Any:
-        """What the author's handler returns; an error that it raises on purpose, too, which is no
-        failure of the task."""
-        command = commands.parse(turn.prompt) if self._handlers.commands else None
+        """What the author's handler returns, or raises: who answers the prompt says so, once."""
+        known = self._handlers.commands
+        command = commands.parse(turn.prompt) if known else None
+        spec = None if command is None else known.get(command.name)
         try:
-            if command is None:
+            if command is None or (spec is None and not commands.is_meant(command, known)):
                 return await _run_with(self._handlers.prompt, turn)
-            spec = self._handlers.commands.get(command.name)
             if spec is not None:
                 return await _run_with(spec.handler, turn, after=(command.input,))
         except RemoteError as error:
-            if _came_from_client(error):
-                raise _uncaught(error) from error
+            return _uncaught(error) if _came_from_client(error) else error
+        except Exception as error:
+            if turn.cancelled:
+                # Then the answer is that it was cancelled, and this would be lost.
+                log.exception("a prompt handler failed while it was cancelled")
+                return None
             return error
-        known = ", ".join(f"/{name}" for name in self._handlers.commands)
-        await turn.say(f"There is no command /{command.name}. The commands are: {known}.")
+        names = ", ".join(f"/{name}" for name in known)
+        await turn.say(f"There is no command /{command.name}. The commands are: {names}.")
         return None
 
     def _cancel(self, notification: Notification) -> None:
@@ -531,7 +539,9 @@ def _uncaught(error: RemoteError) -> Exception:
     """What a handler raises that lets a refusal of its client through. As an answer to the client
     the code would say something else: that its session is unknown, or that there is no such method
     as the prompt, which then might be sent a second time."""
-    return RuntimeError(f"a handler did not catch what its client answered: {error}")
+    failure = RuntimeError(f"a handler did not catch what its client answered: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def _absolute(path: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.agent.commands import Command, is_name, parse
+from dragoman.agent.commands import Command, is_meant, is_name, parse
 from dragoman.dialects.acp import v1 as acp
 
 
@@ -55,3 +55,23 @@ def test_names_that_can_be_typed(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "two words", "/help", "a/b", "1st", "a\n"])
 def test_names_that_cannot(name: str) -> None:
     assert not is_name(name)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("/hlep", True),
+        ("/etc", True),
+        ("/reveiw src/a.py", True),
+        ("/revue it", True),
+        ("/etc is broken", False),
+        ("/tmp and /var are full", False),
+        ("/home looks odd", False),
+    ],
+)
+def test_a_command_that_is_none_was_meant_if_it_stands_alone_or_is_nearly_one(
+    typed: str, meant: bool
+) -> None:
+    command = parse(text(typed))
+    assert command is not None
+    assert is_meant(command, ["help", "review"]) is meant

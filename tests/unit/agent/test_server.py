@@ -29,7 +29,7 @@ from tests.unit.agent.client_end import (
     simple_agent,
 )
 from tests.unit.agent.test_settings import MODES
-from tests.unit.rpc.other_side import soon, until
+from tests.unit.rpc.other_side import WAIT_TIMEOUT, soon, until
 
 # -- the handshake
 
@@ -301,6 +301,45 @@ async def test_a_load_is_answered_after_its_replay() -> None:
         error = await client.refused("session/load", {**OLD, "sessionId": "gone"})
         assert error["code"] == -32002
         assert (await client.refused("session/close", {"sessionId": "gone"}))["code"] == -32002
+
+
+@aio
+async def test_the_failure_of_a_prompt_handler_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def failing(turn: Turn) -> None:
+        raise ValueError("a detail")
+
+    agent = agent_with(failing)
+    async with in_session(agent) as (client, session):
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
+        error = await client.refused("session/prompt", params)
+    assert error["code"] == codes.INTERNAL_ERROR
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert error["data"]["incident"] in record.getMessage()
+
+
+@aio
+async def test_a_prompt_handler_that_fails_because_it_is_cancelled_is_logged_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waiting = asyncio.Event()
+
+    async def failing(turn: Turn) -> None:
+        try:
+            waiting.set()
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("a detail")
+
+    async with in_session(agent_with(failing)) as (client, session):
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}
+        id = client.send("session/prompt", params)
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            await waiting.wait()
+        client.tell("session/cancel", {"sessionId": session})
+        assert (await client.answer_to(id))["result"] == CANCELLED
+    assert [str(r.exc_info[1]) for r in caplog.records if r.exc_info] == ["a detail"]
 
 
 @aio

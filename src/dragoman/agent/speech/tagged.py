@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from dragoman.agent import commands
 from dragoman.agent.speech.base import DocumentSpeech, outcome_of
 from dragoman.dialects import tagged
 from dragoman.dialects.acp import v1 as acp
@@ -63,10 +64,21 @@ class TaggedSpeech(DocumentSpeech):
         blocks: list[Block] = [tagged.block_of(part) for part in params.prompt]
         command = params.command
         if command is not None:
-            if command.name not in self.server.agent.handlers.commands:
+            typed = Text(f"/{command.name} {command.input}".strip())
+            repeated = bool(blocks) and blocks[0] == typed
+            if not self._is_command(command) and not (repeated and self._is_sentence(command)):
                 return tagged.Stopped("error")
-            blocks.insert(0, Text(f"/{command.name} {command.input}".strip()))
+            if not repeated:
+                blocks.insert(0, typed)
         return self._stopped(self.prompt(params.session_id, blocks))
+
+    def _is_command(self, command: tagged.CommandInput) -> bool:
+        return command.name in self.server.agent.handlers.commands
+
+    def _is_sentence(self, command: tagged.CommandInput) -> bool:
+        """A client that knows no commands takes a sentence for one if it begins with a path."""
+        typed = commands.Command(command.name, command.input)
+        return not commands.is_meant(typed, self.server.agent.handlers.commands)
 
     async def _stopped(self, work: Coroutine[Any, Any, acp.PromptResponse]) -> tagged.Stopped:
         ended = await outcome_of(work)

@@ -72,6 +72,37 @@ async def test_a_command_is_carried_out_and_an_unknown_one_ends_with_an_error() 
 
 
 @aio
+async def test_a_sentence_that_a_client_took_for_a_command_is_a_prompt() -> None:
+    async with served() as client:
+        await opened(client)
+        sentence = prompt("/etc is broken", command={"name": "etc", "input": "is broken"})
+        assert await client.call("session/prompt", sentence) == {"stopReason": "endTurn"}
+        assert client.told[-1][1]["update"]["chunk"] == "You said: /etc is broken"
+        mistyped = prompt("/serch it", command={"name": "serch", "input": "it"})
+        assert await client.call("session/prompt", mistyped) == {"stopReason": "error"}
+
+
+@aio
+async def test_a_command_that_is_also_the_prompts_text_is_there_once() -> None:
+    agent = Agent("a")
+    seen: list[int] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None: ...
+
+    @agent.command("count", "Count")
+    async def count(turn: Turn, input: str) -> None:
+        seen.append(len(turn.prompt))
+
+    async with served(agent) as client:
+        await opened(client)
+        command = {"name": "count", "input": "me"}
+        await client.call("session/prompt", prompt("/count me", command=command))
+        await client.call("session/prompt", prompt("other", command=command))
+    assert seen == [1, 2]
+
+
+@aio
 async def test_a_failing_handler_ends_with_an_error() -> None:
     async with served() as client:
         await opened(client)
