@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-import dragoman
 from dragoman.client.acp import login
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.serving import Serving
@@ -40,6 +39,7 @@ from dragoman.errors import (
 from dragoman.rpc import Connection, End, Settings
 from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
+from dragoman.version import __version__
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id
@@ -113,7 +113,7 @@ class AcpClient:
             client_info=acp.Implementation(
                 name=self.options.name,
                 title=self.options.title,
-                version=self.options.version or dragoman.__version__,
+                version=self.options.version or __version__,
             ),
             client_capabilities=self._capabilities(),
         )

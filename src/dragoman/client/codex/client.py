@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-import dragoman
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex.questions import Questions
 from dragoman.client.permissions import Permit, deny_all
@@ -40,6 +39,7 @@ from dragoman.events.parts import Capabilities
 from dragoman.events.place import Place
 from dragoman.rpc import Call, Connection, End, Settings
 from dragoman.transports.base import Stream
+from dragoman.version import __version__
 from dragoman.wire import codes, messages
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Notification, Request
@@ -193,7 +193,7 @@ class CodexClient:
             "clientInfo": {
                 "name": self.options.name,
                 "title": self.options.title or self.options.name,
-                "version": dragoman.__version__,
+                "version": __version__,
             },
             "capabilities": {
                 "experimentalApi": self.options.experimental,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-import dragoman
 from dragoman.client.budgets import Budgets
 from dragoman.client.documents import serving
 from dragoman.client.documents.chains import Chains, proves_nothing_ran
@@ -41,6 +40,7 @@ from dragoman.events import model
 from dragoman.events.place import Place
 from dragoman.rpc import Call, Connection, End, Settings
 from dragoman.transports.base import Stream
+from dragoman.version import __version__
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -68,7 +68,7 @@ class DocumentOptions:
     write_files: bool = True
     terminals: bool = False
     name: str = "dragoman"
-    version: str = dragoman.__version__
+    version: str = __version__
     service_name: str = ""
     """The name of the service in the dialect of threads; empty is the document's."""
     handshake: bool = False
