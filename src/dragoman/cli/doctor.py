@@ -83,16 +83,14 @@ def _findings(place: Place, format: Format) -> list[Finding]:
                         "cure": finding.cure or None,
                     }
                 )
-            elif format is Format.TEXT or finding.state == "bad":
-                _print(finding, quiet=format is Format.QUIET)
+            elif format is Format.TEXT:
+                _print(finding)
 
     asyncio.run(look())
     return found
 
 
-def _print(finding: Finding, *, quiet: bool) -> None:
-    if quiet:
-        return
+def _print(finding: Finding) -> None:
     from dragoman.cli.output.neutral import neutral
     from dragoman.cli.output.terminal import paint_for
 
