@@ -9,10 +9,8 @@ to the modules that do, each loaded when it is needed.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import shlex
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
@@ -23,6 +21,7 @@ from dragoman.client import handshakes
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, Terms, absolute
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.programs import launch_of, program_of
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import Cache, Program
 from dragoman.errors import (
@@ -125,7 +124,7 @@ def _way(
         except TimeoutError as error:
             raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 
-    return Way(f"`{_shown(shlex.join(argv))}`", start, argv, _program(argv))
+    return Way(f"`{_shown(shlex.join(argv))}`", start, argv, program_of(argv))
 
 
 def _shown(words: str) -> str:
@@ -156,20 +155,9 @@ def _address(address: str) -> Way:
     return Way(address, reach)
 
 
-def _program(argv: Sequence[str]) -> Program | None:
-    """What identifies a program for the cache; None if there is no such file."""
-    path = shutil.which(argv[0])
-    if path is None:
-        return None
-    info = os.stat(path)
-    return Program(os.path.realpath(path), info.st_size, info.st_mtime_ns)
-
-
 def _concept(argv: Sequence[str]) -> str:
-    """The cache's name for the dialect of a launch. Two launches of one program may well speak two
-    dialects; arguments may hold secrets, so only their digest is kept."""
-    digest = hashlib.sha256("\0".join(argv[1:]).encode("utf-8", "surrogateescape"))
-    return f"dialect {digest.hexdigest()[:16]}"
+    """The cache's name for the dialect of a launch."""
+    return f"dialect {launch_of(argv)}"
 
 
 # -- finding the dialect
@@ -323,6 +311,7 @@ def _documents(
             options=options,
             cache=cache,
             program=program,
+            launch=launch_of(terms.launch),
         )
 
     return open

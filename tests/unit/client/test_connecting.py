@@ -15,6 +15,7 @@ import pytest
 from dragoman.client import connecting
 from dragoman.client.connecting import OPENERS, connect
 from dragoman.client.conversation import Peer, Terms
+from dragoman.client.programs import program_of
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import MemoryCache
 from dragoman.errors import ProtocolMismatch, RemoteError, Unsupported, UsageError
@@ -64,7 +65,7 @@ def way(*launch: str) -> connecting.Way:
         await theirs.aclose()
         return ours
 
-    return connecting.Way("x", open, launch, connecting._program([sys.executable]))
+    return connecting.Way("x", open, launch, program_of([sys.executable]))
 
 
 @pytest.fixture

@@ -24,17 +24,25 @@ class Chains:
     """The names that work on one connection; with a cache and a program, on the next ones too."""
 
     def __init__(
-        self, dialect: str, cache: Cache | None = None, program: Program | None = None
+        self,
+        dialect: str,
+        cache: Cache | None = None,
+        program: Program | None = None,
+        launch: str = "",
     ) -> None:
         self._dialect = dialect
+        self._launch = f" {launch}" if launch else ""
         # Without a program there is nothing that a lasting cache could be right about.
         known = cache is not None and program is not None
         self._cache: Cache = cache if known and cache is not None else MemoryCache()
         self._program = program if known and program is not None else NOBODY
 
+    def _key(self, concept: str) -> str:
+        return f"{self._dialect}.{concept}{self._launch}"
+
     def known(self, concept: str) -> str | None:
         """The name that worked; "" if none does; None if nobody tried."""
-        return self._cache.get(self._program, f"{self._dialect}.{concept}")
+        return self._cache.get(self._program, self._key(concept))
 
     def order(self, concept: str, messages: Sequence[Message]) -> list[Message]:
         """What to try, best first. Raises `Unsupported` where nothing is known to work."""
@@ -44,11 +52,11 @@ class Chains:
         return sorted(messages, key=lambda message: message[0] != known)
 
     def worked(self, concept: str, method: str) -> None:
-        self._cache.put(self._program, f"{self._dialect}.{concept}", method)
+        self._cache.put(self._program, self._key(concept), method)
 
     def failed(self, concept: str) -> None:
         """No name is known at the other side."""
-        self._cache.put(self._program, f"{self._dialect}.{concept}", NONE)
+        self._cache.put(self._program, self._key(concept), NONE)
 
 
 def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from dragoman.client.conversation import absolute
 from dragoman.client.documents.chains import Chains
 from dragoman.client.documents.client import DocumentClient, DocumentOptions
 from dragoman.client.documents.peer import DocumentPeer, KeyedPeer
+from dragoman.client.programs import launch_of, program_of
 from dragoman.dialects import chained, keyed, oneshot, tagged, threads
 from dragoman.dialects.base import ClientEnd
 from dragoman.dialects.discovery import Cache, Program
@@ -72,10 +72,12 @@ async def use_peer(
     options: DocumentOptions | None = None,
     cache: Cache | None = None,
     program: Program | None = None,
+    launch: str = "",
 ) -> DocumentPeer:
     """A peer on a stream that is open, after the handshake; the stream is closed if it fails.
 
-    `cache` and `program` let what was found out about a program outlive the connection.
+    `cache` and `program` let what was found out about a program outlive the connection; `launch`
+    tells several launches of one program apart.
     """
     try:
         make = DIALECTS.get(dialect)
@@ -83,7 +85,7 @@ async def use_peer(
             raise Unsupported(f"there is no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
         options = options or DocumentOptions()
         client = DocumentClient(
-            stream, make(options), options, chains=Chains(dialect, cache, program)
+            stream, make(options), options, chains=Chains(dialect, cache, program, launch)
         )
     except BaseException:
         await stream.aclose()
@@ -114,7 +116,13 @@ async def open_peer(
     folder = absolute(workspace or Path.cwd())
     stream = await start_program(argv, folder, env, inherit, options.budgets.spawn)
     async with await use_peer(
-        dialect, stream, workspace=folder, options=options, cache=cache, program=program_of(argv)
+        dialect,
+        stream,
+        workspace=folder,
+        options=options,
+        cache=cache,
+        program=program_of(argv),
+        launch=launch_of(argv),
     ) as peer:
         yield peer
 
@@ -132,14 +140,3 @@ async def start_program(
             return await spawn(argv, cwd=cwd, env=env, inherit=inherit)
     except TimeoutError as error:
         raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
-
-
-def program_of(argv: Sequence[str]) -> Program | None:
-    """What identifies a program for a cache; None if there is no such file."""
-    # Of an interpreter with a script, the script is the program.
-    script = argv[1] if len(argv) > 1 and os.path.isfile(argv[1]) else None
-    path = script or shutil.which(argv[0])
-    if path is None:
-        return None
-    info = os.stat(path)
-    return Program(os.path.realpath(path), info.st_size, info.st_mtime_ns)

@@ -54,3 +54,10 @@ def test_only_a_missing_method_proves_that_nothing_ran() -> None:
         assert not proves_nothing_ran(RemoteError(code, "no"), "a")
     assert not proves_nothing_ran(CallTimeout("a", 1.0), "a")
     assert not proves_nothing_ran(None, "a")
+
+
+def test_two_launches_of_one_interpreter_are_two_programs() -> None:
+    cache = MemoryCache()
+    Chains("chained", cache, PROGRAM, "one").worked("list", "listSessions")
+    assert Chains("chained", cache, PROGRAM, "one").known("list") == "listSessions"
+    assert Chains("chained", cache, PROGRAM, "two").known("list") is None

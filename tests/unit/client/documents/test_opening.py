@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from dragoman.client.budgets import Budgets
@@ -15,7 +12,6 @@ from dragoman.client.documents import (
     KeyedPeer,
     use_peer,
 )
-from dragoman.client.documents.opening import program_of
 from dragoman.dialects import discovery
 from dragoman.errors import ConnectionClosed, Unsupported
 from dragoman.transports.memory import memory_pair
@@ -62,13 +58,3 @@ async def test_a_peer_says_who_its_client_is() -> None:
     options = DocumentOptions(name="me", version="7")
     async with meet("tagged", options=options) as (_, agent):
         assert agent.params("initialize")["clientInfo"] == {"name": "me", "version": "7"}
-
-
-def test_a_program_is_its_file_and_of_an_interpreter_its_script(tmp_path: Path) -> None:
-    script = tmp_path / "agent.py"
-    script.write_text("pass")
-    found = program_of([sys.executable, str(script), "--acp"])
-    assert found is not None and found.path == str(script.resolve()) and found.size == 4
-    found = program_of([sys.executable, "--version"])
-    assert found is not None and found.path == str(Path(sys.executable).resolve())
-    assert program_of(["no-such-program-anywhere"]) is None
