@@ -18,8 +18,8 @@ help:  ## show this list
 	@echo "dragoman: make <target>"
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1	\2/p' $(MAKEFILE_LIST)
 
-demo: $(READY)  ## talk to an agent in a child process, and see that nothing is left of it
-	@$(BIN)/python examples/echo_client.py
+demo: $(READY)  ## ask an agent in a child process a question about this repository
+	@$(BIN)/python -m dragoman run scout "where is Connection defined?"
 
 test: $(READY)  ## run the tests, with coverage
 	@sh scripts/run-tests.sh $(BIN) $(ARGS)

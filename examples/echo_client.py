@@ -2,7 +2,7 @@
 
 It owns the show: what is asked, what comes back in which order and when, what a refusal looks like
 and how the process ends. How messages travel is the business of `dragoman.rpc`, and how processes
-live and die that of `dragoman.transports`. `make demo` runs it.
+live and die that of `dragoman.transports`.
 """
 
 from __future__ import annotations

@@ -184,12 +184,18 @@ class TextShow(Show):
     def _details(self, tool: Tool) -> None:
         limit = None if self.verbose else SHOWN_LOCATIONS
         for place in tool.locations[:limit]:
-            self._line(f"  {_place(place)}", "dim")
+            self._line(f"  {self._place(place)}", "dim")
         if limit is not None and len(tool.locations) > limit:
             self._line(f"  … {len(tool.locations) - limit} more places", "dim")
         if tool.exit_code:
             self._line(f"  exit code {tool.exit_code}", "red")
         self._output(tool)
+
+    def _place(self, place: Location) -> str:
+        """A place as one would type it: relative to the session's folder where it is inside."""
+        folder = (self._view.cwd or "").rstrip("/") + "/"
+        path = place.path.removeprefix(folder) if len(folder) > 1 else place.path
+        return one_line(path) + (f":{place.line}" if place.line is not None else "")
 
     def _output(self, tool: Tool) -> None:
         printed = tool.text or "\n".join(i.text for i in tool.content if isinstance(i, Text))
@@ -270,10 +276,6 @@ class TextShow(Show):
         self._end_line()
         self.flush()
         super().notice(text)
-
-
-def _place(place: Location) -> str:
-    return one_line(place.path) + (f":{place.line}" if place.line is not None else "")
 
 
 def _block(block: object) -> str:
