@@ -24,8 +24,8 @@ class Session:
     """One conversation with a client."""
 
     __slots__ = (
-        "_settings",
         "additional_directories",
+        "choices",
         "client",
         "cwd",
         "id",
@@ -56,10 +56,11 @@ class Session:
         """What the client sent in `_meta` when it opened the session."""
         self.client = client
         """What the client said of itself in the handshake."""
-        self._settings = settings or Settings((), ())
-        self.mode = self._settings.first_mode
+        self.choices = settings or Settings((), ())
+        """What the client may choose in this session."""
+        self.mode = self.choices.first_mode
         """The current mode, if the agent has modes. `Turn.mode` changes it."""
-        self.options = self._settings.first_values
+        self.options = self.choices.first_values
         """The current values of the agent's config options. `Turn.option` changes one."""
         self.state = SimpleNamespace()
         """Anything the author wants to keep with the session."""
@@ -73,35 +74,28 @@ class Session:
 
     # -- modes and options
 
-    @property
-    def choices(self) -> Settings:
-        """What the client may choose in this session."""
-        return self._settings
-
     def choose_from(self, settings: Settings) -> None:
         """Let this session have other choices than the agent's other sessions."""
-        self._settings = settings
+        self.choices = settings
         self.mode = settings.first_mode
         self.options = settings.first_values
 
     def switch_mode(self, mode_id: str) -> None:
         """Change the mode without telling anybody."""
-        if not self._settings.has_mode(mode_id):
+        if not self.choices.has_mode(mode_id):
             raise UsageError(f"there is no mode {mode_id!r}")
         self.mode = mode_id
 
     def set_option(self, option_id: str, value: str | bool) -> None:
         """Change a config option without telling anybody."""
-        if not self._settings.allows(option_id, value):
+        if not self.choices.allows(option_id, value):
             raise UsageError(f"the option {option_id!r} has no value {value!r}")
         self.options[option_id] = value
 
     def mode_state(self) -> acp.SessionModeState | None:
         """The modes as the client sees them."""
-        return self._settings.mode_state(self.mode)
+        return self.choices.mode_state(self.mode)
 
     def config_options(self) -> list[acp.SessionConfigOption]:
         """The config options as the client sees them: the mode is one of them."""
-        return self._settings.config_options(
-            self.mode, self.options, self.client.client_capabilities
-        )
+        return self.choices.config_options(self.mode, self.options, self.client.client_capabilities)

@@ -502,7 +502,7 @@ class Connection:
             raise
         finally:
             # One that never had to wait never stood there.
-            task = self._inbound.pop(request.id, None)
+            task = self._inbound.pop(request.id, None) if self._inbound else None
             if task is not None:
                 self.tasks.forget(task)
                 self._inbound_size -= len(request.line)

@@ -7,10 +7,13 @@ client are answered by `dragoman.agent.server` itself, which speaks ACP in all i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec import Raw
+
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.rpc import Connection
 
@@ -39,10 +42,11 @@ class Speech(Protocol):
 class AcpSpeech:
     """ACP v1 on one connection."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_decoders")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._decoders: dict[str, Callable[[Raw], Any]] = {}
 
     def new_id(self) -> str:
         return secrets.token_hex(16)
@@ -60,4 +64,8 @@ class AcpSpeech:
         return None
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        return self._connection.ask(method.name, params, method.decode_result)
+        name = method.name
+        decode = self._decoders.get(name)
+        if decode is None:
+            decode = self._decoders[name] = decoder(method.result)
+        return self._connection.ask(name, params, decode)

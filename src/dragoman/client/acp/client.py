@@ -26,7 +26,7 @@ from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.codec import RESERVED
+from dragoman.dialects.acp.v1.codec import RESERVED, decoder
 from dragoman.dialects.acp.v1.table import Gate, Method
 from dragoman.errors import (
     DragomanError,
@@ -74,6 +74,7 @@ class AcpClient:
         self.budgets = self.options.budgets
         self._launch = tuple(launch)
         self._sessions: dict[str, Session] = {}
+        self._decoders: dict[str, Callable[[Raw], Any]] = {}
         self.agent = acp.InitializeResponse(protocol_version=0)
         """What the agent said of itself in the handshake."""
         self.hello = Raw(b"")
@@ -392,10 +393,14 @@ class AcpClient:
         self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET
     ) -> Coroutine[Any, Any, R]:
         """Call a method of the protocol and decode its result."""
+        name = method.name
+        decode = self._decoders.get(name)
+        if decode is None:
+            decode = self._decoders[name] = decoder(method.result)
         return self.connection.ask(
-            method.name,
+            name,
             params,
-            method.decode_result,
+            decode,
             timeout=self.budgets.request if isinstance(timeout, UnsetType) else timeout,
             explain=self.explain,
         )
