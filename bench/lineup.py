@@ -39,6 +39,7 @@ TYPESCRIPT = "typescript"
 RPC = "dragoman_rpc"
 ACP = "dragoman_acp"
 EVENTS = "dragoman_events"
+CODEX = "dragoman_codex"
 BRIDGE = "bridge"
 
 TALK = ("W1", "W2.sequential", "W2.in_flight", "W4")
@@ -82,6 +83,15 @@ def lineup(python: str) -> Sequence[Contestant]:
             client=module("dragoman_events", python),
             agent=(*module("dragoman_acp", python), "agent"),
             imports="from dragoman.client.acp.peer import AcpPeer",
+            subject=True,
+            works=("W1",),
+        ),
+        Contestant(
+            CODEX,
+            "dragoman's conversation API over the Codex app-server, with a scripted server",
+            client=(*module("codex", python), "client"),
+            agent=(*module("codex", python), "agent"),
+            imports="from dragoman.client.codex import CodexPeer",
             subject=True,
             works=("W1",),
         ),
