@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from dragoman.errors import FileFailed
 from dragoman.hub.verify.card import CARD_FORMAT, Card
 
 UNKNOWN_VERSION: Final = "unknown"
@@ -22,6 +23,10 @@ UNKNOWN_VERSION: Final = "unknown"
 
 MAX_SIZE: Final = 4 * 1024 * 1024
 """A card has a few kilobytes; what is larger is none."""
+
+MAX_WORD: Final = 100
+"""Characters of a version in a file's name. Agents say it themselves, and some system refuses names
+of more than 255 bytes; two versions that begin alike share a file, and only the last is kept."""
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._+-]")
 
@@ -52,10 +57,19 @@ class CardStore:
         return max(cards, key=lambda card: card.measured_at, default=None)
 
     def save(self, card: Card) -> Path:
-        """Keep a card in place of an earlier one, whole or not at all."""
+        """Keep a card in place of an earlier one, whole or not at all. Raises `FileFailed`."""
         path = self.path(card.peer, card.version, card.platform)
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
+        try:
+            self._write(path, text)
+        except OSError as error:
+            detail = f"the card could not be kept: {error.strerror or error}"
+            raise FileFailed(str(path), detail, error.errno) from error
+        self.trouble.pop(path, None)
+        return path
+
+    def _write(self, path: Path, text: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".card-")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -67,8 +81,6 @@ class CardStore:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
-        self.trouble.pop(path, None)
-        return path
 
     def _read(self, path: Path) -> Card | None:
         try:
@@ -94,5 +106,5 @@ class _Form(msgspec.Struct):
 
 def _fit(word: str) -> str:
     """A word that is safe as a part of a file's name everywhere."""
-    fit = _UNFIT.sub("_", word)
+    fit = _UNFIT.sub("_", word)[:MAX_WORD]
     return fit if fit.strip(".") else f"_{fit}"

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.errors import FileFailed
 from dragoman.hub.verify.card import CARD_FORMAT, Card
 from dragoman.hub.verify.store import CardStore
 
@@ -110,7 +111,20 @@ def test_a_card_that_cannot_be_written_leaves_the_old_one_and_no_rest(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(FileFailed, match="No space"):
         store.save(card(at="2026-05-05T00:00:00+00:00"))
     assert store.load("gemini", "1.0", "linux") == card()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_to_be_so(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file in the way")
+    with pytest.raises(FileFailed, match=r"the card could not be kept: Not a directory"):
+        CardStore(tmp_path / "data" / "cards").save(card())
+
+
+def test_a_version_of_any_length_has_a_card(tmp_path: Path) -> None:
+    store = CardStore(tmp_path)
+    store.save(card("9" * 5000))
+    assert store.load("gemini", "9" * 5000, "linux") is not None
+    assert store.load("gemini", "9" * 4999, "linux") is None
