@@ -23,7 +23,7 @@ from dragoman.hub.catalogue.loading import Catalogue
 from dragoman.hub.catalogue.validation import AUTO, PYTHON
 from dragoman.hub.config.schema import Settings
 from dragoman.hub.packages import package_name
-from dragoman.hub.wrappers import program_name, unwrap
+from dragoman.hub.wrappers import program_name, runs_anything, unwrap
 
 Which = Callable[..., str | None]
 
@@ -185,6 +185,9 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
                 if _is_launch(peer, names, plain[1:]):
                     continue
                 raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
+    known = _started_so(argv, catalogue)
+    if known is not None:
+        return _way(known, Launch(command=argv), argv)
     known = _peer_of(names, plain, catalogue)
     if known is None:
         return Way(command=argv)
@@ -213,6 +216,14 @@ def _names(program: str) -> set[str]:
     return names
 
 
+def _started_so(argv: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
+    """The peer that this very command line starts, word for word."""
+    for peer in catalogue:
+        if any(launch.command and launch.command == argv for launch in peer.launch):
+            return peer
+    return None
+
+
 def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Descriptor | None:
     """The peer that a program belongs to. Two peers may share one, so a whole launch is better."""
     found = [peer for peer in catalogue if names & _programs(peer)]
@@ -221,9 +232,16 @@ def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Des
 
 
 def _programs(peer: Descriptor) -> set[str]:
-    """The names of a peer's programs, and of the package that they come in."""
+    """The names of a peer's programs, and of the package that they come in.
+
+    An interpreter is none of them: what it runs otherwise is a stranger, who gets no credentials.
+    """
     commands = (launch.command for launch in peer.launch if launch.command)
-    programs = {program_name(command[0]) for command in commands if command[0] != PYTHON}
+    programs = {
+        program_name(command[0])
+        for command in commands
+        if command[0] != PYTHON and not runs_anything(command[0])
+    }
     if peer.version.package is not None:
         programs.add(peer.version.package)
     return programs

@@ -35,6 +35,16 @@ PREFIXES: Final = frozenset(
 )
 """Programs and words that only change how the one behind them runs."""
 
+INTERPRETERS: Final = frozenset(
+    {
+        *("python", "pypy", "pyston", "ruby", "perl", "php", "lua", "luajit", "java", "dotnet"),
+        *("mono", "node", "nodejs", "bun", "deno", "tsx", "ts-node", "rscript", "julia", "escript"),
+        *("go", "cargo", "poetry", "pdm", "hatch", "conda", "mise", "nix", "make", "just"),
+        *("docker", "podman", "ssh", "wsl", "busybox"),
+    }
+)
+"""Programs that run whatever they are told: their name says nothing about what that is."""
+
 VALUED: Final = frozenset({"-p", "--package", "-c", "--call", "--from", "--with", "--python"})
 """Options of runners that take the next word."""
 
@@ -116,6 +126,18 @@ def _bare(package: str) -> str:
     """A package without its version: ``@google/gemini-cli@0.61.0`` is ``@google/gemini-cli``."""
     head, at, _ = package[1:].partition("@")
     return package[0] + head if at else package
+
+
+def runs_anything(program: str) -> bool:
+    """Whether a program is known for what it is told to run, and not for itself."""
+    name = program_name(program).lower()
+    # A version may stand behind the name: python3, python3.12, lua5.4.
+    bare = name.rstrip("0123456789.-")
+    return any(
+        each in names
+        for names in (INTERPRETERS, RUNNERS, SHELLS, PREFIXES)
+        for each in (name, bare)
+    )
 
 
 def program_name(program: str) -> str:

@@ -208,6 +208,20 @@ def test_a_program_that_nobody_knows_is_taken_as_it_is(ours: Catalogue) -> None:
         assert way == Way(command=tuple(argv))
 
 
+@pytest.mark.parametrize(
+    "interpreter", ["python", "/usr/bin/python3.12", "C:\\py\\python.exe", "uv", "docker", "sh"]
+)
+def test_what_an_interpreter_runs_is_not_taken_for_another_peer_that_it_runs(
+    interpreter: str,
+) -> None:
+    launch = Launch(command=(interpreter, "/home/me/agent.py"))
+    mine = peer(launch, credentials=Credentials(env=("MY_KEY",)))
+    known = catalogue(mine)
+    stranger = describe_command([interpreter, "/home/me/stranger.py"], known)
+    assert (stranger.descriptor, stranger.inherit) == (None, ())
+    assert describe_command(launch.command, known).descriptor == mine
+
+
 def test_another_form_of_a_harmless_peer_is_tried_with_its_environment(ours: Catalogue) -> None:
     way = describe_command(["goose", "serve"], ours)
     assert way.descriptor is not None and way.descriptor.name == "goose"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.hub.wrappers import program_name, unwrap
+from dragoman.hub.wrappers import program_name, runs_anything, unwrap
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,24 @@ def test_what_only_starts_a_program_is_taken_off(argv: str, plain: str) -> None:
 )
 def test_a_program_is_called_by_its_file_without_folder_and_suffix(program: str, name: str) -> None:
     assert program_name(program) == name
+
+
+@pytest.mark.parametrize(
+    ("program", "anything"),
+    [
+        ("python", True),
+        ("/usr/bin/python3.12", True),
+        ("C:\\py\\Python.EXE", True),
+        ("npx", True),
+        ("env", True),
+        ("bash", True),
+        ("lua5.4", True),
+        ("gemini", False),
+        ("python-agent", False),
+        ("my-agent3", False),
+    ],
+)
+def test_a_program_that_runs_whatever_it_is_told_is_known_as_one(
+    program: str, anything: bool
+) -> None:
+    assert runs_anything(program) is anything
