@@ -21,6 +21,7 @@ from dragoman.hub.catalogue.validation import ADDRESSES, describe
 from dragoman.hub.changes import Change, Changes
 from dragoman.hub.config import Paths
 from dragoman.hub.config.editing import disable_peers, enable_peers
+from dragoman.hub.config.files import locked
 from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
 from dragoman.hub.launching import Way, describe_command, with_env
 from dragoman.hub.place import ALWAYS_ENABLED, Place
@@ -56,12 +57,16 @@ def prepare(wish: Wish, place: Place) -> Way:
             " another"
         )
     describe(first_table(wish), origin="the command line")
-    for file in _files(wish, place):
-        if file.exists():
-            raise UsageError(f"{file} is there already; remove it, or choose another name")
+    _refuse_existing(wish, place)
     if wish.address is not None:
         return Way(address=wish.address)
     return with_env(describe_command(wish.command, place.catalogue), wish.env)
+
+
+def _refuse_existing(wish: Wish, place: Place) -> None:
+    for file in _files(wish, place):
+        if os.path.lexists(file):
+            raise UsageError(f"{file} is there already; remove it, or choose another name")
 
 
 def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
@@ -124,7 +129,9 @@ def add_peer(wish: Wish, way: Way, card: Card, place: Place) -> Done:
         raise UsageError(f"{wish.name} did not prove itself and cannot be added")
     descriptor, adapter = _files(wish, place)
     before = place.troubles()
-    with Changes() as changes:
+    # Measuring took a while, in which somebody else may have added a peer of this name.
+    with locked(place.paths.peers_folder), Changes() as changes:
+        _refuse_existing(wish, place)
         if wish.python:
             changes.write(adapter, adapter_text(wish, card).encode())
         changes.write(descriptor, descriptor_text(wish, way, card).encode())

@@ -149,6 +149,15 @@ def test_a_role_that_is_new_is_taken_and_told(place: Place) -> None:
     assert "claims no role" in done.notes[0]
 
 
+def test_a_peer_that_somebody_added_meanwhile_is_not_overwritten(place: Place) -> None:
+    prepare(wish(), place)
+    add_peer(wish(), Way(command=("x",)), card_of("mine"), place)
+    first = (place.paths.peers_folder / "mine.toml").read_bytes()
+    with pytest.raises(UsageError, match=r"mine\.toml is there already"):
+        add_peer(wish("mine", "plan"), Way(command=("y",)), card_of("mine"), place)
+    assert (place.paths.peers_folder / "mine.toml").read_bytes() == first
+
+
 def test_a_peer_that_did_not_prove_itself_is_not_written(place: Place) -> None:
     with pytest.raises(UsageError, match="did not prove itself"):
         add_peer(wish(), Way(command=("x",)), card_of("mine", usable=False), place)
