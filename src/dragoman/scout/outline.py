@@ -44,6 +44,8 @@ def _above(lines: Sequence[str], index: int) -> Iterator[tuple[int, str]]:
         if indent == 0:
             return
         line = lines[at]
+        if line.strip() == "{":
+            continue  # It belongs to the line above it, which says whose it is.
         if (
             line.strip()
             and _indent(line) < indent

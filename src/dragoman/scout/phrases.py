@@ -28,6 +28,8 @@ _POLITE_AFTER: Final = re.compile(
     re.IGNORECASE,
 )
 
+_END: Final = re.compile(r"[?!,;:]+$|(?<=[^\s./])\.+$")
+
 KINDS: Final = (
     r"(?:function|method|class|type|struct|structure|interface|trait|enum|record|object|module"
     r"|constant|const|variable|var|field|attribute|property|macro|symbol|name|identifier|exception"
@@ -56,8 +58,8 @@ def core(text: str) -> str:
     if len(words) > MAX_QUESTION_SIZE:
         return ""
     while True:
-        # A question mark ends the sentence; in front of a closing quote it belongs to a name.
-        shorter = _POLITE_AFTER.sub("", words.rstrip("?!., ;:"))
+        # Dots that stand alone are a folder.
+        shorter = _POLITE_AFTER.sub("", _END.sub("", words).rstrip())
         if shorter == words:
             break
         words = shorter

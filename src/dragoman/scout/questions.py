@@ -99,6 +99,12 @@ def _text(match: Match) -> Made:
     return FindText(phrases.quoted(match) or match.groupdict().get("rest") or "")
 
 
+def _files(match: Match) -> Made:
+    path = match["path"]
+    plain = "file" in match[0].lower() or phrases.looks_like_path(path)
+    return FindFiles(path) if plain else None
+
+
 def _language_files(match: Match) -> Made:
     known = languages.named(match["language"])
     return None if known is None else FindFiles(language=known.name)
@@ -294,14 +300,14 @@ QUESTIONS: Final = (
     Question(
         "files by name",
         ("find files named *.toml", "where is pyproject.toml?"),
-        "file",
+        "file find locate where",
         (
             "((<show>|which|where<is>) )?<the>files?"
             " (named|called|matching|like|whose name (is|has|contains)) <path>",
             "(is|are) there (a |any )?files? (named|called|matching|like) <path>",
-            "(find|locate|where<is>) (the )?file <path>",
+            "(find|locate|where<is>) (the )?(file )?<path>",
         ),
-        lambda match: FindFiles(match["path"]),
+        _files,
     ),
     Question(
         "files of a language",
@@ -435,7 +441,7 @@ QUESTIONS: Final = (
     ),
     Question(
         "a file",
-        ("read src/app.py", "open app.py:10-20", "what is in setup.cfg?"),
+        ("read src/app.py", "open app.py:10-20", "cat setup.cfg"),
         "read cat open view print display show see get give what",
         (
             r"(read|cat|open|view|print|display)( me)? (the )?(file )?<path>"

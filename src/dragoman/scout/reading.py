@@ -67,7 +67,8 @@ class Reader:
 
     def folder(self, path: str) -> str:
         """The folder that a path means, from the root on. Raises what `Workspace` raises."""
-        return self.relative(self._workspace.resolve_folder(self.locate(path)))
+        # Whether a name is written as one of a folder makes no difference here.
+        return self.relative(self._workspace.resolve_folder(self.locate(path.rstrip("/") or path)))
 
     def file(self, path: str) -> str:
         """The file that a path means, from the root on."""

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.aio import aio
+from tests.unit.scout.asking import Reply, answer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for path, text in {
+        "README.md": "# Demo\n\n[![badge](x)]\n\nIt is for looking at.\nAnd more.\n\nRest.\n",
+        "src/app.py": "".join(f"line_{n} = {n}\n" for n in range(1, 1001)),
+        "src/empty.py": "",
+        "src/one/same.py": "x = 1\n",
+        "src/two/same.py": "y = 1\n",
+        "tests/test_app.py": "from src import app\n",
+    }.items():
+        (tmp_path / "project" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / path).write_text(text)
+    return tmp_path / "project"
+
+
+async def asked(folder: Path, question: str) -> Reply:
+    return await answer(folder, folder.parent / "state", question)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("find files named same.py", "There are 2 files named `same.py`:"),
+        ("where is app.py?", "It is `src/app.py`."),
+        ("find files named *.rs", "There are no files named `*.rs` here."),
+        ("list all Markdown files", "It is `README.md`."),
+        ("read src/empty.py", "`src/empty.py` is empty."),
+        ("lines 3 to 4 of src/app.py", "`src/app.py:3` to line 4 of 1,000:\n\n```python\nline_3"),
+        ("read app.py:999", "to line 1,000 of 1,000"),
+        ("read src/app.py", "More: `/read src/app.py:401-600`"),
+        ("read src", "`src` has 2 folders and 2 files:"),
+        ("what is in src/app.py", "`src/app.py:1` to line 400"),
+        ("what is in src/one", "- `src/one/same.py` (6 bytes)"),
+        ("/tree src", "one/\n  same.py\ntwo/\n  same.py\napp.py"),
+        ("summarise the layout", "`README.md` says: It is for looking at. And more."),
+        ("summarise the layout", "| `src/` | 4 | Python |"),
+        ("/layout src", "`src` has 4 files in 2 folders and beside them."),
+        ("how many files are in src?", "There are 4 files in `src` with 1,002 lines of text:"),
+        ("how many lines of Python are there?", "There are 5 Python files with 1,003 lines."),
+        ("show me the README", "`README.md` (8 lines):"),
+        ("what are the entry points?", "- `src/app.py:1` (by its name)"),
+        ("where are the tests?", "- `tests/`: 1 file"),
+        ("which tests are there for app?", "- `tests/test_app.py:1` (1 line)"),
+    ],
+)
+@aio
+async def test_what_is_there_is_told(question: str, words: str, folder: Path) -> None:
+    reply = await asked(folder, question)
+    assert reply.stop == "end_turn", reply.text
+    assert words in reply.text
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("read same.py", "may be any of 2 files; say which:"),
+        ("read nothing.py", "There is no file `nothing.py`"),
+        ("read src/app.py:5000", "has only 1,000 lines"),
+        ("what is in nowhere/", "There is no folder `nowhere/` here."),
+        ("read ../outside.py", "outside"),
+        ("what is in ..", "outside"),
+        ("how many files are in nowhere?", "does not exist"),
+        ("which tests are there for nothing_at_all?", "no tests that mention"),
+    ],
+)
+@aio
+async def test_what_is_not_there_is_no_answer(question: str, words: str, folder: Path) -> None:
+    reply = await asked(folder, question)
+    assert reply.stop == "refusal", reply.text
+    assert words in reply.text
+
+
+@aio
+async def test_an_empty_folder_has_little_to_tell(tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert (await asked(folder, "what is in this folder?")).text == "This folder is empty."
+    assert (await asked(folder, "summarise the layout")).text == "There are no files here."
+    assert (await asked(folder, "show me the README")).stop == "refusal"
+    assert (await asked(folder, "what are the entry points?")).stop == "refusal"
+    assert "no files that look like tests" in (await asked(folder, "where are the tests?")).text

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman import ClientOptions, memory_pair
+from dragoman.client.acp import use_agent
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import RemoteError
+from dragoman.scout.agent import PIECE_SIZE, build
+from dragoman.scout.commands import COMMANDS
+from dragoman.scout.store import PAGE_SIZE, Store
+from tests.aio import aio
+from tests.unit.scout.asking import answer, ask, talking
+
+
+def test_it_says_what_it_can_do() -> None:
+    agent = build()
+    can = agent.capabilities
+    assert can.load_session
+    assert can.session_capabilities.list is not None
+    assert can.session_capabilities.resume is not None
+    assert can.session_capabilities.delete is not None
+    assert set(agent.handlers.commands) == {command.name for command in COMMANDS}
+
+
+def test_its_start_loads_nothing_that_only_a_turn_needs() -> None:
+    program = (
+        "import sys, dragoman.scout.agent as a; a.build(); "
+        "print([n for n in sys.modules if n.startswith('dragoman.scout.') or n == 'platformdirs'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    for name in ("questions", "rules", "answers", "store", "searching", "platformdirs"):
+        assert name not in done.stdout
+
+
+@aio
+async def test_a_question_that_is_not_understood_ends_as_a_refusal(tmp_path: Path) -> None:
+    reply = await answer(tmp_path, tmp_path / ".state", "why is the sky blue?")
+    assert reply.stop == "refusal"
+    assert "I cannot answer that" in reply.text
+
+
+@aio
+async def test_a_command_with_nothing_to_work_on_says_how_it_is_used(tmp_path: Path) -> None:
+    reply = await answer(tmp_path, tmp_path / ".state", "/find")
+    assert reply.stop == "refusal"
+    assert "`/find NAME`" in reply.text
+
+
+@aio
+async def test_how_a_question_was_understood_is_shown(tmp_path: Path) -> None:
+    reply = await answer(tmp_path, tmp_path / ".state", "where is foo defined?")
+    assert reply.thought == "Where a name is defined (symbol: foo)."
+    assert reply.title == "where is foo defined?"
+
+
+@aio
+async def test_it_means_what_was_spoken_of_before(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def foo():\n    pass\n\n\nfoo()\n")
+    async with talking(tmp_path, tmp_path / ".state") as session:
+        assert (await ask(session, "who calls it?")).stop == "refusal"
+        await ask(session, "where is foo defined?")
+        assert "`a.py:5`" in (await ask(session, "who calls it?")).text
+        assert "def foo" in (await ask(session, "read it")).text
+
+
+@aio
+async def test_a_file_that_is_handed_over_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a b.py").write_text("handed = 1\n")
+    link = acp.ResourceLink(uri=(tmp_path / "a b.py").as_uri(), name="a b.py")
+    said = ""
+    async with talking(tmp_path, tmp_path / ".state") as session:
+        async with session.prompt([acp.TextContent(text="read this file"), link]) as turn:
+            async for update in turn:
+                if isinstance(update, acp.AgentMessageChunk):
+                    assert isinstance(update.content, acp.TextContent)
+                    said += update.content.text
+    assert "handed = 1" in said
+
+
+@aio
+async def test_a_long_answer_comes_in_pieces(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x" * 70 + "\n" + ("y" * 70 + "\n") * 200)
+    pieces = []
+    async with talking(tmp_path, tmp_path / ".state") as session:
+        async with session.prompt("read a.txt") as turn:
+            async for update in turn:
+                if isinstance(update, acp.AgentMessageChunk):
+                    assert isinstance(update.content, acp.TextContent)
+                    pieces.append(update.content.text)
+    assert len(pieces) > 5
+    assert max(map(len, pieces)) <= PIECE_SIZE
+    assert "".join(pieces).count("y" * 70) == 200
+
+
+@aio
+async def test_a_folder_that_vanished_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    async with talking(folder, tmp_path / ".state") as session:
+        folder.rmdir()
+        reply = await ask(session, "what is in this folder?")
+    assert reply.stop == "refusal"
+    assert "I cannot look" in reply.text
+
+
+@aio
+async def test_the_list_of_sessions_has_pages(tmp_path: Path) -> None:
+    store = Store(tmp_path / ".state")
+    for number in range(PAGE_SIZE + 3):
+        store.begin(f"{number:032x}", str(tmp_path))
+    ours, theirs = memory_pair()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(build(store).serve(theirs))
+        async with use_agent(ours, options=ClientOptions()) as client:
+            listed = [one.session_id async for one in client.list_sessions()]
+            with pytest.raises(RemoteError, match="cursor"):
+                await client.connection.call("session/list", {"cursor": "x"})
+    assert len(set(listed)) == PAGE_SIZE + 3

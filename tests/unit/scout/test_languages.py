@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from dragoman.scout import languages
+from dragoman.scout.rules import RULES
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a/b.py", "Python"),
+        ("b.d.ts", "TypeScript"),
+        ("Makefile", "Make"),
+        ("x/Dockerfile.dev", "Docker"),
+        ("A.PY", "Python"),
+        (".gitignore", "Other"),
+        ("LICENSE", "Other"),
+        ("a.py/b", "Other"),
+    ],
+)
+def test_a_name_tells_the_language(path: str, name: str) -> None:
+    assert languages.of_path(path).name == name
+
+
+def test_no_two_languages_claim_the_same_files() -> None:
+    endings = [ending for one in languages.LANGUAGES for ending in one.endings]
+    assert len(endings) == len(set(endings))
+    assert not set(endings) & languages.BINARY_ENDINGS
+
+
+def test_every_family_has_rules_and_no_rules_are_for_nobody() -> None:
+    assert {one.family for one in (*languages.LANGUAGES, languages.OTHER)} == set(RULES)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("python", "Python"), ("JS", "JavaScript"), ("c++", "C++"), (" go ", "Go")]
+)
+def test_languages_are_known_by_what_people_call_them(word: str, name: str) -> None:
+    known = languages.named(word)
+    assert known is not None
+    assert known.name == name
+
+
+def test_a_word_that_is_no_language_is_none() -> None:
+    assert languages.named("english") is None
+    assert languages.named("") is None
