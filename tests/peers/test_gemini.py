@@ -14,8 +14,8 @@ from dragoman.events.words import Outcome, ToolStatus
 from tests.peers.agents import GEMINI, Stage, on_stage, staged
 from tests.peers.turns import Turns
 
-BEGUN_AT = re.compile(r"(?<=T)\d\d-\d\d(?=-)")
-"""The hour and the minute in the name of a file that holds a session."""
+BEGUN_AT = re.compile(r"(?<=session-)\d{4}(?=-)")
+"""The year in the name of a file that holds a session, before the rest of the time."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ class TestGemini(Turns):
         # A file is named after the minute in which its session was begun, and a session that is
         # loaded in that very minute is overwritten before it is read.
         for path in stage.home.glob(".gemini/tmp/*/chats/session-*"):
-            path.rename(path.with_name(BEGUN_AT.sub("00-00", path.name)))
+            path.rename(path.with_name(BEGUN_AT.sub("2000", path.name)))
 
 
 @on_stage
