@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+from dragoman import transports  # The module, whose names cost something only when they are used.
 from dragoman.client import handshakes
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, Terms, absolute
@@ -33,7 +34,6 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
-from dragoman.transports import connect_unix, connect_websocket, spawn
 from dragoman.transports.base import Stream
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ def _way(
         timeout = terms.budgets.spawn
         try:
             async with asyncio.timeout(timeout):
-                return await spawn(argv, cwd=terms.workspace, env=env, inherit=inherit)
+                return await transports.spawn(argv, cwd=terms.workspace, env=env, inherit=inherit)
         except TimeoutError as error:
             raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 
@@ -136,7 +136,7 @@ def _address(address: str) -> Way:
     if scheme in ("ws", "wss") and rest.startswith("//"):
 
         async def reach(dialect: str) -> Stream:
-            return await connect_websocket(address)
+            return await transports.connect_websocket(address)
 
     elif scheme == "unix" and rest:
         path = rest.removeprefix("//")
@@ -144,8 +144,8 @@ def _address(address: str) -> Way:
         async def reach(dialect: str) -> Stream:
             if dialect == discovery.CODEX:
                 # The app-server speaks WebSocket on its Unix socket, too.
-                return await connect_websocket("ws://localhost/", unix_path=path)
-            return await connect_unix(path)
+                return await transports.connect_websocket("ws://localhost/", unix_path=path)
+            return await transports.connect_unix(path)
 
     else:
         raise UsageError(
