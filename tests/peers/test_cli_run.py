@@ -75,6 +75,19 @@ async def test_what_is_allowed_is_done_and_told_as_json(
     assert living_in(home) == []
 
 
+@pytest.mark.parametrize(("flag", "made"), [("--approve-all", True), ("--approve-reads", False)])
+@aio
+async def test_codex_writes_only_where_everything_is_approved(
+    flag: str, made: bool, home: Path, workspace: Path
+) -> None:
+    async with ready("codex", home) as environment:
+        ended = await dragoman(
+            *("run", "codex", "SHELL:touch made.txt", flag), cwd=workspace, environment=environment
+        )
+    assert (workspace / "made.txt").exists() is made, ended.out + ended.err
+    assert living_in(home) == []
+
+
 @pytest.mark.parametrize(("name", "code"), [("gemini", 0), ("qwen", 5), ("copilot", 5)])
 @aio
 async def test_without_a_terminal_only_reading_is_allowed_and_each_denial_is_told(

@@ -17,9 +17,9 @@ from typing import Any, Final
 from dragoman.client.budgets import Budgets
 from dragoman.client.connecting import connect
 from dragoman.client.conversation import Peer
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.permissions import Permit, approve_all, deny_all
 from dragoman.client.results import Result
-from dragoman.dialects.discovery import ACP, Cache
+from dragoman.dialects.discovery import ACP, CODEX, Cache
 from dragoman.events import model
 from dragoman.events.parts import Failure
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
@@ -78,7 +78,7 @@ async def open_peer(
         unstable=unstable,
         name=name,
         max_line_size=max_line_size or _line_size(way),
-        details={**options_of(way, spoken), **(details or {})},
+        details={**options_of(way, spoken, permit), **(details or {})},
     ) as peer:
         yield peer
 
@@ -87,10 +87,13 @@ def _line_size(way: Way) -> int | None:
     return None if way.descriptor is None else way.descriptor.max_line_size
 
 
-def options_of(way: Way, dialect: str) -> dict[str, Any]:
+def options_of(way: Way, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:
     """The options of the dialect's client that make up for what the peer does differently."""
     # A user who chose another dialect than the descriptor gets that one bare.
     options: dict[str, Any] = dict(way.details) if dialect == way.protocol else {}
+    if dialect == CODEX and permit is approve_all:
+        # In its narrow sandbox a command that writes fails before anybody is asked.
+        options.setdefault("sandbox", "workspace-write")
     if dialect != ACP:
         return options
     quirks = way.quirks

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.permissions import Denial
+from dragoman.client.permissions import Denial, approve_all, approve_reads
 from dragoman.client.results import Result
 from dragoman.errors import AuthRequired
 from dragoman.events.words import ErrorKind, Outcome
@@ -175,6 +175,13 @@ def test_details_belong_to_the_dialect_of_the_descriptor() -> None:
     tool = Way(command=("x",), protocol="codex", details={"sandbox": "read-only"})
     assert options_of(tool, "codex") == {"sandbox": "read-only"}
     assert options_of(tool, "keyed") == {}
+
+
+def test_codex_writes_in_the_workspace_where_everything_is_approved() -> None:
+    assert options_of(Way(command=("x",)), "codex", approve_all) == {"sandbox": "workspace-write"}
+    assert options_of(Way(command=("x",)), "codex", approve_reads) == {}
+    narrow = Way(command=("x",), protocol="codex", details={"sandbox": "read-only"})
+    assert options_of(narrow, "codex", approve_all) == {"sandbox": "read-only"}
 
 
 # -- results
