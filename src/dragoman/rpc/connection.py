@@ -333,6 +333,19 @@ class Connection:
             await self.drain()
         self.post(method, params)
 
+    def tell(self, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
+        """`notify` without a coroutine where there is nothing to wait for, which is the rule."""
+        if self._failure is not None:
+            raise self._failure.fresh()
+        outbox = self._outbox
+        if outbox.crowded and outbox.is_full:
+            return self.notify(method, params)
+        line = self._peer.notification(method, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        outbox.put(line)
+        return None
+
     def post(self, method: str, params: Any = UNSET) -> None:
         """Send a notification without ever waiting."""
         if self._failure is not None:
@@ -386,7 +399,7 @@ class Connection:
 
     def _dispatch(self, events: list[Event[Call]]) -> None:
         if self._trace is not None:
-            self._trace_received(events)
+            self._trace.record_received(self.name, events)
         notification = self._handlers.notification
         for event in events:
             kind = type(event)
@@ -585,14 +598,3 @@ class Connection:
             # The stream itself is still open, and nothing sensible can come from it any more.
             self._stream.pause_reading()
             self.tasks.start(self._stream.aclose(), "close the stream")
-
-    def _trace_received(self, events: list[Event[Call]]) -> None:
-        assert self._trace is not None
-        for event in events:
-            match event:
-                case Overrun():
-                    pass
-                case Repeated(request=request):
-                    self._trace.record(self.name, "recv", request.line)
-                case _:
-                    self._trace.record(self.name, "recv", event.line)

@@ -14,9 +14,12 @@ import logging
 import os
 import re
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
+
+from dragoman.wire.peer import Event, Overrun, Repeated
 
 log: Final = logging.getLogger("dragoman.rpc")
 
@@ -164,6 +167,17 @@ class Trace:
         flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
         self._fd: int | None = os.open(path, flags, 0o600)
         self._began_at = time.monotonic()
+
+    def record_received(self, conn: str, events: Iterable[Event[Any]]) -> None:
+        """Write down what came in."""
+        for event in events:
+            match event:
+                case Overrun():
+                    pass
+                case Repeated(request=request):
+                    self.record(conn, "recv", request.line)
+                case _:
+                    self.record(conn, "recv", event.line)
 
     def record(self, conn: str, direction: str, line: bytes) -> None:
         """Write one line down. A full disk ends the trace, never the connection."""

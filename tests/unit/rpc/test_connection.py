@@ -655,3 +655,26 @@ async def test_a_stream_that_fails_to_close_leaves_no_call_waiting(
         await connection.aclose()
     with pytest.raises(ConnectionLost):
         await soon(call)
+
+
+@aio
+async def test_telling_waits_only_where_the_other_side_does_not_keep_up() -> None:
+    stream = RecordingStream()
+    async with Connection(stream) as connection:
+        assert connection.tell("news", {"n": 1}) is None
+        await turns()
+        assert b'"n":1' in stream.writes[-1]
+        stream.stuck = True
+        assert connection.tell("news", "x" * HIGH_WATER_SIZE) is None
+        await turns()
+        waiting = connection.tell("news", {"n": 2})
+        assert waiting is not None
+        task = connection.tasks.start(waiting, "tell")
+        await turns()
+        assert not task.done()
+        stream.take(stream.unsent)
+        await soon(task)
+        await turns()
+        assert b'"n":2' in stream.writes[-1]
+    with pytest.raises(ConnectionClosed):
+        connection.tell("news", {})

@@ -54,14 +54,8 @@ class AcpSpeech:
     def update(
         self, session_id: str, update: acp.SessionUpdate
     ) -> Coroutine[Any, Any, None] | None:
-        # A coroutine only if there is something to wait for: this is the commonest thing that an
-        # agent does.
         message = acp.SessionNotification(session_id=session_id, update=update)
-        connection = self._connection
-        if connection.is_full:
-            return connection.notify(_UPDATE, message)
-        connection.post(_UPDATE, message)
-        return None
+        return self._connection.tell(_UPDATE, message)
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         name = method.name

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.record import Record, peer_info
-from dragoman.client.acp.session import Session
+from dragoman.client.acp.session import APPLY, Session
 from dragoman.client.conversation import (
     Conversation,
     ConversationTurn,
@@ -210,7 +210,9 @@ class AcpSession(Session):
         self.place.replay = False
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
-        self.apply(update)
+        apply = APPLY.get(type(update))
+        if apply is not None:
+            apply(self, update)
         turn = self.turn
         if turn is None:
             self._deliver_outside(update, line)

@@ -126,7 +126,7 @@ class Session:
         self._replaying = False
         self._load_answered_at: float | None = None
         self._heard_at = 0.0
-        self._questions: set[OpenQuestion] = set()
+        self._questions: dict[OpenQuestion, None] = {}
         self._files: Files | None = None
         self._terminals: Terminals | None = None
 
@@ -311,7 +311,7 @@ class Session:
 
     def deliver(self, update: acp.SessionUpdate, line: bytes) -> None:
         """An update of this session arrived, in this line."""
-        apply = _APPLY.get(type(update))
+        apply = APPLY.get(type(update))
         if apply is not None:
             apply(self, update)
         if self.on_update is not None:
@@ -328,12 +328,6 @@ class Session:
         except Exception:
             # One observer must not stop the others.
             log.exception("the observer of a session's updates failed")
-
-    def apply(self, update: acp.SessionUpdate) -> None:
-        """Take over the settings that an update reports."""
-        apply = _APPLY.get(type(update))
-        if apply is not None:
-            apply(self, update)
 
     def keep(self, update: acp.SessionUpdate) -> None:
         """Keep an update that belongs to no turn."""
@@ -418,12 +412,12 @@ class Session:
             self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))
 
     def question_opened(self, question: OpenQuestion, turn: Turn | None) -> None:
-        self._questions.add(question)
+        self._questions[question] = None
         if turn is not None:
             turn.question_opened()
 
     def question_closed(self, question: OpenQuestion, turn: Turn | None) -> None:
-        self._questions.discard(question)
+        self._questions.pop(question, None)
         if turn is not None:
             turn.question_closed()
 
@@ -454,13 +448,14 @@ def _set_usage(session: Session, update: Any) -> None:
     session.usage = update
 
 
-_APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
+APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
     acp.CurrentModeUpdate: _set_mode,
     acp.ConfigOptionUpdate: _set_config,
     acp.AvailableCommandsUpdate: _set_commands,
     acp.SessionInfoUpdate: _set_info,
     acp.UsageUpdate: _set_usage,
 }
+"""How a session takes over what an update reports, for those that report settings."""
 
 
 def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:

@@ -274,6 +274,12 @@ class CodexClient:
         """Hand an event to its conversation and to whoever watches."""
         conversation = None if event.session is None else self.conversations.get(event.session)
         if conversation is not None:
+            if type(event) is model.MessageDelta and conversation.turn is not None:
+                # The commonest event of all, and nobody has anything to add to it.
+                if self.on_event is not None:
+                    self.watch(event)
+                conversation.turn.event(event, size)
+                return
             event = conversation.seen(event)
         if conversation is None or not conversation.will_tell(event):
             self.watch(event)
@@ -325,6 +331,9 @@ class CodexClient:
         for event in meaning.of_notification(
             notification.method, notification.params, self._place, notification.line
         ):
+            if type(event) is model.MessageDelta:
+                self.emit(event, size)
+                continue
             if isinstance(event, model.InputAnswered):
                 # Events have names of their own for requests whose ids came again.
                 name = self._questions.name_of(event.request_id)
