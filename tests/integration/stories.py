@@ -22,14 +22,18 @@ from dragoman.events.view import View
 from dragoman.testing.storyteller import (
     Ask,
     ChangeFile,
+    Choices,
     Count,
     Crash,
     Fail,
     FinishTool,
     Past,
     Say,
+    SetOption,
     SetPlan,
     Story,
+    SwitchMode,
+    TellChoices,
     Think,
     UseTool,
     Wait,
@@ -60,6 +64,13 @@ PAST: Final = Past(
     ),
 )
 
+CHOICES: Final = Choices(
+    modes=("plan", "write"),
+    models=("house/small", "house/large"),
+    options=(("effort", ("low", "high")),),
+    commands=(("review", "Look at it again"), ("help", "Say what there is")),
+)
+
 WORK: Final = Story(
     (
         Think("First "),
@@ -75,6 +86,8 @@ WORK: Final = Story(
         Think("Carefully."),
         Say(" Look:"),
         SetPlan((("Look", "completed"), ("Write", "in_progress"))),
+        SwitchMode("write"),
+        SetOption("effort", "high"),
         UseTool("t-edit", "edit_file", "Edit a.txt", "edit", {"files": 2}, "/w/a.txt"),
         ChangeFile("t-edit", "/w/a.txt", "two\n", "one\n"),
         ChangeFile("t-edit", "/w/c.txt", "new\n"),
@@ -87,10 +100,14 @@ WORK: Final = Story(
         Count(input=1200, output=34, used=5000, size=20000),
     ),
     past=(PAST,),
+    choices=CHOICES,
 )
 """A whole turn, with everything that a dialect can say or lose."""
 
 BROKEN: Final = Story((Say("I begin."), Fail("rate_limit", "Rate limit exceeded, try again later")))
+CHOOSING: Final = Story((TellChoices(),), choices=CHOICES)
+"""A turn that says what was chosen before it."""
+
 CRASHING: Final = Story((Say("I begin."), Crash(3)))
 ENDLESS: Final = Story(
     (Say("I begin."), UseTool("t-run", "run", "Run it", "execute", {"command": "x"}), Wait())

@@ -19,11 +19,35 @@ from dragoman.testing import storyteller as told
 
 
 def agent_of(story: told.Story) -> Agent:
-    agent = Agent("storyteller", version="1.0")
+    choices = story.choices
+    agent = Agent(
+        "storyteller",
+        version="1.0",
+        modes=[acp.SessionMode(id=mode, name=mode.title()) for mode in choices.modes],
+        options=[
+            acp.SessionConfigSelect(
+                id=id,
+                name=id.title(),
+                category="model" if id == "model" else None,
+                current_value=values[0],
+                options=[
+                    acp.SessionConfigSelectOption(value=value, name=value.title())
+                    for value in values
+                ],
+            )
+            for id, values in choices.values.items()
+        ],
+    )
 
     @agent.prompt
     async def prompt(turn: Turn) -> Any:
         return await Telling(turn).tell(story.steps)
+
+    for name, description in choices.commands:
+
+        @agent.command(name, description)
+        async def carry_out(turn: Turn, input: str) -> None:
+            await turn.say(f"carried out {input}")
 
     @agent.list_sessions
     async def list_sessions(request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
@@ -91,6 +115,14 @@ class Telling:
                         for text, status in entries
                     ]
                 )
+            case told.SwitchMode(mode=mode):
+                await turn.mode(mode)
+            case told.SetOption(id=id, value=value):
+                await turn.option(id, value)
+            case told.TellChoices():
+                session = turn.session
+                values = [f"{id} is {value}" for id, value in session.options.items()]
+                await turn.say("; ".join([f"the mode is {session.mode}", *values]))
             case told.Count():
                 await turn.usage(step.used, step.size)
                 self._used = {"inputTokens": step.input, "outputTokens": step.output}

@@ -21,12 +21,15 @@ class Listener:
     def __init__(self, agent: OtherSide, *, allows: bool = True) -> None:
         self.agent = agent
         self.allows = allows
+        self.wishes: dict[str, Any] = {}
+        """What a session is to be opened with besides, where a dialect can say it."""
         self.notes: list[Note] = []
         self.session = ""
         self._id = 0
         self._known: set[str] = set()
         self._changes: dict[str, list[Note]] = {}
         self._shown = ""
+        self._values: dict[str, Any] = {}
 
     # -- talking
 
@@ -90,8 +93,20 @@ class AcpListener(Listener):
         answer = await self.call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
         assert answer["result"]["protocolVersion"] == 1
         assert answer["result"]["agentInfo"]["name"] == "storyteller"
-        opened = await self.call("session/new", {"cwd": "/w", "mcpServers": []})
-        self.session = opened["result"]["sessionId"]
+        opened = (await self.call("session/new", {"cwd": "/w", "mcpServers": []}))["result"]
+        self.session = opened["sessionId"]
+        if "modes" in opened:
+            modes = opened["modes"]
+            known = [mode["id"] for mode in modes["availableModes"]]
+            self.note("modes", known=known, mode=modes["currentModeId"])
+        self._options(opened.get("configOptions", ()))
+
+    def _options(self, options: Any) -> None:
+        # The mode is told as one of them, too.
+        values = {o["id"]: o["currentValue"] for o in options if o["id"] != "mode"}
+        if values != self._values:
+            self._values = values
+            self.note("options", values=values)
 
     async def prompt(self, text: str) -> None:
         content = [{"type": "text", "text": text}]
@@ -121,6 +136,13 @@ class AcpListener(Listener):
                 self.text("think", update["content"]["text"])
             case "plan":
                 self.note("plan", entries=[(e["content"], e["status"]) for e in update["entries"]])
+            case "current_mode_update":
+                self.note("mode", mode=update["currentModeId"])
+            case "config_option_update":
+                self._options(update["configOptions"])
+            case "available_commands_update":
+                known = [(c["name"], c["description"]) for c in update["availableCommands"]]
+                self.note("commands", known=known)
             case "usage_update":
                 self.note("context", used=update["used"], size=update["size"])
             case "tool_call":
@@ -255,7 +277,11 @@ class KeyedListener(Listener):
         }
         answer = await self.call("initialize", hello)
         assert answer["result"]["agentCapabilities"]["plan"] is True
-        self.session = (await self.call("session/new", {"cwd": "/w"}))["result"]["sessionId"]
+        opened = (await self.call("session/new", {"cwd": "/w", **self.wishes}))["result"]
+        self.session = opened["sessionId"]
+        if "modes" in opened:
+            known = [mode["id"] for mode in opened["modes"]]
+            self.note("modes", known=known, mode=opened["currentModeId"])
 
     async def prompt(self, text: str) -> None:
         content = [{"type": "text", "text": text}]
@@ -271,6 +297,8 @@ class KeyedListener(Listener):
             self.agent.answer(message, {"decision": "once" if self.allows else "reject"})
             return
         assert method == "session/update"
+        if "currentModeId" in params:
+            self.note("mode", mode=params["currentModeId"])
         if "contentChunk" in params:
             self.text("say", params["contentChunk"]["delta"])
         if "plan" in params:

@@ -17,13 +17,16 @@ from dragoman.events.losses import Part
 from dragoman.testing.storyteller import (
     Ask,
     ChangeFile,
+    Choices,
     Count,
     Fail,
     FinishTool,
     Say,
+    SetOption,
     SetPlan,
     Step,
     Story,
+    SwitchMode,
     Think,
     UseTool,
     dumps,
@@ -31,7 +34,16 @@ from dragoman.testing.storyteller import (
 from dragoman.transports import spawn
 from tests.aio import aio
 from tests.integration.peers import ENVIRONMENT
-from tests.integration.stories import ASKING, BROKEN, DIALECTS, ENDLESS, LOST, PAST, WORK
+from tests.integration.stories import (
+    ASKING,
+    BROKEN,
+    CHOOSING,
+    DIALECTS,
+    ENDLESS,
+    LOST,
+    PAST,
+    WORK,
+)
 from tests.integration.story_clients import LISTENERS, Listener, Note
 from tests.unit.rpc.other_side import OtherSide
 
@@ -40,13 +52,19 @@ PROGRAM = [sys.executable, "-m", "tests.integration.story_agent"]
 
 @asynccontextmanager
 async def listening(
-    story: Story, dialect: str, *, allows: bool = True, open: bool = True
+    story: Story,
+    dialect: str,
+    *,
+    allows: bool = True,
+    open: bool = True,
+    wishes: dict[str, Any] | None = None,
 ) -> AsyncIterator[Listener]:
     stream = await spawn([*PROGRAM, dumps(story)], env=ENVIRONMENT)
     try:
         agent = OtherSide(stream)
         stream.start(agent)
         listener = LISTENERS[dialect](agent, allows=allows)
+        listener.wishes = wishes or {}
         if open:
             await listener.open()
         yield listener
@@ -62,11 +80,13 @@ class Expected:
         self._allows = allows or Part.PERMISSIONS in self._lost
         self._changes: dict[str, list[Note]] = {}
         self._titles: dict[str, str] = {}
+        self._values: dict[str, str] = {}
         self._count: Count | None = None
         self._failed = False
         self.notes: list[Note] = []
 
     def of(self, story: Story) -> list[Note]:
+        self._offer(story.choices)
         self._walk(story.steps)
         if Part.STREAMED_TEXT in self._lost:
             whole = "".join(note["text"] for note in self.notes if note["what"] == "say")
@@ -80,6 +100,15 @@ class Expected:
                 self.notes.append({"what": "turn", **used})
             self.notes.append({"what": "end", "stop": "end_turn"})
         return self.notes
+
+    def _offer(self, choices: Choices) -> None:
+        self._values = {id: values[0] for id, values in choices.values.items()}
+        if choices.modes:
+            self._note("modes", Part.MODES, known=list(choices.modes), mode=choices.modes[0])
+        if choices.values:
+            self._note("options", Part.OPTIONS, values=dict(self._values))
+        if choices.commands:
+            self._note("commands", Part.COMMANDS, known=list(choices.commands))
 
     def _walk(self, steps: Iterable[Step]) -> None:
         for step in steps:
@@ -124,6 +153,11 @@ class Expected:
                     self._note("plan", Part.PLANS, text=text)
                 else:
                     self._note("plan", Part.PLANS, entries=list(entries))
+            case SwitchMode(mode=mode):
+                self._note("mode", Part.MODES, mode=mode)
+            case SetOption(id=id, value=value):
+                self._values[id] = value
+                self._note("options", Part.OPTIONS, values=dict(self._values))
             case Count():
                 self._count = step
                 self._note("context", Part.CONTEXT_USAGE, used=step.used, size=step.size)
@@ -199,6 +233,52 @@ async def test_a_client_can_cancel_where_its_dialect_says_how(dialect: str) -> N
     assert listener.notes[-1] == {"what": "end", "stop": "cancelled"}
 
 
+# -- choices
+
+
+def said(listener: Listener) -> str:
+    return "".join(note["text"] for note in listener.notes if note["what"] == "say")
+
+
+@aio
+async def test_a_client_of_acp_chooses_a_mode_a_model_and_an_option() -> None:
+    async with listening(CHOOSING, "acp") as listener:
+        here = {"sessionId": listener.session}
+        assert "result" in await listener.call("session/set_mode", {**here, "modeId": "write"})
+        for id, value in (("model", "house/large"), ("effort", "high")):
+            params = {**here, "configId": id, "value": value}
+            options = (await listener.call("session/set_config_option", params))["result"]
+            values = {o["id"]: o["currentValue"] for o in options["configOptions"]}
+            assert values[id] == value
+        await listener.prompt("What is chosen?")
+        assert said(listener) == "the mode is write; model is house/large; effort is high"
+
+
+@aio
+async def test_a_client_of_the_keyed_dialect_chooses_a_mode_and_opens_with_a_model() -> None:
+    model = {"providerID": "house", "modelID": "large"}
+    async with listening(CHOOSING, "keyed", wishes={"modeId": "write", "model": model}) as listener:
+        assert listener.notes[0] == {"what": "modes", "known": ["plan", "write"], "mode": "write"}
+        await listener.prompt("What is chosen?")
+        assert said(listener) == "the mode is write; model is house/large; effort is low"
+        here = {"sessionId": listener.session}
+        assert "result" in await listener.call("session/set_mode", {**here, "modeId": "plan"})
+        refused = await listener.call("session/set_mode", {**here, "modeId": "dance"})
+        assert "error" in refused
+        listener.notes.clear()
+        await listener.prompt("And now?")
+        assert said(listener).startswith("the mode is plan;")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@aio
+async def test_a_slash_command_is_carried_out_whatever_the_dialect(dialect: str) -> None:
+    """Only ACP lists them, but everybody can type one."""
+    async with listening(CHOOSING, dialect) as listener:
+        await listener.prompt("/review the end")
+        assert said(listener) == "carried out the end"
+
+
 # -- sessions
 
 
@@ -213,13 +293,17 @@ async def test_earlier_sessions_are_listed_and_loaded() -> None:
         heard: list[Any] = []
         listener.hear = lambda method, params, message: heard.append(params)  # type: ignore[method-assign]
         assert "error" not in await listener.answer_to(load)
-        chunks = [(p["update"]["sessionUpdate"], p["update"]["content"]["text"]) for p in heard]
+        chunks = [
+            (p["update"]["sessionUpdate"], p["update"]["content"]["text"])
+            for p in heard
+            if "content" in p["update"]
+        ]
         assert chunks == [(f"{who}_message_chunk", text) for who, text in PAST.messages]
     async with listening(WORK, "keyed") as listener:
         listener.session = PAST.id
         loaded = await listener.call("session/load", {"sessionId": PAST.id, "cwd": "/w"})
         assert loaded["result"]["sessionId"] == PAST.id
-        assert listener.notes == [
+        assert [note for note in listener.notes if note["what"] == "say"] == [
             {"what": "say", "text": "".join(text for _, text in PAST.messages)}
         ]
     async with listening(WORK, "threads", open=False) as listener:

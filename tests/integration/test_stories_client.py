@@ -32,6 +32,7 @@ from tests.integration.peers import ENVIRONMENT, WAIT_TIMEOUT
 from tests.integration.stories import (
     ASKING,
     BROKEN,
+    CHOOSING,
     CRASHING,
     DIALECTS,
     ENDLESS,
@@ -146,6 +147,13 @@ def test_the_story_is_told_in_acp_as_it_is_written(told: Told) -> None:
     ]
     assert (view.usage["context"].context_used, view.usage["turn"].output_tokens) == (5000, 34)
     assert asked == [("asked", "Edit a.txt", "edit", "t-edit"), ("answered", True)]
+    assert ([mode.id for mode in view.modes], view.mode) == (["plan", "write"], "write")
+    assert view.model == "house/small"
+    assert [(option.id, option.value) for option in view.options] == [
+        ("model", "house/small"),
+        ("effort", "high"),
+    ]
+    assert [command.name for command in view.commands] == ["review", "help"]
 
 
 def test_what_travels_in_another_shape_still_says_it(told: Told) -> None:
@@ -183,6 +191,77 @@ async def test_nobody_is_asked_in_a_dialect_that_cannot_ask(dialect: str, tmp_pa
     _, result = await heard(WORK, dialect, tmp_path, permit=permit)
     assert result.text.endswith("It is done.")
     assert Part.PERMISSIONS in LOST[dialect]
+
+
+# -- choices
+
+
+async def chosen(peer: Peer, **opening: Any) -> Result:
+    async with peer.session(**opening) as session:
+        return await session.ask("What is chosen?")
+
+
+@pytest.mark.parametrize("dialect", ["acp", "keyed"])
+@aio
+async def test_a_mode_is_chosen_where_a_dialect_has_modes(dialect: str, tmp_path: Path) -> None:
+    events: list[Event] = []
+    async with hearing(CHOOSING, dialect, tmp_path, on_event=events.append) as peer:
+        assert (await chosen(peer)).text.startswith("the mode is plan;")
+        assert (await chosen(peer, mode="write")).text.startswith("the mode is write;")
+        assert picture(events)[0].mode == "write"
+        async with peer.session() as session:
+            with pytest.raises(Unsupported, match="dance"):
+                await session.set_mode("dance")
+            await session.set_mode("write")
+            assert (await session.ask("And now?")).text.startswith("the mode is write;")
+            await session.set_mode("plan")
+            assert picture(events)[0].mode == "plan"
+
+
+@pytest.mark.parametrize("dialect", ["acp", "keyed"])
+@aio
+async def test_a_session_is_opened_with_a_model_where_a_dialect_names_one(
+    dialect: str, tmp_path: Path
+) -> None:
+    async with hearing(CHOOSING, dialect, tmp_path) as peer:
+        assert "model is house/small" in (await chosen(peer)).text
+        assert "model is house/large" in (await chosen(peer, model="house/large")).text
+
+
+@aio
+async def test_models_and_options_are_chosen_in_an_open_session(tmp_path: Path) -> None:
+    events: list[Event] = []
+    async with (
+        hearing(CHOOSING, "acp", tmp_path, on_event=events.append) as peer,
+        peer.session() as session,
+    ):
+        await session.set_model("house/large")
+        await session.set_option("effort", "high")
+        told = "the mode is plan; model is house/large; effort is high"
+        assert (await session.ask("And now?")).text == told
+        view, _ = picture(events)
+        assert view.model == "house/large"
+        assert [option.value for option in view.options] == ["house/large", "high"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@aio
+async def test_choosing_what_a_dialect_lacks_is_refused_before_anything_is_sent(
+    dialect: str, tmp_path: Path
+) -> None:
+    lost = LOST[dialect]
+    async with hearing(CHOOSING, dialect, tmp_path) as peer, peer.session() as session:
+        asked: list[Part] = []
+        for part, choose in (
+            (Part.MODES, session.set_mode("write")),
+            (Part.MODELS, session.set_model("house/large")),
+            (Part.OPTIONS, session.set_option("effort", "high")),
+        ):
+            try:
+                await choose
+            except Unsupported:
+                asked.append(part)
+        assert set(asked) == lost & {Part.MODES, Part.MODELS, Part.OPTIONS}
 
 
 # -- the end of a turn

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.testing.storyteller import Fail, Step
 from tests.fixtures.documents import load
-from tests.integration.stories import WORK
+from tests.integration.stories import CHOICES, WORK
 from tests.interop.models import judge
 from tests.unit.testing.storyteller.hearing import call, heard
 
@@ -26,6 +26,8 @@ TALKS: dict[str, list[Any]] = {
         call("session/list"),
         call("session/load", sessionId="old"),
         call("session/resume", sessionId="old"),
+        call("session/set_mode", sessionId="s", modeId="plan"),
+        call("session/set_config_option", sessionId="s", configId="effort", value="low"),
         call("session/prompt", sessionId="s", prompt=[]),
         ALLOWED,
     ],
@@ -43,6 +45,7 @@ TALKS: dict[str, list[Any]] = {
     "keyed": [
         call("initialize", protocolVersion=1),
         call("session/new", cwd="/w"),
+        call("session/set_mode", sessionId="s", modeId="plan"),
         call("session/prompt", sessionId="s", content=[]),
         ONCE,
     ],
@@ -59,17 +62,19 @@ RESULTS = {
     3: "ListSessionsResponse",
     4: "LoadSessionResponse",
     5: "ResumeSessionResponse",
+    6: "SetSessionModeResponse",
+    7: "SetSessionConfigOptionResponse",
 }
 
 
 def test_the_teller_of_acp_says_what_the_official_models_read() -> None:
     judged = 0
-    for message in heard("acp", *TALKS["acp"], steps=WORK.steps):
+    for message in heard("acp", *TALKS["acp"], steps=WORK.steps, choices=CHOICES):
         if message.get("method") == "session/update":
             judge("SessionNotification", message["params"])
         elif message.get("method") == "session/request_permission":
             judge("RequestPermissionRequest", message["params"])
-        elif message["id"] == 6:
+        elif message["id"] == 8:
             # The tokens of a turn are not stable yet; the models read the rest.
             assert message["result"].pop("usage")
             judge("PromptResponse", message["result"])
@@ -127,7 +132,7 @@ def test_a_teller_says_only_what_its_document_has(dialect: str) -> None:
     methods = {number: message.get("method") for number, message in enumerate(TALKS[dialect], 1)}
     failing: tuple[Step, ...] = (Fail("rate_limit", "later"),)
     for steps in (WORK.steps, failing):
-        for message in heard(dialect, *TALKS[dialect], steps=steps):
+        for message in heard(dialect, *TALKS[dialect], steps=steps, choices=CHOICES):
             method = message.get("method") or methods[message["id"]]
             if method == "storyteller/said":
                 # The dialect leaves the names of progress to the agent.

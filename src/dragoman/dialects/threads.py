@@ -44,7 +44,12 @@ LOSSES: Final = (
         (),
         ("list", "fork", "close", "delete", "additional_directories"),
     ),
-    Loss("modes, models and options", (), ("set_mode", "set_model", "set_option")),
+    Loss(
+        "modes, models and options",
+        (Part.MODES, Part.MODELS, Part.OPTIONS),
+        ("set_mode", "set_model", "set_option"),
+    ),
+    Loss("which slash commands there are", (Part.COMMANDS,)),
     Loss("images, sound and embedded resources in a prompt", (), ("image", "audio", "embedded")),
     Loss("cancelling: only ending the process stops a turn", (), ("cancel",)),
     Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),

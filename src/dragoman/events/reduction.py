@@ -125,6 +125,12 @@ def _as_text(event: model.ToolChanged) -> dict[str, Any]:
     return {"input": UNSET if given is None else msgspec.json.encode(given).decode()}
 
 
+def _no_model(events: Sequence[Event]) -> list[Event]:
+    opened = _change(model.SessionOpened, lambda e: {"model": None})
+    told = _change(model.SettingsChanged, lambda e: {"model": UNSET})
+    return told(opened(events))
+
+
 def _is_thought(event: Any) -> bool:
     return event.role is Role.THOUGHT
 
@@ -163,6 +169,10 @@ _RULES: Final[dict[Part, Rule]] = {
         model.PlanSet, lambda e: {"entries": tuple(replace(s, priority=None) for s in e.entries)}
     ),
     Part.PLAN_TEXTS: _change(model.PlanSet, lambda e: {"text": None}),
+    Part.MODES: _change(model.SettingsChanged, lambda e: {"mode": UNSET, "modes": UNSET}),
+    Part.MODELS: _no_model,
+    Part.OPTIONS: _change(model.SettingsChanged, lambda e: {"options": UNSET}),
+    Part.COMMANDS: _drop(model.CommandsChanged),
     Part.PERMISSIONS: _drop(model.PermissionAsked, model.PermissionAnswered),
     Part.CONTEXT_USAGE: _drop(model.UsageReported, only=lambda e: e.scope == "context"),
     Part.TURN_USAGE: _change(model.TurnEnded, lambda e: {"usage": None}),

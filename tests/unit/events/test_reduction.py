@@ -12,9 +12,11 @@ from dragoman.events import model
 from dragoman.events.losses import Part
 from dragoman.events.model import Event
 from dragoman.events.parts import (
+    Command,
     Failure,
     FileChange,
     Location,
+    Option,
     PermissionOption,
     PlanEntry,
     Text,
@@ -60,6 +62,13 @@ ENDED = make(
     Failure("later", ErrorKind.RATE_LIMITED),
     usage=Usage(input_tokens=1, total_tokens=3),
 )
+SETTINGS = make(
+    model.SettingsChanged,
+    options=(Option("effort", "Effort", "low"),),
+    mode="plan",
+    modes=(Option("plan", "Plan", "plan"),),
+    model="m",
+)
 OLD = replace(make(model.MessageDelta, Role.USER, "hi", message_id="m"), replay=True)
 
 SAID = make(model.MessageDelta, Role.AGENT, "a", message_id="m")
@@ -85,6 +94,10 @@ CHANGED: list[tuple[Part, Event, dict[str, Any]]] = [
     (Part.PLAN_ENTRIES, PLAN, {"entries": ()}),
     (Part.PLAN_PRIORITIES, PLAN, {"entries": (PlanEntry("do", PlanStatus.PENDING),)}),
     (Part.PLAN_TEXTS, PLAN, {"text": None}),
+    (Part.MODES, SETTINGS, {"mode": UNSET, "modes": UNSET}),
+    (Part.MODELS, SETTINGS, {"model": UNSET}),
+    (Part.MODELS, make(model.SessionOpened, "new", model="m"), {"model": None}),
+    (Part.OPTIONS, SETTINGS, {"options": UNSET}),
     (Part.TURN_USAGE, ENDED, {"usage": None}),
     (Part.TOTAL_USAGE, ENDED, {"usage": Usage(input_tokens=1)}),
     (Part.FAILURES, ENDED, {"failure": None, "outcome": Outcome.FAILED}),
@@ -105,6 +118,7 @@ DROPPED: list[tuple[Part, Event]] = [
     (Part.TOOLS, FILES),
     (Part.CHANGES, FILES),
     (Part.PLANS, PLAN),
+    (Part.COMMANDS, make(model.CommandsChanged, (Command("help", "Help"),))),
     (
         Part.PERMISSIONS,
         make(

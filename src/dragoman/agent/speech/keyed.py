@@ -89,12 +89,25 @@ class KeyedSpeech(DocumentSpeech):
         opened = await self.new_session(params.cwd, _servers(params.mcp_servers), meta)
         session_id = opened.session_id
         self.voices[session_id] = meaning.Voice(session_id)
+        if meta is not None:
+            await self._set_model(session_id, meta["model"])
         modes = opened.modes
         current = modes.current_mode_id if modes else None
         if params.mode_id is not None:
             await self._set_mode(shapes.SetMode(session_id, params.mode_id))
             current = params.mode_id
         return _opened(session_id, modes, current)
+
+    async def _set_model(self, session_id: str, model: str) -> None:
+        """A model is an option where the agent offers it as one; else its author may look for it
+        in the session's metadata."""
+        choices = self.server.agent.choices
+        for option in choices.options:
+            if option.category == "model" and choices.allows(option.id, model):
+                request = acp.SetSessionConfigOptionRequest(
+                    session_id=session_id, config_id=option.id, value=model
+                )
+                await self.server.perform(acp.SESSION_SET_CONFIG_OPTION, request)
 
     async def _load(self, params: shapes.LoadSession) -> shapes.Opened:
         session_id = params.session_id

@@ -45,10 +45,13 @@ LOSSES: Final = (
         (),
         ("list", "resume", "fork", "close", "delete", "additional_directories"),
     ),
-    Loss("choosing another model in an open session"),
-    Loss("options", (), ("set_option",)),
+    Loss(
+        "which model is used, and choosing another one in an open session",
+        (Part.MODELS,),
+    ),
+    Loss("options", (Part.OPTIONS,), ("set_option",)),
     Loss("logging out, and adding to a turn that is running", (), ("logout", "steer")),
-    Loss("slash commands"),
+    Loss("which slash commands there are", (Part.COMMANDS,)),
     Loss("whether a terminal's output was cut"),
 )
 

@@ -1,7 +1,8 @@
 """The story in ACP v1, written from the official schema.
 
 Owns the words of a whole agent: the handshake, sessions that can be listed, loaded, resumed and
-closed, updates, permissions, cancels. It knows nothing of dragoman's own ACP.
+closed, modes, options, commands, updates, permissions, cancels. It knows nothing of dragoman's own
+ACP.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ OPTIONS = [
     {"optionId": "no", "name": "No", "kind": "reject_once"},
 ]
 
+INVALID_PARAMS = -32602
 NOT_FOUND = -32002
 
 
@@ -38,6 +40,8 @@ class AcpTeller(Teller):
             "session/resume": self._resume,
             "session/list": self._list,
             "session/close": lambda id, params: self.answer(id, {}),
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
             "session/prompt": self._prompt,
         }
 
@@ -59,7 +63,13 @@ class AcpTeller(Teller):
 
     def _new(self, id: Any, params: Params) -> None:
         self._sessions += 1
-        self.answer(id, {"sessionId": f"session-{self._sessions}"})
+        self.begin_with()
+        self._session = f"session-{self._sessions}"
+        self.answer(id, {"sessionId": self._session, **self._choices()})
+        commands = self.story.choices.commands
+        if commands:
+            told = [{"name": name, "description": text} for name, text in commands]
+            self._update("available_commands_update", availableCommands=told)
 
     def _list(self, id: Any, params: Params) -> None:
         cwd = os.getcwd()
@@ -101,6 +111,48 @@ class AcpTeller(Teller):
     def heard(self, method: str, params: Params) -> None:
         if method == "session/cancel" and params.get("sessionId") == self._session:
             self.cancelled = True
+
+    # -- choices
+
+    def _choices(self) -> Params:
+        told: Params = {}
+        if self.mode is not None:
+            modes = [{"id": mode, "name": mode.title()} for mode in self.story.choices.modes]
+            told["modes"] = {"currentModeId": self.mode, "availableModes": modes}
+        if self.values:
+            told["configOptions"] = self._options()
+        return told
+
+    def _options(self) -> list[Params]:
+        options: list[Params] = []
+        for id, values in self.story.choices.values.items():
+            option: Params = {"id": id, "name": id.title(), "type": "select"}
+            if id == "model":
+                option["category"] = "model"
+            option["currentValue"] = self.values[id]
+            option["options"] = [{"value": value, "name": value.title()} for value in values]
+            options.append(option)
+        return options
+
+    def _set_mode(self, id: Any, params: Params) -> None:
+        if params["modeId"] not in self.story.choices.modes:
+            self.refuse(id, INVALID_PARAMS, "there is no such mode")
+            return
+        self.mode = params["modeId"]
+        self.answer(id, {})
+
+    def _set_option(self, id: Any, params: Params) -> None:
+        if params["value"] not in self.story.choices.values.get(params["configId"], ()):
+            self.refuse(id, INVALID_PARAMS, "there is no such option or value")
+            return
+        self.values[params["configId"]] = params["value"]
+        self.answer(id, {"configOptions": self._options()})
+
+    def switch(self) -> None:
+        self._update("current_mode_update", currentModeId=self.mode)
+
+    def choose(self) -> None:
+        self._update("config_option_update", configOptions=self._options())
 
     # -- the story
 

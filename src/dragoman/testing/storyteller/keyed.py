@@ -30,6 +30,7 @@ class KeyedTeller(Teller):
             "initialize": self._initialize,
             "session/new": self._new,
             "session/load": self._load,
+            "session/set_mode": self._set_mode,
             "session/prompt": self._prompt,
         }
 
@@ -39,14 +40,24 @@ class KeyedTeller(Teller):
             {
                 "protocolVersion": 1,
                 "agentInfo": {"name": "storyteller", "version": "1.0"},
-                "agentCapabilities": {"modes": True, "plan": True},
+                "agentCapabilities": {"modes": bool(self.story.choices.modes), "plan": True},
                 "authMethods": ["none"],
             },
         )
 
     def _new(self, id: Any, params: Params) -> None:
         self._sessions += 1
-        self.answer(id, {"sessionId": f"session-{self._sessions}"})
+        self.begin_with()
+        self.mode = params.get("modeId", self.mode)
+        if "model" in params:
+            named = "/".join(params["model"][key] for key in ("providerID", "modelID"))
+            self.values["model"] = named
+        opened: Params = {"sessionId": f"session-{self._sessions}"}
+        if self.mode is not None:
+            modes = self.story.choices.modes
+            opened["modes"] = [{"id": mode, "name": mode.title()} for mode in modes]
+            opened["currentModeId"] = self.mode
+        self.answer(id, opened)
 
     def _load(self, id: Any, params: Params) -> None:
         for past in self.story.past:
@@ -57,6 +68,16 @@ class KeyedTeller(Teller):
                 self.answer(id, {"sessionId": past.id})
                 return
         self.refuse(id, INTERNAL_ERROR, "there is no such session")
+
+    def _set_mode(self, id: Any, params: Params) -> None:
+        if params["modeId"] not in self.story.choices.modes:
+            self.refuse(id, INTERNAL_ERROR, "there is no such mode")
+            return
+        self.mode = params["modeId"]
+        self.answer(id, None)
+
+    def switch(self) -> None:
+        self._update(currentModeId=self.mode)
 
     def _prompt(self, id: Any, params: Params) -> None:
         self._session = params["sessionId"]

@@ -65,6 +65,26 @@ class SetPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SwitchMode:
+    """The agent switches to another of its modes."""
+
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """The agent gives one of its options another value; `model` is one where there are models."""
+
+    id: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellChoices:
+    """Say which mode and which values are on, as a piece of the answer: what was chosen arrived."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Ask whether a tool call may go on. In a dialect that cannot ask, an agent just does it."""
 
@@ -117,6 +137,9 @@ Step: TypeAlias = (
     | ChangeFile
     | FinishTool
     | SetPlan
+    | SwitchMode
+    | SetOption
+    | TellChoices
     | Ask
     | Count
     | Wait
@@ -134,6 +157,9 @@ STEPS: dict[str, type] = {
         ChangeFile,
         FinishTool,
         SetPlan,
+        SwitchMode,
+        SetOption,
+        TellChoices,
         Ask,
         Count,
         Wait,
@@ -154,11 +180,30 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """What there is to choose in a session. The first of each is what a session begins with."""
+
+    modes: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    options: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The name of each, and the values that it can have."""
+    commands: tuple[tuple[str, str], ...] = ()
+    """The slash commands: a name and a description."""
+
+    @property
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """Every option with its values. The model is one, too."""
+        models = {"model": self.models} if self.models else {}
+        return {**models, **dict(self.options)}
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
-    """What is told at every prompt, and the sessions that are remembered."""
+    """What is told at every prompt, the sessions that are remembered, and what can be chosen."""
 
     steps: tuple[Step, ...]
     past: tuple[Past, ...] = ()
+    choices: Choices = Choices()
 
 
 def dumps(story: Story) -> str:
@@ -167,6 +212,7 @@ def dumps(story: Story) -> str:
         {
             "steps": [_plain(step) for step in story.steps],
             "past": [asdict(past) for past in story.past],
+            "choices": asdict(story.choices),
         }
     )
 
@@ -184,9 +230,14 @@ def loads(text: str) -> Story:
     told = json.loads(text)
     past = [
         Past(each["id"], each["title"], tuple((who, said) for who, said in each["messages"]))
-        for each in told["past"]
+        for each in told.get("past", ())
     ]
-    return Story(_steps(told["steps"]), tuple(past))
+    choices = {name: _frozen(value) for name, value in told.get("choices", {}).items()}
+    return Story(_steps(told["steps"]), tuple(past), Choices(**choices))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _steps(told: Sequence[dict[str, Any]]) -> tuple[Step, ...]:

@@ -22,9 +22,12 @@ from dragoman.testing.storyteller.story import (
     Fail,
     FinishTool,
     Say,
+    SetOption,
     SetPlan,
     Step,
     Story,
+    SwitchMode,
+    TellChoices,
     Think,
     UseTool,
     Wait,
@@ -60,6 +63,9 @@ class Teller:
         self.calls: dict[str, Call] = {}
         self.count: Count | None = None
         self.cancelled = False
+        self.mode: str | None = None
+        self.values: dict[str, str] = {}
+        self.begin_with()
         self.requests: dict[str, Callable[[Any, Params], None]] = {}
         """What a request is answered by: given its id and its params."""
         self._source = source
@@ -133,6 +139,18 @@ class Teller:
             if not self.meanwhile(message):
                 self._waiting.append(message)
 
+    # -- choices
+
+    def begin_with(self) -> None:
+        """A new session begins with the first of everything that there is to choose."""
+        choices = self.story.choices
+        self.mode = choices.modes[0] if choices.modes else None
+        self.values = {id: values[0] for id, values in choices.values.items()}
+
+    def _chosen(self) -> str:
+        values = [f"{id} is {value}" for id, value in self.values.items()]
+        return "; ".join([f"the mode is {self.mode}", *values])
+
     # -- the story
 
     def tell(self) -> End | Fail:
@@ -175,6 +193,14 @@ class Teller:
                 self.finish(call)
             case SetPlan(entries=entries):
                 self.plan(entries)
+            case SwitchMode(mode=mode):
+                self.mode = mode
+                self.switch()
+            case SetOption(id=id, value=value):
+                self.values[id] = value
+                self.choose()
+            case TellChoices():
+                self.say(self._chosen(), f"message-{self._told}")
             case Count():
                 self.count = step
                 self.use(step)
@@ -205,6 +231,12 @@ class Teller:
     def finish(self, call: Call) -> None: ...
 
     def plan(self, entries: Sequence[tuple[str, str]]) -> None: ...
+
+    def switch(self) -> None:
+        """The mode is another one now."""
+
+    def choose(self) -> None:
+        """An option has another value now."""
 
     def use(self, count: Count) -> None: ...
 

@@ -46,6 +46,28 @@ async def test_the_documents_conversation_is_answered() -> None:
 
 
 @aio
+async def test_a_model_is_an_option_of_an_agent_that_offers_it_as_one() -> None:
+    known = [acp.SessionConfigSelectOption(value=v, name=v) for v in ("house/small", "house/large")]
+    option = acp.SessionConfigSelect(
+        id="model", name="Model", category="model", current_value="house/small", options=known
+    )
+    agent = Agent("a", options=[option])
+    models: list[Any] = []
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        models.append(turn.session.options["model"])
+
+    async with served(agent) as client:
+        await client.play(EXAMPLES["initialize"])
+        for model in ("large", "unknown"):
+            named = {"providerID": "house", "modelID": model}
+            session = (await client.call("session/new", {"cwd": "/w", "model": named}))["sessionId"]
+            await client.call("session/prompt", prompt(session, "x"))
+    assert models == ["house/large", "house/small"]
+
+
+@aio
 async def test_every_block_of_the_document_reaches_the_agent() -> None:
     agent = Agent("reader", image=True, audio=True, embedded_context=True)
     kinds: list[str] = []

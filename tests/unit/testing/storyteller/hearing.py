@@ -7,19 +7,24 @@ import io
 import json
 from typing import Any
 
-from dragoman.testing.storyteller import Past, Step, Story, tell
+from dragoman.testing.storyteller import Choices, Past, Step, Story, tell
 
 PAST = Past("old", "Yesterday", (("user", "Who?"), ("agent", "I.")))
 
 
-def heard(dialect: str, *messages: Any, steps: tuple[Step, ...] = ()) -> list[Any]:
+def heard(
+    dialect: str,
+    *messages: Any,
+    steps: tuple[Step, ...] = (),
+    choices: Choices = Choices(),  # noqa: B008 - it is a value that nobody changes
+) -> list[Any]:
     """What a teller says to these messages. Requests are numbered from 1."""
     lines = []
     for number, message in enumerate(messages, 1):
         numbered = message if "id" in message or "note" in message else {"id": number, **message}
         lines.append(json.dumps({k: v for k, v in numbered.items() if k != "note"}) + "\n")
     sink = io.BytesIO()
-    tell(Story(steps, (PAST,)), dialect, io.BytesIO("".join(lines).encode()), sink)
+    tell(Story(steps, (PAST,), choices), dialect, io.BytesIO("".join(lines).encode()), sink)
     said = [json.loads(line) for line in sink.getvalue().splitlines()]
     assert all(message.pop("jsonrpc") == "2.0" for message in said)
     return said

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from dragoman.testing.storyteller import Ask, ChangeFile, Count, Fail, FinishTool, Say, UseTool
+from dragoman.testing.storyteller import (
+    Ask,
+    ChangeFile,
+    Choices,
+    Count,
+    Fail,
+    FinishTool,
+    Say,
+    SetOption,
+    SwitchMode,
+    TellChoices,
+    UseTool,
+)
 from tests.unit.testing.storyteller.hearing import call, heard
 
 PROMPT = call("session/prompt", sessionId="s", prompt=[])
@@ -63,3 +75,38 @@ def test_usage_and_errors_are_told() -> None:
     assert said[1]["result"]["usage"]["outputTokens"] == 2
     [failed] = heard("acp", PROMPT, steps=(Fail("internal", "no"),))
     assert failed["error"] == {"code": -32603, "message": "no"}
+
+
+def test_what_can_be_chosen_is_told_when_a_session_is_opened() -> None:
+    choices = Choices(("plan", "write"), ("a", "b"), (), (("help", "Help"),))
+    opened, told = heard("acp", call("session/new"), choices=choices)
+    modes = opened["result"]["modes"]
+    assert (modes["currentModeId"], len(modes["availableModes"])) == ("plan", 2)
+    (option,) = opened["result"]["configOptions"]
+    assert (option["id"], option["category"], option["currentValue"]) == ("model", "model", "a")
+    assert told["params"]["sessionId"] == opened["result"]["sessionId"]
+    assert told["params"]["update"]["availableCommands"] == [
+        {"name": "help", "description": "Help"}
+    ]
+    (opened,) = heard("acp", call("session/new"))
+    assert opened["result"].keys() == {"sessionId"}
+
+
+def test_a_choice_counts_from_then_on_and_what_is_no_choice_is_refused() -> None:
+    choices = Choices(("plan", "write"), ("a", "b"), (("effort", ("low", "high")),))
+    said = heard(
+        "acp",
+        call("session/set_mode", sessionId="s", modeId="write"),
+        call("session/set_mode", sessionId="s", modeId="dance"),
+        call("session/set_config_option", sessionId="s", configId="effort", value="high"),
+        call("session/set_config_option", sessionId="s", configId="effort", value="none"),
+        call("session/set_config_option", sessionId="s", configId="none", value="high"),
+        PROMPT,
+        steps=(TellChoices(), SetOption("model", "b"), SwitchMode("plan")),
+        choices=choices,
+    )
+    assert ["error" in message for message in said[:5]] == [False, True, False, True, True]
+    text, option, mode = [message["params"]["update"] for message in said[5:8]]
+    assert text["content"]["text"] == "the mode is write; model is a; effort is high"
+    assert [o["currentValue"] for o in option["configOptions"]] == ["b", "high"]
+    assert mode == {"sessionUpdate": "current_mode_update", "currentModeId": "plan"}

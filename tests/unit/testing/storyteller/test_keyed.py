@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dragoman.testing.storyteller import Ask, ChangeFile, Fail, FinishTool, Say, UseTool, Wait
+from dragoman.testing.storyteller import (
+    Ask,
+    ChangeFile,
+    Choices,
+    Fail,
+    FinishTool,
+    Say,
+    SwitchMode,
+    TellChoices,
+    UseTool,
+    Wait,
+)
 from tests.unit.testing.storyteller.hearing import call, heard, notice
 
 PROMPT = call("session/prompt", sessionId="s", content=[])
@@ -58,3 +69,22 @@ def test_a_cancel_of_this_session_ends_the_turn() -> None:
 def test_a_failure_is_an_error() -> None:
     [failed] = heard("keyed", PROMPT, steps=(Fail("internal", "no"),))
     assert failed["error"]["message"] == "no"
+
+
+def test_modes_are_told_and_chosen_and_a_model_is_named_when_a_session_is_opened() -> None:
+    said = heard(
+        "keyed",
+        call("initialize", protocolVersion=1),
+        call("session/new", model={"providerID": "p", "modelID": "m"}, modeId="write"),
+        call("session/set_mode", sessionId="s", modeId="plan"),
+        call("session/set_mode", sessionId="s", modeId="dance"),
+        PROMPT,
+        steps=(TellChoices(), SwitchMode("write")),
+        choices=Choices(("plan", "write"), ("p/s", "p/m")),
+    )
+    assert said[0]["result"]["agentCapabilities"]["modes"] is True
+    assert said[1]["result"]["currentModeId"] == "write"
+    assert [mode["id"] for mode in said[1]["result"]["modes"]] == ["plan", "write"]
+    assert said[2]["result"] is None and "error" in said[3]
+    assert said[4]["params"]["contentChunk"]["delta"] == "the mode is plan; model is p/m"
+    assert said[5]["params"] == {"sessionId": "s", "currentModeId": "write"}

@@ -8,6 +8,7 @@ from dragoman.testing.storyteller import story
 from dragoman.testing.storyteller.story import (
     Ask,
     ChangeFile,
+    Choices,
     Count,
     Crash,
     End,
@@ -15,8 +16,11 @@ from dragoman.testing.storyteller.story import (
     FinishTool,
     Past,
     Say,
+    SetOption,
     SetPlan,
     Story,
+    SwitchMode,
+    TellChoices,
     Think,
     UseTool,
     Wait,
@@ -31,6 +35,9 @@ EVERY_STEP = (
     ChangeFile("1", "/a", "new", "old"),
     FinishTool("1", "out", "failed"),
     SetPlan((("one", "pending"), ("two", "completed"))),
+    SwitchMode("write"),
+    SetOption("effort", "high"),
+    TellChoices(),
     Ask("1", (Say("yes"), Ask("1", (Say("twice"),))), (Fail("internal", "no"),)),
     Count(1, 2, 3, 4),
     Wait(),
@@ -41,8 +48,17 @@ EVERY_STEP = (
 
 
 def test_every_step_survives_the_way_through_json() -> None:
-    whole = Story(EVERY_STEP, (Past("p", "Title", (("user", "q"), ("agent", "a"))),))
+    past = Past("p", "Title", (("user", "q"), ("agent", "a")))
+    choices = Choices(("plan",), ("a", "b"), (("effort", ("low",)),), (("help", "Help"),))
+    whole = Story(EVERY_STEP, (past,), choices)
     assert loads(dumps(whole)) == whole
+    assert loads('{"steps": []}') == Story(())
+
+
+def test_a_model_is_one_of_the_options() -> None:
+    choices = Choices(models=("a", "b"), options=(("effort", ("low", "high")),))
+    assert choices.values == {"model": ("a", "b"), "effort": ("low", "high")}
+    assert Choices().values == {}
 
 
 def test_no_step_is_forgotten_here() -> None:
