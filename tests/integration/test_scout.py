@@ -78,7 +78,7 @@ async def test_a_turn_shows_a_moving_plan_tool_calls_with_places_and_an_answer(
     assert (search.kind, read.kind) == (ToolKind.SEARCH, ToolKind.READ)
     assert {search.status, read.status} == {ToolStatus.COMPLETED}
     here = str(folder / "src" / "app.py")
-    assert [(place.path, place.line) for place in search.locations] == [(here, 4), (here, 10)]
+    assert [(place.path, place.line) for place in search.locations] == [(here, 4)]
     assert [(place.path, place.line) for place in read.locations] == [(here, 4)]
     assert search.input["terms"] == ["parse_range"]
     assert search.content, "what was found is shown"

@@ -158,12 +158,12 @@ def _order(defined: Defined) -> tuple[int, bool, bool, bool, bool, str, int]:
     path = defined.hit.path
     return (
         defined.mark.rank,
-        # A function of a module before a method of the same name.
-        defined.hit.text[:1].isspace(),
         # A stub file announces what another file defines.
         path.endswith((".pyi", ".d.ts")),
         _FOREIGN.search(path) is not None,
         is_test(path),
+        # A function of a module before a method of the same name.
+        defined.hit.text[:1].isspace(),
         path,
         defined.hit.line,
     )

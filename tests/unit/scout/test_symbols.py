@@ -72,7 +72,7 @@ def test_the_thing_itself_comes_before_what_is_named_like_it() -> None:
         ("v.pyi", 2, "def foo(): ..."),
     )
     order = [each.hit.path for each in seen.best()]
-    assert order == ["z.py", "tests/a.py", "vendor/a.py", "v.pyi", "y.py", "x.py"]
+    assert order == ["z.py", "y.py", "tests/a.py", "vendor/a.py", "v.pyi", "x.py"]
     assert "w.py" not in order, "what is only assigned somewhere is no definition beside one"
 
 

@@ -6,7 +6,7 @@ are sorted by `symbols`; what was not found is said, and a name that stands nowh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, assert_never
 
 from dragoman.errors import ServiceError
@@ -57,14 +57,14 @@ class _Name:
         """What has to be said about the answer before it is given."""
         self.missed = ""
 
-    async def look(self, desk: Desk, title: str) -> None:
-        """Search, and choose the definitions that are meant."""
+    async def look(self, desk: Desk, title: str, shown: Callable[[], Sequence[Hit]]) -> None:
+        """Search, and choose the definitions that are meant. `shown` is what was looked for."""
         seen = self.seen
         searched = await desk.search(
             f"{title} {code(self.name)}",
             Query((self.name,)),
             seen,
-            lambda: [each.hit for each in seen.best()] + seen.other_uses(),
+            shown,
         )
         self.missed = reservations(searched)
         self.best = seen.best()
@@ -86,9 +86,11 @@ class _Name:
 async def _definition(desk: Desk, symbol: str) -> Answer:
     await desk.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "Answer")
     asked = _Name(symbol)
-    await asked.look(desk, "Search for")
-    await desk.step()
     seen = asked.seen
+    await asked.look(
+        desk, "Search for", lambda: [each.hit for each in seen.best()] or seen.other_uses()
+    )
+    await desk.step()
     if not seen.known:
         return asked.unknown()
     exports = seen.exports()
@@ -124,9 +126,9 @@ async def _definition(desk: Desk, symbol: str) -> Answer:
 async def _uses(desk: Desk, symbol: str) -> Answer:
     await desk.plan(f"Search for {code(symbol)}", "Leave out its definition", "Answer")
     asked = _Name(symbol)
-    await asked.look(desk, "Search for uses of")
-    await desk.step()
     seen = asked.seen
+    await asked.look(desk, "Search for uses of", seen.other_uses)
+    await desk.step()
     if not seen.known:
         return asked.unknown()
     uses = seen.other_uses()
@@ -148,9 +150,9 @@ async def _uses(desk: Desk, symbol: str) -> Answer:
 async def _callers(desk: Desk, symbol: str) -> Answer:
     await desk.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "Answer")
     asked = _Name(symbol)
-    await asked.look(desk, "Search for calls of")
-    await desk.step()
     seen = asked.seen
+    await asked.look(desk, "Search for calls of", lambda: seen.in_order(seen.calls))
+    await desk.step()
     if not seen.known:
         return asked.unknown()
     calls = seen.in_order(seen.calls)
