@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.commands import HELP_NAMES
+from dragoman.cli.values import quicken
 from dragoman.errors import DragomanError
 
 COMMANDS: Final = {
@@ -63,6 +64,7 @@ class LazyGroup(TyperGroup):
         if cmd_name not in self.commands:
             module = import_module(f"dragoman.cli.{cmd_name}")
             self.commands[cmd_name] = typer.main.get_command(module.app)
+            quicken(self.commands[cmd_name])
         command = self.commands[cmd_name]
         # One text for both: the list shows this one without loading the command.
         command.short_help = COMMANDS[cmd_name]
@@ -117,6 +119,7 @@ def _dragoman(
 def run(argv: Sequence[str] | None = None) -> NoReturn:
     """Run one command line and leave the process with its exit code."""
     command = typer.main.get_command(app)
+    quicken(command)
     try:
         command.main(
             args=None if argv is None else list(argv), prog_name="dragoman", standalone_mode=True

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 HELP = """
 Talk with an agent, turn by turn.
 
-Every line is a prompt in one session. /help shows the agent's own commands, /quit and the end of input (Ctrl-D)
-leave. Ctrl-C cancels the running turn; twice, or at the prompt, it leaves. Without a terminal each
-line of stdin is a prompt, and the exit code is that of the first turn that failed.
+Every line is a prompt in one session. /help shows the agent's own commands, /quit and the end of
+input (Ctrl-D) leave. Ctrl-C cancels the running turn; twice, or at the prompt, it leaves. Without a
+terminal each line of stdin is a prompt, and the exit code is that of the first turn that failed.
 
 \b
 Examples:
