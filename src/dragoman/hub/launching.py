@@ -23,7 +23,7 @@ from dragoman.hub.catalogue.loading import Catalogue
 from dragoman.hub.catalogue.validation import AUTO, PYTHON
 from dragoman.hub.config.schema import Settings
 from dragoman.hub.packages import package_name
-from dragoman.hub.wrappers import program_name, runs_anything, unwrap
+from dragoman.hub.wrappers import program_name, readings, runs_anything, unwrap
 
 Which = Callable[..., str | None]
 
@@ -173,23 +173,22 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
     take a wrong form for a prompt.
     """
     argv = tuple(argv)
-    plain = unwrap(argv)
-    names = _names(plain[0]) if plain else set()
-    for peer in catalogue:
-        if names & _programs(peer):
-            # A package that is run by its name is the program that people know.
-            names |= _programs(peer)
-    for peer in catalogue:
-        for form in peer.wrong_forms:
-            if form.command[0] in names and _within(form.command[1:], plain[1:]):
-                if _is_launch(peer, names, plain[1:]):
-                    continue
-                raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
+    started = [(plain, _all_names(plain, catalogue)) for plain in readings(argv)]
+    for plain, names in started:
+        for peer in catalogue:
+            for form in peer.wrong_forms:
+                if form.command[0] in names and _within(form.command[1:], plain[1:]):
+                    if _is_launch(peer, names, plain[1:]):
+                        continue
+                    raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
     known = _started_so(argv, catalogue)
     if known is not None:
         return _way(known, Launch(command=argv), argv)
-    known = _peer_of(names, plain, catalogue)
-    if known is None:
+    for plain, names in started:
+        known = _peer_of(names, plain, catalogue)
+        if known is not None:
+            break
+    else:
         return Way(command=argv)
     if not _is_launch(known, names, plain[1:]):
         if any(form.dangerous for form in known.wrong_forms):
@@ -206,11 +205,24 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
     return _way(known, Launch(command=argv), argv)
 
 
+def _all_names(plain: Sequence[str], catalogue: Catalogue) -> set[str]:
+    """By what the program of a command line may be known, if there is one."""
+    names = _names(plain[0]) if plain and plain[0] else set()
+    for peer in catalogue:
+        if names & _programs(peer):
+            # A package that is run by its name is the program that people know.
+            names |= _programs(peer)
+    return names
+
+
 def _names(program: str) -> set[str]:
-    """By what a program may be known: its file's name, the package it is or belongs to."""
-    names = {program_name(program), program}
-    if "/" in program or "\\" in program:
-        package = package_name(Path(program))
+    """By what a program may be known: its file's name, also behind links and in another case, and
+    the package it is or belongs to."""
+    names = {program_name(program), program_name(program).lower(), program}
+    file = program if "/" in program or "\\" in program else shutil.which(program)
+    if file is not None and not runs_anything(program):
+        names.add(program_name(os.path.realpath(file)))
+        package = package_name(Path(file))
         if package is not None:
             names.add(package)
     return names

@@ -7,7 +7,7 @@ Owns the words that only start another program. It looks at words and at no file
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -21,19 +21,47 @@ RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "uvx": (),
     "pipx": ("run",),
     "pnpm": ("dlx", "exec"),
-    "yarn": ("dlx", "exec"),
+    "yarn": ("dlx", "exec", "run"),
     "npm": ("exec", "x"),
-    "bun": ("x",),
+    "bun": ("x", "run"),
+    "deno": ("run",),
     "uv": ("run",),
 }
 """Programs that run another program, with the word that makes them do it."""
 
+WORDLESS: Final = frozenset({"yarn", "pnpm", "bun", "deno"})
+"""Runners that run a program of the project without any such word."""
+
 SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "fish", "cmd", "powershell", "pwsh"})
 
 PREFIXES: Final = frozenset(
-    {"env", "nohup", "nice", "time", "timeout", "sudo", "command", "exec", "setsid", "stdbuf"}
+    {
+        *("env", "nohup", "nice", "ionice", "time", "timeout", "setsid", "stdbuf", "unbuffer"),
+        *("sudo", "doas", "su", "runuser", "command", "exec", "builtin", "busybox", "winpty"),
+        *(
+            "taskset",
+            "chrt",
+            "unshare",
+            "firejail",
+            "systemd-run",
+            "caffeinate",
+            "arch",
+            "xvfb-run",
+        ),
+        *("script", "strace", "ltrace", "chronic", "mise", "fnm", "volta", "asdf", "nvm", "nodenv"),
+        *("dotenv", "op", "doppler"),
+        # Words of a shell that stand before a command.
+        *("if", "then", "elif", "else", "while", "until", "do", "{", "!"),
+    }
 )
 """Programs and words that only change how the one behind them runs."""
+
+SUBCOMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("fnm", "asdf", "nvm", "nodenv"), ("exec",)),
+    **dict.fromkeys(("volta", "op", "doppler", "dotenv"), ("run",)),
+    "mise": ("exec", "x"),
+}
+"""What stands between some of these and the program."""
 
 INTERPRETERS: Final = frozenset(
     {
@@ -45,8 +73,25 @@ INTERPRETERS: Final = frozenset(
 )
 """Programs that run whatever they are told: their name says nothing about what that is."""
 
-VALUED: Final = frozenset({"-p", "--package", "-c", "--call", "--from", "--with", "--python"})
-"""Options of runners that take the next word."""
+VALUED: Final = frozenset(
+    {
+        *("-p", "--package", "--from", "--with", "--python", "--prefix", "--registry", "--cache"),
+        *("-w", "--workspace", "-C", "--dir", "--cwd", "--filter", "--node-options"),
+        *("-r", "--require", "--import", "--loader", "--experimental-loader", "--env-file"),
+    }
+)
+"""Options of runners and of node that take the next word."""
+
+CALLS: Final = ("-c", "--call", "-S", "--split-string", "--command", "-qc")
+"""Options that take a whole command line in one word."""
+
+ALONE: Final = frozenset(
+    {"-i", "-E", "-n", "-f", "-q", "-w", "-y", "--yes", "--quiet", "--ignore-environment", "-"}
+)
+"""Options of such programs that take no word, whatever else they mean."""
+
+MAX_DEPTH: Final = 8
+"""Programs that start one another. Nobody writes more, and every look has to end."""
 
 
 def unwrap(argv: Sequence[str]) -> tuple[str, ...]:
@@ -54,64 +99,140 @@ def unwrap(argv: Sequence[str]) -> tuple[str, ...]:
 
     A package that is run becomes its bare name with any version cut off.
     """
-    words = list(argv)
-    while words:
-        name = program_name(words[0])
-        if name in SHELLS and (script := _script(words[1:])) is not None:
-            words = script
-            continue
-        if name in PREFIXES:
-            words = _past_prefix(words[1:])
-            continue
-        if name in ("node", "bun", "deno", "nodejs") and not (
-            name in RUNNERS and words[1:2] and words[1] in RUNNERS[name]
-        ):
-            rest = _past_options(words[1:])
-            if not rest:
-                break
-            words = rest
-            continue
-        if name in RUNNERS:
-            subcommands = RUNNERS[name]
-            rest = words[1:]
-            if subcommands:
-                if not rest or rest[0] not in subcommands:
-                    break
-                rest = rest[1:]
-            rest = _past_options(rest)
-            if not rest:
-                break
-            words = [_bare(rest[0]), *rest[1:]]
-            continue
-        break
-    return tuple(words)
+    return readings(argv)[0]
 
 
-def _script(words: list[str]) -> list[str] | None:
-    """The last command of what a shell is told to run; None if it is told a file, or nothing."""
+def readings(argv: Sequence[str]) -> list[tuple[str, ...]]:
+    """Every command line that this one may start, the likeliest first; at least itself.
+
+    There are several if a shell is told to run several, or if it cannot be known here whether a
+    word belongs to the option before it.
+    """
+    return list(dict.fromkeys(map(tuple, _readings(list(argv), MAX_DEPTH))))
+
+
+def _readings(words: list[str], depth: int) -> Iterator[list[str]]:
+    inner = _inner(words) if words and depth else []
+    if not inner:
+        yield words
+    for each in inner:
+        yield from _readings(each, depth - 1)
+
+
+def _inner(words: list[str]) -> list[list[str]]:
+    """What a command line starts, if all that it does is to start something."""
+    name = program_name(words[0]).lower()
+    if words[0].endswith((".js", ".mjs", ".cjs")):
+        return []  # A program of somebody's own, whatever it is called.
+    if name in SHELLS:
+        return _told_to_shell(words[1:])
+    if name == "eval":
+        return _commands(" ".join(words[1:]), ())
+    if name in PREFIXES:
+        return [*_behind_prefix(name, words[1:]), *_called(words[1:])]
+    runs = name in RUNNERS
+    if not runs and name not in ("node", "nodejs"):
+        return []
+    called = _called(words[1:])
+    if called:
+        return called
+    rest = words[1:]
+    if runs and RUNNERS[name]:
+        past = _past_options(rest)
+        if past and past[0] in RUNNERS[name]:
+            rest = past[1:]
+        elif name not in WORDLESS:
+            return []
+    rest = _past_options(rest)
+    return [[_bare(rest[0]) if runs else rest[0], *rest[1:]]] if rest else []
+
+
+def _called(words: list[str]) -> list[list[str]]:
+    """The command lines in the values of options such as ``npx -c "…"``."""
+    found: list[list[str]] = []
+    for number, word in enumerate(words):
+        if word == "--":
+            break
+        option, equals, value = word.partition("=")
+        if option in CALLS and not equals:
+            value = next(iter(words[number + 1 :]), "")
+        elif word.startswith("-S"):
+            value = value if equals else word[2:]
+        elif option not in CALLS:
+            continue
+        # A single number or name is the value of another option that looks alike.
+        if len(value.split()) > 1:
+            found += _commands(value, ())
+    return found
+
+
+def _told_to_shell(words: list[str]) -> list[list[str]]:
+    """The commands that a shell is told to run, the last first; none if it is told a file."""
     for number, word in enumerate(words[:-1]):
-        if word.lower() in ("/c", "/k"):
-            return words[number + 1 :]
+        rest = words[number + 1 :]
+        if word.lower() in ("/c", "/k") or "-command".startswith(word.lower()) and len(word) > 2:
+            return _commands(" ".join(rest), ()) if len(rest) == 1 else [rest]
         if word.startswith("-") and not word.startswith("--") and word.endswith("c"):
-            try:
-                lexer = shlex.shlex(words[number + 1], posix=True, punctuation_chars=True)
-                lexer.whitespace_split = True
-                parts = list(lexer)
-            except ValueError:
-                return None
-            command: list[str] = []
-            for part in parts:
-                command = [] if set(part) <= set(lexer.punctuation_chars) else [*command, part]
-            # Assignments may stand before the program, as behind `env`.
-            return ["env", *command] if command else None
-    return None
+            return _commands(rest[0], rest[1:])
+    return []
 
 
-def _past_prefix(words: list[str]) -> list[str]:
-    """What comes behind the options, settings and numbers of a program such as ``env``."""
-    while words and (words[0].startswith("-") or "=" in words[0] or words[0][:1].isdigit()):
+def _commands(script: str, args: Sequence[str]) -> list[list[str]]:
+    """The simple commands of a shell's script, the last first.
+
+    This is no shell: it is enough to see what people write into one line.
+    """
+    lexer = shlex.shlex(script, posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    try:
+        parts = list(lexer)
+    except ValueError:
+        return []
+    commands: list[list[str]] = [[]]
+    skip = False
+    for part in parts:
+        if set(part) <= set("();<>|&\n"):
+            # A redirection has a number before it, maybe, and a file behind it.
+            skip = "<" in part or ">" in part
+            if skip and commands[-1][-1:] and commands[-1][-1].isdigit():
+                commands[-1].pop()
+            elif not skip:
+                commands.append([])
+        elif skip:
+            skip = False
+        else:
+            commands[-1] += _positional(part, args)
+    # Assignments may stand before the program, as behind `env`.
+    return [["env", *command] for command in reversed(commands) if command]
+
+
+def _positional(word: str, args: Sequence[str]) -> Sequence[str]:
+    """A word of a script, or the arguments of the shell that it stands for."""
+    if word in ("$@", "$*", "${@}", "${*}"):
+        return args[1:]
+    if len(word) == 2 and word[0] == "$" and word[1].isdigit():
+        return args[int(word[1]) : int(word[1]) + 1]
+    return (word,)
+
+
+def _behind_prefix(name: str, words: list[str]) -> list[list[str]]:
+    """What may come behind the options, settings and numbers of a program such as ``env``."""
+    found = [words[words.index("--") + 1 :]] if "--" in words else []
+    subcommands = SUBCOMMANDS.get(name, ())
+    before = ""
+    while words:
+        word = words[0]
+        if word == "--":
+            break
+        passed = word.startswith("-") or "=" in word or word[:1].isdigit() or word in subcommands
+        if not passed:
+            found.append(words)
+            if not before.startswith("-") or "=" in before or before in ALONE:
+                break
+            # It may be the value of the option before it.
+        before = word
         words = words[1:]
-    return words
+    return found or [[]]
 
 
 def _past_options(words: list[str]) -> list[str]:
@@ -124,8 +245,9 @@ def _past_options(words: list[str]) -> list[str]:
 
 def _bare(package: str) -> str:
     """A package without its version: ``@google/gemini-cli@0.61.0`` is ``@google/gemini-cli``."""
+    package = package.removeprefix("npm:")
     head, at, _ = package[1:].partition("@")
-    return package[0] + head if at else package
+    return package[:1] + head if at else package
 
 
 def runs_anything(program: str) -> bool:

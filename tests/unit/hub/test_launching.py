@@ -240,7 +240,16 @@ def test_a_script_is_known_by_the_package_that_it_lies_in(ours: Catalogue, tmp_p
 
 
 @pytest.mark.parametrize(
-    "script", ["qwen acp", "cd /x && exec qwen acp", "A=1 B='2 3' qwen acp", "x; npx qwen acp"]
+    "script",
+    [
+        "qwen acp",
+        "cd /x && exec qwen acp",
+        "A=1 B='2 3' qwen acp",
+        "x; npx qwen acp",
+        "qwen acp 2>/dev/null",
+        "qwen acp | tee log",
+        "(qwen acp); true",
+    ],
 )
 def test_a_wrong_form_inside_of_a_shells_command_is_refused_too(
     ours: Catalogue, script: str
@@ -251,3 +260,42 @@ def test_a_wrong_form_inside_of_a_shells_command_is_refused_too(
     assert describe_command(["sh", "-c", "echo 'unclosed"], ours).descriptor is None
     right = describe_command(["sh", "-c", "cd /x && qwen --acp"], ours)
     assert right.descriptor == ours.get("qwen")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["npx", "-c", "qwen acp"],
+        ["env", "-u", "X", "qwen", "acp"],
+        ["timeout", "-s", "KILL", "5", "qwen", "acp"],
+        ["QWEN.CMD", "acp"],
+        ["sh", "-c", 'exec "$@"', "sh", "qwen", "acp"],
+    ],
+)
+def test_a_wrong_form_is_seen_through_whatever_only_starts_it(
+    ours: Catalogue, argv: list[str]
+) -> None:
+    with pytest.raises(WrongLaunch, match="qwen --acp"):
+        describe_command(argv, ours)
+
+
+def test_a_wrong_form_is_seen_behind_a_link_of_another_name(
+    ours: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "real" / "qwen"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tmp_path / "q").symlink_to(program)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for word in ("q", str(tmp_path / "q")):
+        with pytest.raises(WrongLaunch, match="qwen --acp"):
+            describe_command([word, "acp"], ours)
+
+
+@pytest.mark.parametrize(
+    "words", ["claude", "claude -p", "npx claude --print", "vibe", "vibe -p x"]
+)
+def test_a_program_that_takes_its_input_for_a_prompt_is_not_started(words: str) -> None:
+    with pytest.raises(WrongLaunch, match="prompt"):
+        describe_command(words.split(), Catalogue(built_in()))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from dragoman.hub.wrappers import program_name, runs_anything, unwrap
+from dragoman.hub.wrappers import program_name, readings, runs_anything, unwrap
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,57 @@ from dragoman.hub.wrappers import program_name, runs_anything, unwrap
 )
 def test_what_only_starts_a_program_is_taken_off(argv: str, plain: str) -> None:
     assert unwrap(argv.split()) == tuple(plain.split())
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "npx -c 'a b'",
+        "npx --call='a b'",
+        "npm --silent exec a b",
+        "yarn a b",
+        "bun run a b",
+        "deno run -A npm:a b",
+        "node --require x a b",
+        "env -u X a b",
+        "env -S 'a b'",
+        "env '-Sa b'",
+        "timeout -s KILL 5 a b",
+        "sudo -u me a b",
+        "mise exec tool@22 -- a b",
+        "script -qc 'a b' /dev/null",
+        "sh -c 'a b 2>/dev/null'",
+        "sh -c 'a b 2>&1 | tee log'",
+        "sh -c 'a b; true'",
+        "sh -c 'a b &'",
+        "sh -c '(a b)'",
+        "sh -c '{ a b; }'",
+        "sh -c 'if x; then a b; fi'",
+        "sh -c 'x\na b\ny'",
+        "sh -c 'exec \"$@\"' sh a b",
+        "sh -c '$0 b' a",
+        "bash -c 'eval \"a b\"'",
+        "cmd /c 'a b'",
+        "powershell -NoProfile -Command a b",
+        "sh -c \"sh -c 'a b'\"",
+    ],
+)
+def test_what_may_be_started_is_among_the_readings(argv: str) -> None:
+    assert ("a", "b") in readings(shlex.split(argv))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    ["x a b", "node x.js a b", "npx -y x a b", "env X=1 x a b", "env -i x a b", "sh -c 'x a b'"],
+)
+def test_the_arguments_of_a_program_are_not_taken_for_one(argv: str) -> None:
+    assert ("a", "b") not in readings(shlex.split(argv))
+
+
+def test_what_cannot_be_read_or_never_ends_is_left_as_it_is() -> None:
+    assert readings(["sh", "-c", "a 'b"]) == [("sh", "-c", "a 'b")]
+    assert readings(["env"] * 50)[0][0] == "env"
+    assert readings([]) == [()]
 
 
 @pytest.mark.parametrize(
