@@ -13,16 +13,16 @@ ID = "0123456789abcdef0123456789abcdef"
 
 def test_a_session_is_remembered_with_its_turns(tmp_path: Path) -> None:
     first = Store(tmp_path / "a" / "b")
-    assert first.begin(ID, "/work")
+    assert first.begin(ID, "/project")
     assert first.add(ID, Entry("why?", "because", answered=False))
     known = Store(tmp_path / "a" / "b").load(ID)
     assert known is not None
-    assert (known.id, known.cwd, known.title) == (ID, "/work", "why?")
+    assert (known.id, known.cwd, known.title) == (ID, "/project", "why?")
     assert known.entries == [Entry("why?", "because", answered=False)]
 
 
 def test_others_cannot_read_it(tmp_path: Path) -> None:
-    Store(tmp_path / "s").begin(ID, "/work")
+    Store(tmp_path / "s").begin(ID, "/project")
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "s" / f"{ID}.jsonl").stat().st_mode & 0o777 == 0o600
 
@@ -49,7 +49,7 @@ def test_an_id_that_is_none_of_ours_names_no_file(id: str, tmp_path: Path) -> No
 
 def test_what_is_broken_is_passed_over(tmp_path: Path) -> None:
     kept = Store(tmp_path)
-    kept.begin(ID, "/work")
+    kept.begin(ID, "/project")
     with (tmp_path / f"{ID}.jsonl").open("ab") as file:
         file.write(b'{"question": 3}\nnot json\n\xff\n{"question":"a","answer":"b"}\n{"quest')
     (tmp_path / f"{'1' * 32}.jsonl").write_bytes(b"\xff\0")
