@@ -37,8 +37,9 @@ test-peers: $(READY)  ## run the tests against real agent programs; needs npm
 	@$(BIN)/python scripts/peers/install.py
 	@$(BIN)/python -m pytest tests/peers $(ARGS)
 
-bench: $(READY)  ## measure the speed against the official SDK and against a bare loop
+bench: $(READY)  ## measure the speed against the official SDK, a bare loop and acpx
 	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench.cli $(filter --quick,$(ARGS))
 
 fmt: $(READY)  ## format the code and sort the imports
 	@$(BIN)/ruff check --quiet --select I --fix .
