@@ -117,9 +117,9 @@ async def test_a_command_goes_to_its_handler_and_other_texts_to_the_prompt(
 
 
 @aio
-async def test_an_unknown_command_is_answered_with_those_that_there_are() -> None:
+async def test_an_unknown_command_is_refused_with_those_that_there_are() -> None:
     async with in_session(commanding()) as (client, session):
-        assert await client.ask(session, "/revue it") == "end_turn"
+        assert await client.ask(session, "/revue it") == "refusal"
         (said,) = client.texts()
         assert "/revue" in said and "/review" in said and "/help" in said
 

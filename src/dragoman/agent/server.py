@@ -472,7 +472,8 @@ class Server:
             return error
         names = ", ".join(f"/{name}" for name in known)
         await turn.say(f"There is no command /{command.name}. The commands are: {names}.")
-        return None
+        # Nothing was done, and whoever asked shall not take it for a success.
+        return acp.StopReason.REFUSAL
 
     def _cancel(self, notification: Notification) -> None:
         try:
