@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from bench import environment
 from bench.__main__ import say
@@ -61,7 +62,7 @@ def timed(command: Sequence[str], says: str, seed: int, home: Path) -> tuple[flo
     """Wall and CPU seconds of one process and everything below it that it waited for."""
     env = environment.variables(seed)
     env |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "XDG_STATE_HOME": str(home)}
-    with tempfile.TemporaryFile() as out:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         at = time.perf_counter()
         pid = os.posix_spawn(
             command[0],
@@ -70,16 +71,21 @@ def timed(command: Sequence[str], says: str, seed: int, home: Path) -> tuple[flo
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, out.fileno(), 1),
-                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_DUP2, err.fileno(), 2),
             ],
         )
         _, status, usage = os.wait4(pid, 0)
         wall = time.perf_counter() - at
-        out.seek(0)
-        told = out.read().decode("utf-8", "replace")
+        told, trouble = (_text(file) for file in (out, err))
     if status or says not in told:
-        raise SystemExit(f"{shlex.join(command)} failed with status {status}:\n{told}")
+        code = os.waitstatus_to_exitcode(status)
+        raise SystemExit(f"{shlex.join(command)} failed with {code}:\n{told}{trouble}")
     return wall, usage.ru_utime + usage.ru_stime
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
 
 
 def compare(one: Comparison, repetitions: int) -> str:
