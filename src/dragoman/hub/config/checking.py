@@ -29,10 +29,18 @@ SECRET_NAME: Final = re.compile(
 
 SECRET_VALUE: Final = re.compile(
     r"(?:\b|=)(?:sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
-    r"|AIza[A-Za-z0-9_\-]{30,}|xox[abpr]-[A-Za-z0-9\-]{10,}|AKIA[A-Z0-9]{16}|ya29\.[\w\-]{20,}"
-    r"|eyJ[\w\-]{10,}\.eyJ[\w\-]{10,}\.[\w\-]+)"
+    r"|AIza[A-Za-z0-9_\-]{30,}|xox[abpr]-[A-Za-z0-9\-]{10,}|AKIA[A-Z0-9]{16}|ya29\.[\w\-]{20,})"
+    # Begun only where no such word goes on, so that a long one is not read again from each place.
+    r"|(?<![\w\-])eyJ[\w\-]{10,}+\.eyJ[\w\-]{10,}+\.[\w\-]+"
+    r"|://[^/?#\s:@]*:[^/?#\s@]+@"
 )
-"""What keys of well-known makers look like, wherever they stand."""
+"""What keys of well-known makers look like, wherever they stand, and a password in an address."""
+
+SECRET_WORD: Final = re.compile(r"(?:[?&;]|^-{1,2})([A-Za-z][A-Za-z0-9_\-]{0,60})[=:]([^&;\s]+)")
+"""A name with a value inside of a text: in the query of an address, or as an option."""
+
+ELSEWHERE: Final = ("/", "./", "../", "~", "$", "-", "{")
+"""How a value begins that only says where the secret is."""
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -41,6 +49,12 @@ ADVICE: Final = (
     "environment, and put the variable's name into an `env` list"
 )
 
+
+SHOWN_SIZE: Final = 80
+"""Characters of a word out of a file that are shown, or compared with others."""
+
+MAX_DEPTH: Final = 50
+"""Tables in tables. Settings have three; a file with thousands is written against us."""
 
 CLOSE: Final = 0.6
 """How much of two words is to be equal for one to be a slip of the other."""
@@ -51,6 +65,7 @@ AS_CLOSE: Final = 0.1
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Names that a person may have meant, the best first."""
+    word = word[:SHOWN_SIZE]
     ratios = {name: difflib.SequenceMatcher(None, word, name).ratio() for name in known}
     best = max(ratios.values(), default=0.0)
     floor = max(CLOSE, best - AS_CLOSE)
@@ -82,7 +97,7 @@ def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
     if isinstance(kind, inspect.StructType) and isinstance(data, Mapping):
         fields = {field.encode_name: field.type for field in kind.fields}
         for key, value in data.items():
-            here = f"{path}.{key}" if path else str(key)
+            here = _below(path, key)
             if key not in fields:
                 close = nearest(str(key), fields)
                 advice = (
@@ -94,7 +109,7 @@ def _keys(data: Any, kind: inspect.Type, origin: str, path: str) -> None:
             _keys(value, fields[key], origin, here)
     elif isinstance(kind, inspect.DictType) and isinstance(data, Mapping):
         for key, value in data.items():
-            _keys(value, kind.value_type, origin, f"{path}.{key}" if path else str(key))
+            _keys(value, kind.value_type, origin, _below(path, key))
     elif isinstance(kind, inspect.VarTupleType | inspect.ListType) and isinstance(data, list):
         for number, value in enumerate(data):
             _keys(value, kind.item_type, origin, f"{path}[{number}]")
@@ -117,7 +132,16 @@ def _word(word: str, kind: inspect.Type, origin: str, path: str) -> None:
     if words and word not in words and not any(isinstance(each, inspect.StrType) for each in kinds):
         close = nearest(word, words)
         advice = f"did you mean {close[0]!r}?" if close else f"use {_listed(words)}"
-        raise ConfigInvalid(origin, f"{word!r} is not possible here; {advice}", key=path)
+        raise ConfigInvalid(origin, f"{short(word)!r} is not possible here; {advice}", key=path)
+
+
+def short(word: str) -> str:
+    """A word out of a file, no longer than anybody reads."""
+    return word if len(word) <= SHOWN_SIZE else word[: SHOWN_SIZE - 1] + "…"
+
+
+def _below(path: str, key: object) -> str:
+    return f"{path}.{short(str(key))}" if path else short(str(key))
 
 
 def _listed(words: list[str]) -> str:
@@ -143,11 +167,22 @@ def _plain(problem: str) -> str:
 
 def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
     """Refuse a value that looks like a key, be it by its own look or by its name."""
-    for path, name, value in _texts(data, base, ""):
+    for path, name, value in _texts(data, base, "", origin):
         known_look = SECRET_VALUE.search(value) is not None
-        secret_name = SECRET_NAME.search(name) is not None
-        if known_look or (secret_name and _random_looking(value)):
+        if (
+            known_look
+            or _named_secret(name, value)
+            or any(_named_secret(*found.groups()) for found in SECRET_WORD.finditer(value))
+        ):
             raise ConfigInvalid(origin, f"this value {ADVICE}", key=path)
+
+
+def _named_secret(name: str, value: str) -> bool:
+    """Whether a value is a secret because of its name. A file, a variable and the next option of a
+    command line are none."""
+    if value.startswith(ELSEWHERE) and not value.startswith("-----"):
+        return False
+    return SECRET_NAME.search(name) is not None and _random_looking(value)
 
 
 def _random_looking(value: str) -> bool:
@@ -162,12 +197,23 @@ def _random_looking(value: str) -> bool:
     )
 
 
-def _texts(data: Any, path: str, name: str) -> Iterator[tuple[str, str, str]]:
+def _texts(
+    data: Any, path: str, name: str, origin: str, depth: int = MAX_DEPTH
+) -> Iterator[tuple[str, str, str]]:
     if isinstance(data, str):
         yield path, name, data
-    elif isinstance(data, Mapping):
+        return
+    if depth == 0:
+        raise ConfigInvalid(origin, f"it has more than {MAX_DEPTH} tables in one another")
+    if isinstance(data, Mapping):
         for key, value in data.items():
-            yield from _texts(value, f"{path}.{key}" if path else str(key), str(key))
+            # What a key holds is as public as a value.
+            yield path, "", str(key)
+            yield from _texts(value, _below(path, key), str(key), origin, depth - 1)
     elif isinstance(data, list | tuple):
+        before = ""
         for number, value in enumerate(data):
-            yield from _texts(value, f"{path}[{number}]", name)
+            # In a command line the name stands in the word before the value.
+            called = before if before.startswith("-") else name
+            yield from _texts(value, f"{path}[{number}]", called, origin, depth - 1)
+            before = value if isinstance(value, str) else ""

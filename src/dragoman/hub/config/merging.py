@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.errors import ConfigInvalid, UsageError
-from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets
+from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets, short
 from dragoman.hub.config.files import read_file
 from dragoman.hub.config.paths import VARIABLES, Paths
 from dragoman.hub.config.project import Project, parse, read_project
@@ -108,11 +108,14 @@ def load_config(
     merge.add(lambda: _global_layer(paths))
     project = read_project(cwd, paths)
     ignored: list[Ignored] = []
+    before = merge.copy()
     if project is not None:
         merge.add(lambda: _project_layer(project, merge.values, ignored))
     for name, value in sorted(environ.items()):
         merge.add(lambda name=name, value=value: _variable(name, value))
     merge.add(lambda: _flag_layer(flags or {}))
+    if project is not None and not project.trusted:
+        _narrow_again(merge, before, project.file, ignored)
     tables = [*_user_peers(paths)]
     if project is not None:
         tables += _project_peers(project, ignored)
@@ -137,6 +140,12 @@ class _Merge:
         self.origins: dict[str, str] = {}
         self.problems: list[ConfigInvalid] = []
         self._strict = strict
+
+    def copy(self) -> _Merge:
+        """What is there so far."""
+        copied = _Merge(self._strict)
+        copied.values, copied.origins = dict(self.values), dict(self.origins)
+        return copied
 
     def add(self, layer: Any) -> None:
         try:
@@ -185,6 +194,8 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ConfigInvalid(origin, f"{pattern!r} leaves the project", key="agent_files")
     for name, peer in settings.peer.items():
+        if not name or "." in name:
+            raise ConfigInvalid(origin, f"{short(name)!r} is no name of a peer", key="peer")
         for variable in peer.env:
             if VARIABLE.fullmatch(variable.removesuffix("*") or "_") is None:
                 raise ConfigInvalid(
@@ -247,6 +258,22 @@ def _narrowing(
                 ignored.append(Ignored(file, key, UNTRUSTED))
         else:
             ignored.append(Ignored(file, key, UNTRUSTED))
+
+
+def _narrow_again(merge: _Merge, before: _Merge, file: Path, ignored: list[Ignored]) -> None:
+    """Take back what a project says for one peer where that is wider than what a variable or a
+    flag, which came later, says for all of them."""
+    for key in [key for key, origin in merge.origins.items() if origin == str(file)]:
+        if not (key.startswith("peer.") and key.endswith(".permissions")):
+            continue
+        wanted = before.values.get(key) or merge.values["permissions"]
+        if merge.values[key] == wanted or merge.values[key] in STRICTER[wanted]:
+            continue
+        ignored.append(Ignored(file, key, UNTRUSTED))
+        del merge.values[key], merge.origins[key]
+        if key in before.values:
+            merge.values[key] = before.values[key]
+            merge.origins[key] = before.origins.get(key, DEFAULT)
 
 
 def _shorter(value: Any, current: Any, key: str) -> bool:

@@ -6,6 +6,7 @@ before it is trusted. It does not know what the settings mean (`schema`, `mergin
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,11 @@ from dragoman.hub.config.paths import Paths
 from dragoman.hub.config.trust import Trust
 
 PROJECT_FILE: Final = "dragoman.toml"
+
+DEEP_KEY: Final = re.compile(
+    rb"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){50}"""
+)
+"""A key of many parts. The time that the parser takes grows with the square of their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +104,16 @@ def trust_project(cwd: Path, paths: Paths, *, shown: bytes | None = None) -> Pro
 
 def parse(data: bytes, *, origin: str) -> dict[str, Any]:
     """TOML as a table."""
+    if DEEP_KEY.search(data) is not None:
+        raise ConfigInvalid(origin, "a key in it has far too many parts")
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigInvalid(origin, f"it is not UTF-8 text: byte {error.start}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except RecursionError as error:
+        raise ConfigInvalid(origin, "it has far too many lists or tables in one another") from error
+    except ValueError as error:
+        # Not only `TOMLDecodeError`: a number of thousands of digits is another one.
         raise ConfigInvalid(origin, f"it is not TOML: {error}") from error
 
 

@@ -89,3 +89,46 @@ def test_what_looks_like_a_secret_is_refused_with_advice(data: Any) -> None:
 )
 def test_names_and_words_are_no_secrets(data: Any) -> None:
     refuse_secrets(data, origin="f")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"address": "wss://me:s3cret@host/x"},
+        {"address": "wss://host/x?access_token=abcd1234efgh5678"},
+        {"command": ["agent", "--api-key", "abcd1234-efgh-5678"]},
+        {"command": ["agent", "--token=abcd1234-efgh-5678"]},
+        {"env": {"sk-abcdefghijklmnop1234": "x"}},
+        {"x": "Bearer eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.abc"},
+    ],
+)
+def test_a_secret_is_found_in_addresses_and_command_lines_too(data: Any) -> None:
+    with pytest.raises(ConfigInvalid, match="looks like a secret"):
+        refuse_secrets(data, origin="file.toml")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"address": "wss://host:8080/x?page=abcd1234efgh5678"},
+        {"command": ["agent", "--key", "/etc/keys/one.pem", "--token", "$MY_TOKEN"]},
+        {"command": ["agent", "--password", "--other-option", "--token-file=./file.txt"]},
+    ],
+)
+def test_where_a_secret_is_kept_is_none(data: Any) -> None:
+    refuse_secrets(data, origin="file.toml")
+
+
+def test_a_text_that_is_made_to_take_long_is_read_once() -> None:
+    refuse_secrets({"x": "-eyJabcdefghijk" * 60_000}, origin="file.toml")
+    refuse_secrets({"x": "://:" * 200_000, "y": "?page=" * 100_000}, origin="file.toml")
+
+
+def test_tables_without_end_are_refused_and_long_words_are_cut() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    with pytest.raises(ConfigInvalid, match="tables in one another"):
+        refuse_secrets(deep, origin="file.toml")
+    error = refused({"name": "a", "x" * 500_000: 1})
+    assert len(str(error)) < 500

@@ -242,3 +242,32 @@ def test_peers_that_are_no_tables_are_a_problem(tmp_path: Path, text: str) -> No
     trust_project(root, paths)
     (peer,) = load(root, paths).peers
     assert peer.problem is not None and "expected" in str(peer.problem)
+
+
+@pytest.mark.parametrize(("variable", "counts"), [("deny-all", "deny-all"), ("", "ask")])
+def test_a_project_widens_nothing_that_a_variable_has_narrowed(
+    tmp_path: Path, variable: str, counts: str
+) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, 'permissions = "approve-all"')
+    repo = repository(tmp_path / "repo", '[peer.codex]\npermissions = "ask"')
+    config = load(repo, paths, environ={"DRAGOMAN_PERMISSIONS": variable})
+    assert config.settings.permissions_for("codex") == counts
+    assert [ignored.key for ignored in config.untrusted] == (
+        ["peer.codex.permissions"] if variable else []
+    )
+
+
+def test_what_the_user_says_for_one_peer_stays_when_a_project_is_overruled(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, '[peer.codex]\npermissions = "approve-reads"')
+    repo = repository(tmp_path / "repo", '[peer.codex]\npermissions = "deny-all"')
+    config = load(repo, paths, environ={"DRAGOMAN_PERMISSIONS": "approve-all"})
+    assert config.settings.permissions_for("codex") == "deny-all"
+
+
+@pytest.mark.parametrize("name", ["a.b", ""])
+def test_a_name_that_no_peer_can_have_is_an_error_and_no_crash(tmp_path: Path, name: str) -> None:
+    repo = repository(tmp_path / "repo", f'[peer."{name}"]\npermissions = "deny-all"')
+    with pytest.raises(ConfigInvalid, match="no name of a peer"):
+        load(repo, paths_in(tmp_path))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.errors import ConfigInvalid
 from dragoman.hub.config.paths import VARIABLES, find_paths
 
 
@@ -43,3 +44,16 @@ def test_a_tilde_is_the_home_and_nothing_is_created(
     paths = find_paths({"DRAGOMAN_CONFIG_HOME": "~/mine"})
     assert paths.config == tmp_path / "mine"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_home_nothing_is_looked_for_in_the_working_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigInvalid, match="HOME"):
+        find_paths({})
+    with pytest.raises(ConfigInvalid, match="DRAGOMAN_DATA_HOME"):
+        every = dict.fromkeys(VARIABLES.values(), "/somewhere")
+        find_paths({**every, "DRAGOMAN_DATA_HOME": "~/data"})

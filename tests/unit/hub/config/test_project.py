@@ -12,6 +12,7 @@ from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.hub.config.project import (
     adapter_file,
     find_project_file,
+    parse,
     read_project,
     trust_project,
 )
@@ -114,3 +115,23 @@ def test_an_adapter_is_a_file_or_a_module() -> None:
     assert adapter_file("/abs/x.py:Make", here) == Path("/abs/x.py")
     assert adapter_file("package.module:attr", here) is None
     assert adapter_file("nonsense", here) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"a" + b".a" * 100_000 + b" = 1",
+        b"[" + b"a . " * 100_000 + b"a]",
+        b"'a'" + b'."b"' * 100_000 + b" = 1",
+        b"a = " + b"[" * 50_000,
+        b"a = 1" + b"0" * 5_000,
+    ],
+)
+def test_a_file_that_is_made_to_hold_us_up_is_refused_at_once(data: bytes) -> None:
+    with pytest.raises(ConfigInvalid):
+        parse(data, origin="dragoman.toml")
+
+
+def test_ordinary_keys_and_texts_with_many_dots_are_no_trouble() -> None:
+    text = "x = '" + "... " * 500 + "'\ny = '" + "a" * 100_000 + '\'\n[a.b."c.d"]\ne.f = 1\n'
+    assert parse(text.encode(), origin="")["a"]["b"]["c.d"]["e"]["f"] == 1
