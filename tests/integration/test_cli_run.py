@@ -30,7 +30,7 @@ def lines_of(out: str) -> list[dict[str, Any]]:
 
 
 def test_a_prompt_is_answered_and_the_last_line_says_how_it_ended(cli: Cli) -> None:
-    done = cli.ask("hello there")
+    done = cli.child("run", "hello there", "--", *AGENT)
     assert done.code == 0
     said, empty, end = done.out.splitlines()
     assert (said, empty) == ("you said hello there", "")
@@ -42,7 +42,7 @@ def test_a_prompt_is_answered_and_the_last_line_says_how_it_ended(cli: Cli) -> N
 def test_a_prompt_comes_from_a_pipe_a_file_or_both_together(cli: Cli) -> None:
     (cli.cwd / "question.txt").write_text("from a file\n")
     quiet = ("--format", "quiet")
-    piped = cli("run", *quiet, "--", *AGENT, stdin="from a pipe\n")
+    piped = cli.child("run", *quiet, "--", *AGENT, stdin="from a pipe\n")
     dashed = cli("run", "-", *quiet, "--", *AGENT, stdin="from a dash")
     filed = cli("run", "-f", "question.txt", *quiet, "--", *AGENT)
     joined = cli("run", "look at this", "-f", "-", *quiet, "--", *AGENT, stdin="a diff\n")
@@ -78,17 +78,26 @@ def test_an_agent_without_eyes_gets_no_image(cli: Cli) -> None:
     assert "takes no images" in done.err
 
 
+def test_the_built_in_agent_answers_a_question_about_a_repository(cli: Cli) -> None:
+    (cli.cwd / "zoo.py").write_text("import os\n\n\ndef feed_the_bears() -> None: ...\n")
+    done = cli("run", "scout", "where is feed_the_bears defined?")
+    assert done.code == 0, done.err
+    assert "[plan]" in done.out and "[tool]" in done.out and "zoo.py:4" in done.out
+    unknown = cli("run", "scout", "where is no_such_thing_at_all defined?", "--format", "quiet")
+    assert unknown.code == 1
+
+
 # -- formats
 
 
 def test_json_is_one_event_per_line_and_the_result_comes_last(cli: Cli) -> None:
     done = cli.ask("hello", "--format", "json")
-    lines = lines_of(done.out)
+    # Agents tell their commands when they like.
+    lines = [line for line in lines_of(done.out) if line["type"] != "CommandsChanged"]
     assert [line["type"] for line in lines] == [
         "ConnectionReady",
         "SessionOpened",
         "SettingsChanged",
-        "CommandsChanged",
         "TurnStarted",
         "MessageDelta",
         "TurnEnded",

@@ -173,7 +173,7 @@ def test_twice_ctrl_c_leaves_a_chat_with_an_agent_that_does_not_listen(cli: Cli)
 
 
 def test_without_a_terminal_every_line_is_a_prompt(cli: Cli) -> None:
-    done = cli("chat", "--format", "quiet", "--", *cli.agent, stdin="one\n\ntwo\n")
+    done = cli.child("chat", "--format", "quiet", "--", *cli.agent, stdin="one\n\ntwo\n")
     assert (done.code, done.out) == (0, "you said one\nyou said two\n")
     failed = cli("chat", "--format", "quiet", "--", *cli.agent, stdin="write\nthree\n")
     assert (failed.code, failed.out) == (5, "you said three\n")
