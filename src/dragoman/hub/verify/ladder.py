@@ -23,7 +23,7 @@ from dragoman.hub.verify.canaries import Canaries
 from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 from dragoman.hub.verify.climb import Climb
 from dragoman.hub.verify.limits import Limits
-from dragoman.hub.verify.rung import Finding, Rung, failed, skipped
+from dragoman.hub.verify.rung import Finding, Rung, failed, one_line, skipped
 from dragoman.hub.verify.rungs import (
     greeting,
     launch,
@@ -125,8 +125,8 @@ async def _try(rung: Rung, state: Climb) -> RungResult:
     return RungResult(
         rung=rung.name,
         verdict=finding.verdict,
-        evidence=finding.evidence,
-        remedy=finding.remedy,
+        evidence=one_line(finding.evidence),
+        remedy=one_line(finding.remedy),
         seconds=round(loop.time() - started_at, 3),
     )
 

@@ -6,14 +6,37 @@ fills; a `Finding` is its answer. The rungs are in `rungs`, the order and the st
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.hub.verify.card import Verdict
 
 if TYPE_CHECKING:
     from dragoman.hub.verify.climb import Climb
+
+
+MAX_EVIDENCE: Final = 1000
+"""Characters of a rung's evidence: an agent may call itself whatever it likes."""
+
+MAX_WORD: Final = 200
+"""Characters of one word that a peer says of itself: its name, its version, a model."""
+
+MAX_WORDS: Final = 1000
+"""Words of one kind, such as models. No agent has so many, and a card is read at every start."""
+
+
+def one_line(text: str, size: int = MAX_EVIDENCE) -> str:
+    """A text in one line and not too long, so that no peer can write lines of the report itself."""
+    # A multiple is enough to look at: whoever fills it with spaces has nothing to say.
+    line = " ".join(text[: 4 * size].split())
+    return line if len(line) <= size and len(text) <= 4 * size else f"{line[: size - 1]}…"
+
+
+def words(said: Iterable[str]) -> tuple[str, ...]:
+    """What a peer calls its things, in words that a card can hold."""
+    return tuple(one_line(word, MAX_WORD) for word in islice(said, MAX_WORDS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,3 +157,11 @@ async def test_the_version_that_is_known_otherwise_is_used_where_the_peer_says_n
     quiet = rung("dialect", passed("acp", dialect="acp"))
     assert (await climb(WAY, peer="x", turns=False, version="9", rungs=[quiet])).version == "9"
     assert (await climb(WAY, peer="x", turns=False, version="9", rungs=[DIALECT])).version == "1.5"
+
+
+@aio
+async def test_a_peer_cannot_write_a_line_of_the_report_itself() -> None:
+    lie = "opened x\nok    permission    it asks before it writes"
+    for finding in (passed(lie), failed(lie, lie)):
+        (result,) = (await climb(WAY, peer="x", turns=False, rungs=[rung("a", finding)])).rungs
+        assert "\n" not in result.evidence + result.remedy

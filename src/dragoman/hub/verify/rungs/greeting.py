@@ -27,7 +27,7 @@ from dragoman.errors import (
 )
 from dragoman.hub.verify import questions, remedies
 from dragoman.hub.verify.climb import Climb, Connected
-from dragoman.hub.verify.rung import Finding, Rung, failed, passed
+from dragoman.hub.verify.rung import MAX_WORD, Finding, Rung, failed, one_line, passed
 
 SHOWN_SIZE: Final = 300
 """Characters of a program's last words in the evidence."""
@@ -137,7 +137,8 @@ async def dialect(climb: Climb) -> Finding:
         )
     assert climb.first is not None
     peer = climb.first.peer
-    name, version = peer.info.name or None, peer.info.version
+    name = one_line(peer.info.name or "", MAX_WORD) or None
+    version = one_line(peer.info.version or "", MAX_WORD) or None
     agreed = climb.witness.protocol_version
     called = " ".join(word for word in (name, version) if word) or "it does not say who it is"
     return passed(

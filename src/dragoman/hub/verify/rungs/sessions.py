@@ -16,7 +16,7 @@ from dragoman.hub.questioning import ask_program
 from dragoman.hub.verify import questions, remedies
 from dragoman.hub.verify.canaries import fill
 from dragoman.hub.verify.climb import Climb
-from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped, warned
+from dragoman.hub.verify.rung import Finding, Rung, failed, one_line, passed, skipped, warned, words
 
 PREVIEW: Final = "-preview"
 
@@ -42,7 +42,7 @@ async def login(climb: Climb) -> Finding:
 
 
 def _missing(climb: Climb, evidence: str, how: str) -> Finding:
-    facts = {"authenticated": False, "login": how or None}
+    facts = {"authenticated": False, "login": one_line(how) or None}
     if climb.careful:
         return warned(evidence, f"{remedies.LOGIN_CAREFUL} {_sentence(how)}".rstrip(), **facts)
     return failed(evidence, f"{remedies.LOGIN} {_sentence(how)}".rstrip(), **facts)
@@ -85,10 +85,12 @@ async def models(climb: Climb) -> Finding:
     if named is None:
         named = await _listed(climb)
     modes = questions.modes_of(climb.settings)
+    modes = None if modes is None else words(modes)
     facts = {} if modes is None else {"modes": modes}
     shown = f"; modes: {', '.join(modes)}" if modes else "; no modes"
     if named is None:
         return passed(f"it does not say which models it has{shown}", **facts)
+    named = words(named)
     parents = tuple(dict.fromkeys(name.removesuffix(PREVIEW) for name in named))
     listed = ", ".join(named[:SHOWN_MODELS]) + (", …" if len(named) > SHOWN_MODELS else "")
     evidence = f"{len(named)} models: {listed}{shown}"
@@ -112,8 +114,8 @@ async def _listed(climb: Climb) -> tuple[str, ...] | None:
     )
     if said is None or said.exit_code != 0:
         return None
-    words = (line.split() for line in said.output.splitlines())
-    return tuple(dict.fromkeys(each[0] for each in words if each))
+    lines = (line.split() for line in said.output.splitlines())
+    return tuple(dict.fromkeys(each[0] for each in lines if each))
 
 
 async def parallel(climb: Climb) -> Finding:

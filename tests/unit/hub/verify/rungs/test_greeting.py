@@ -74,6 +74,19 @@ async def test_an_answer_in_acp_is_a_handshake(tmp_path: Path) -> None:
 
 
 @aio
+async def test_what_an_agent_calls_itself_fits_into_one_line_of_a_card(tmp_path: Path) -> None:
+    climb = greeted(tmp_path, {"acp": ACP})
+    await greeting.handshake(climb)
+    assert climb.first is not None
+    lie = "x\nok    permission    it asks" + "!" * 1_000_000
+    cast(Any, climb.first.peer).info = PeerInfo(lie, None, lie)
+    facts = (await greeting.dialect(climb)).facts
+    for name in ("agent_name", "agent_version"):
+        assert "\n" not in facts[name]
+        assert len(facts[name]) <= 200
+
+
+@aio
 async def test_the_same_launch_is_started_again_for_the_dialect_that_the_answer_shows(
     tmp_path: Path,
 ) -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,23 @@ def listing(tmp_path: Path, known: tuple[str, ...] | Exception, *, spoken: bool)
 async def test_a_session_that_another_process_lists_is_remembered(tmp_path: Path) -> None:
     found = await memory.listing(listing(tmp_path, ("s-0", "s-1"), spoken=False))
     assert verdict(found) == (Verdict.PASS, {"lists_sessions": True})
+
+
+@aio
+async def test_a_list_is_read_until_the_session_is_found_and_not_for_ever(tmp_path: Path) -> None:
+    class Endless(tuple[str, ...]):
+        asked = 0
+
+        def __iter__(self) -> Iterator[str]:
+            for Endless.asked in count(1):
+                yield f"other-{Endless.asked}"
+
+    found = await memory.listing(listing(tmp_path, Endless(), spoken=True))
+    assert verdict(found) == (Verdict.WARN, {"lists_sessions": False})
+    assert Endless.asked == memory.MAX_LISTED
+    climb = listing(tmp_path, ("s-0", "s-1"), spoken=True)
+    climb.session_id = "s-1"
+    assert "as number 2" in (await memory.listing(climb)).evidence
 
 
 @aio
