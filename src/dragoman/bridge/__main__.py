@@ -13,8 +13,11 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dragoman.bridge.bridge import Bridge
+from dragoman.bridge.greeting import Overheard, offered
 from dragoman.client.connecting import AUTO, OPENERS, Target, connect
 from dragoman.client.conversation import Peer
+from dragoman.client.inquiries import DECLINED
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, UsageError
 from dragoman.transports import open_stdio
 
@@ -69,14 +72,15 @@ async def run(arguments: argparse.Namespace) -> None:
     target = target_of(arguments.target)
     if arguments.unix is None and arguments.websocket is None:
         # Ours before anything else can print into it.
-        stream = await open_stdio()
+        stream = Overheard(await open_stdio())
         try:
-            async with _connected(arguments, target) as peer:
+            client = offered(await stream.greeting())
+            async with _connected(arguments, target, client) as peer:
                 await Bridge(peer, raw=arguments.raw).serve(stream)
         finally:
             await stream.aclose()
         return
-    async with _connected(arguments, target) as peer:
+    async with _connected(arguments, target, None) as peer:
         bridge = Bridge(peer, raw=arguments.raw)
         if arguments.unix is not None:
             listener = await bridge.serve_unix(arguments.unix)
@@ -92,12 +96,22 @@ async def run(arguments: argparse.Namespace) -> None:
             await listener.aclose()
 
 
-def _connected(arguments: argparse.Namespace, target: Target) -> AbstractAsyncContextManager[Peer]:
+def _connected(
+    arguments: argparse.Namespace, target: Target, client: acp.ClientCapabilities | None
+) -> AbstractAsyncContextManager[Peer]:
+    """The peer, which is offered what the client offers. Of clients that are still to come nothing
+    is known, so that commands are not run for them, and questions that they cannot show are
+    declined; files are served here where a client does not."""
+    asks = client.elicitation if client is not None else acp.ElicitationCapabilities()
     return connect(
         target,
         workspace=arguments.workspace,
         dialect=arguments.dialect,
         inherit=arguments.inherit,
+        terminals=client is not None and client.terminal,
+        # Who really answers is known by the bridge, as soon as there is one.
+        inquire=None if asks is None else lambda inquiry: DECLINED,
+        visits=asks is not None and (client is None or asks.url is not None),
     )
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dragoman.bridge.link import RAW_KEY, Link
+from dragoman.bridge.services import Services
+from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.acp import v1 as acp
@@ -39,7 +41,8 @@ async def serve(
 
 
 class Bridge:
-    """Serves a peer. From now on its permissions are decided by its clients.
+    """Serves a peer. From now on its permissions are decided by its clients, who also serve what
+    they can of what it asks for: files, terminals, answers of the user.
 
     With `raw`, updates that had to be translated carry the peer's own message in their `_meta`.
     """
@@ -58,6 +61,10 @@ class Bridge:
         self._before = peer.on_event
         peer.on_event = self._happened
         peer.answer_with(self._decide)
+        self.services = Services(self._links.get)
+        peer.inquire_with(self.services.inquire)
+        if isinstance(peer.client, AcpClient):
+            peer.client.serve_with(self.services.serve)
 
     async def serve(self, stream: Stream) -> ConnectionLost:
         """Serve one client until it or the peer has gone; returns why its connection ended."""
@@ -104,6 +111,7 @@ class Bridge:
     def _happened(self, event: model.Event) -> None:
         if self._before is not None:
             self._before(event)
+        self.services.happened(event)
         if event.session is None:
             return
         link = self._links.get(event.session)

@@ -91,6 +91,12 @@ class Bridged:
         self.told: set[str] = set()
         """Questions that were asked before their events were taken: there was nothing to tell."""
         self.running: ConversationTurn | None = None
+        self.taken = 0
+        """Events of turns that the client is being told of, or knows."""
+        self.known = 0
+        """Those of them that it knows."""
+        self.behind: list[tuple[int, asyncio.Event]] = []
+        """Who waits until the client knows so many."""
         self.held_up = False
         """Whether the client does not keep up, so that an event is taken and not told yet."""
         self.last_raw: bytes | None = None
@@ -105,6 +111,15 @@ class Bridged:
         """Whether the client said that it knows this kind of update. We say to every peer that we
         do, so that it may send what the client does not know."""
         return event.native not in self._strange
+
+    def knows(self) -> None:
+        """The client has been told of one more event of a turn."""
+        self.known += 1
+        if self.behind:
+            for number, caught_up in self.behind:
+                if number <= self.known:
+                    caught_up.set()
+            self.behind = [each for each in self.behind if each[0] > self.known]
 
     def question(self, request_id: str) -> asyncio.Event:
         return self.asked.setdefault(request_id, asyncio.Event())
@@ -151,6 +166,7 @@ class Link:
                 connection.tasks.start(self._end_with_peer(connection), "watch the peer")
                 return await connection.wait_ended()
         finally:
+            self._bridge.services.forget(self)
             await self._close_sessions()
 
     async def _end_with_peer(self, connection: Connection) -> None:
@@ -336,10 +352,13 @@ class Link:
             try:
                 if untold is not None:
                     await self._tell(bridged, untold)
+                    bridged.knows()
                     untold = None
                 async for event in running:
                     untold = event
+                    bridged.taken += 1
                     await self._tell(bridged, event)
+                    bridged.knows()
                     untold = None
                     if isinstance(event, model.TurnEnded):
                         ended = event
@@ -442,6 +461,31 @@ class Link:
         return updates
 
     # -- questions of the peer
+
+    def side(self, session_id: str) -> ClientSide:
+        """The client of a session, as something to ask."""
+        return self._sessions[session_id].side
+
+    async def caught_up(self, session_id: str) -> None:
+        """Wait until the client knows everything that has happened in a session's turn so far."""
+        bridged = self._sessions[session_id]
+        if bridged.running is None:
+            return
+        left = sum(not isinstance(event, Ended) for event in bridged.running.untaken)
+        number = bridged.taken + left
+        if number > bridged.known:
+            told = asyncio.Event()
+            bridged.behind.append((number, told))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_TIMEOUT):
+                    await told.wait()
+
+    def page_done(self, page_id: str) -> None:
+        """The user is done with a page, as far as the peer is concerned."""
+        connection = self._server.connection
+        if connection.failure is None:
+            done = acp.CompleteElicitationNotification(elicitation_id=page_id)
+            connection.post(acp.ELICITATION_COMPLETE.name, done)
 
     async def decide(self, question: Question) -> Decision:
         """Let the client's user decide."""

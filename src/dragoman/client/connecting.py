@@ -21,6 +21,7 @@ from dragoman import transports  # The module, whose names cost something only w
 from dragoman.client import handshakes
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, Terms, absolute
+from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.programs import launch_of, program_of
 from dragoman.dialects import discovery
@@ -54,6 +55,8 @@ async def connect(
     workspace: str | os.PathLike[str] = ".",
     dialect: str = AUTO,
     permit: Permit = deny_all,
+    inquire: Inquire | None = None,
+    visits: bool = False,
     budgets: Budgets | None = None,
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
@@ -70,13 +73,16 @@ async def connect(
     """Start or reach an agent and talk with it until the block ends; then it is gone.
 
     A program is started in the workspace, with a small base environment, `env`, and the variables
-    that `inherit` names. Permissions are refused unless `permit` says otherwise. `cache` lets a
-    program be asked only once what it speaks. `details` are options that only one dialect has, by
-    their names in its own options, such as ``sandbox`` for Codex.
+    that `inherit` names. Permissions are refused unless `permit` says otherwise. `inquire` answers
+    what the agent asks its user, pages to visit too if it `visits` them. `cache` lets a program be
+    asked only once what it speaks. `details` are options that only one dialect has, by their names
+    in its own options, such as ``sandbox`` for Codex.
     """
     terms = Terms(
         workspace=absolute(Path(workspace)),
         permit=permit,
+        inquire=inquire,
+        visits=visits,
         budgets=budgets or Budgets(),
         on_event=on_event,
         read_files=read_files,
@@ -273,6 +279,7 @@ def _codex(
 
     options = CodexOptions(
         permit=terms.permit,
+        inquire=terms.inquire,
         budgets=terms.budgets,
         on_event=terms.on_event,
         on_noise=terms.on_noise,

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.folders import absolute
+from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Denial, Permit, deny_all
 from dragoman.client.results import Result, explain
 from dragoman.client.turns import BaseTurn, End, Prompted, State
@@ -80,6 +81,10 @@ class Terms:
     """The command line that started the agent; empty if it was reached by an address."""
     permit: Permit = deny_all
     """Who decides about permissions."""
+    inquire: Inquire | None = None
+    """Who answers questions to the user; without it the agent is told that nobody does."""
+    visits: bool = False
+    """Whether `inquire` can also send the user to a page."""
     budgets: Budgets = Budgets()
     on_event: Callable[[model.Event], None] | None = None
     """Told about every event of the connection from its very first message on."""
@@ -133,6 +138,10 @@ class Peer(abc.ABC):
     def answer_with(self, permit: Permit) -> None:
         """Let somebody else decide about permissions from now on."""
         self.client.options = dataclasses.replace(self.client.options, permit=permit)
+
+    def inquire_with(self, inquire: Inquire) -> None:  # noqa: B027 - only some dialects ask
+        """Let somebody else answer questions to the user from now on. An agent that was told in
+        the handshake that nobody does will ask none, and neither do those of most dialects."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:

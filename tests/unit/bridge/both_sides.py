@@ -97,6 +97,7 @@ async def scene(
     replies: dict[str, Any] | None = None,
     on_event: Callable[[model.Event], None] | None = None,
     raw: bool = False,
+    **terms: Any,
 ) -> AsyncIterator[Scene]:
     ours, theirs = memory_pair()
     agent = AgentSide(theirs)
@@ -106,7 +107,7 @@ async def scene(
     agent.replies["session/close"] = {}
     agent.replies |= replies or {}
     theirs.start(agent)
-    peer = await soon(open_peer(ours, Terms(workspace=CWD, on_event=on_event)))
+    peer = await soon(open_peer(ours, Terms(workspace=CWD, on_event=on_event, **terms)))
     try:
         async with asyncio.timeout(WAIT_TIMEOUT):
             here = Scene(agent, peer, Bridge(peer, raw=raw))

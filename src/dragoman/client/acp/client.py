@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.client.acp import login
 from dragoman.client.acp.options import ClientOptions
-from dragoman.client.acp.serving import Serving
+from dragoman.client.acp.serving import Elicit, Elsewhere, Serving
 from dragoman.client.acp.session import Session
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
@@ -388,6 +388,14 @@ class AcpClient:
     def permit_with(self, permit: Permit) -> None:
         """Let somebody else decide about permissions from now on."""
         self._serving.permit = permit
+
+    def elicit_with(self, elicit: Elicit) -> None:
+        """Let somebody else answer questions to the user from now on."""
+        self._serving.elicit = elicit
+
+    def serve_with(self, elsewhere: Elsewhere | None) -> None:
+        """Let somebody else serve files and terminals from now on, as far as he does."""
+        self._serving.elsewhere = elsewhere
 
     def ask(
         self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET

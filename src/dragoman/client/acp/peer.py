@@ -18,6 +18,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.inquiring import elicit_by
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.record import Record, peer_info
 from dragoman.client.acp.session import APPLY, Session
@@ -30,6 +31,7 @@ from dragoman.client.conversation import (
     Terms,
     blocks_of,
 )
+from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Answer, Decision, Denial, Permit, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
@@ -45,6 +47,8 @@ def options_of(terms: Terms) -> ClientOptions:
     """The terms as this dialect's options."""
     return ClientOptions(
         permit=terms.permit,
+        elicit=None if terms.inquire is None else elicit_by(terms.inquire),
+        elicit_url=terms.visits,
         budgets=terms.budgets,
         on_noise=terms.on_noise,
         read_files=terms.read_files,
@@ -112,6 +116,9 @@ class AcpPeer(Peer):
     def answer_with(self, permit: Permit) -> None:
         self.client.options = dataclasses.replace(self.client.options, permit=permit)
         self.client.permit_with(permit)
+
+    def inquire_with(self, inquire: Inquire) -> None:
+        self.client.elicit_with(elicit_by(inquire))
 
     async def open(self, opening: Opening) -> AcpConversation:
         client = self.client

@@ -54,6 +54,9 @@ Elicit: TypeAlias = Callable[
 ]
 """Answers a question of the agent to its user."""
 
+Elsewhere: TypeAlias = Callable[[str, Any], Coroutine[Any, Any, Any] | None]
+"""Serves a request for a file or a terminal, or returns None: then it is served here."""
+
 Serve: TypeAlias = Callable[[Any, bytes], Any]
 """Answers a request, given its params and the line it came in, or returns a coroutine that will.
 What it does before it returns is done in the order of the wire."""
@@ -108,6 +111,8 @@ class Serving:
         self._sessions = sessions
         self._options = options
         self.permit = options.permit
+        self.elicit = options.elicit
+        self.elsewhere: Elsewhere | None = None
         self.watch: Watch | None = None
         self._opening = 0
         self._early: list[tuple[acp.SessionNotification, bytes]] = []
@@ -179,6 +184,10 @@ class Serving:
             raise boundary.invalid_params(error) from error
         if self.watch is not None and request.method not in _QUESTIONS:
             self.watch.served(request.method, params.session_id, request.line)
+        if self.elsewhere is not None and request.method not in _QUESTIONS:
+            served = self.elsewhere(request.method, params)
+            if served is not None:
+                return served
         try:
             answer = handler(params, request.line)
             # A question is answered by people, not by a service.
@@ -351,7 +360,7 @@ class Serving:
         params: acp.ElicitationForm | acp.ElicitationUrl,
         tell: Callable[[str], None],
     ) -> acp.CreateElicitationResponse:
-        elicit = self._options.elicit
+        elicit = self.elicit
         assert elicit is not None
         answer: acp.CreateElicitationResponse
         if session is None:

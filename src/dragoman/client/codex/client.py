@@ -20,6 +20,7 @@ from msgspec import Raw
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex.questions import Questions
+from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import explain
 from dragoman.dialects import discovery
@@ -140,6 +141,8 @@ class CodexOptions:
     """How the client behaves and what it asks of the server."""
 
     permit: Permit = deny_all
+    inquire: Inquire | None = None
+    """Who answers questions and forms for which there is nobody below."""
     answer_questions: AnswerQuestions | None = None
     """Without it questions are answered with nothing."""
     answer_form: AnswerForm | None = None

@@ -6,6 +6,7 @@ safe, and the threads that the server remembers. A thread itself is in `thread`.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from dragoman.client.codex.thread import (
     require_safe,
 )
 from dragoman.client.conversation import Opening, Peer, SessionSummary, absolute
+from dragoman.client.inquiries import Inquire
 from dragoman.dialects.codex import meaning, shapes
 from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported
 from dragoman.events import model
@@ -76,6 +78,9 @@ class CodexPeer(Peer):
     @on_event.setter
     def on_event(self, watch: Callable[[model.Event], None] | None) -> None:
         self.client.on_event = watch
+
+    def inquire_with(self, inquire: Inquire) -> None:
+        self.client.options = dataclasses.replace(self.client.options, inquire=inquire)
 
     # -- opening
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from dragoman.client.codex import approvals
+from dragoman.client import inquiries
+from dragoman.client.codex import approvals, inquiring
+from dragoman.client.inquiries import Inquire, Inquiry, Reply
 from dragoman.client.permissions import Answer, Decision, Question
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import UNREADABLE
@@ -155,7 +157,9 @@ class Questions:
         if answering is not None:
             work = _awaited(answering, asked)
             answers = await self._ask(asked.thread_id, work, name, nothing)
-        self._settled(place, request, name, accepted=bool(answers))
+        elif (inquiry := inquiring.of_questions(asked)) is not None:
+            answers = inquiring.answers_of(await self._inquire(asked.thread_id, inquiry, name))
+        self._settled(place, request, name, action="accept" if answers else "decline")
         return {"answers": {key: {"answers": list(given)} for key, given in answers.items()}}
 
     def _fill_in(
@@ -179,20 +183,31 @@ class Questions:
     async def _filled_in(
         self, wanted: shapes.ElicitationRequest, place: Place, request: Request, name: str
     ) -> Any:
-        content: dict[str, Any] | None = None
+        reply = inquiries.DECLINED
         filling = self._client.options.answer_form
         if filling is not None:
-            work = _awaited(filling, wanted)
-            content = await self._ask(wanted.thread_id, work, name, None)
-        self._settled(place, request, name, accepted=content is not None)
-        if content is None:
-            return {"action": "decline", "content": None}
-        return {"action": "accept", "content": content}
+            content = await self._ask(wanted.thread_id, _awaited(filling, wanted), name, None)
+            reply = reply if content is None else Reply("accept", content)
+        elif (inquiry := inquiring.of_elicitation(wanted)) is not None:
+            reply = await self._inquire(wanted.thread_id, inquiry, name)
+        self._settled(place, request, name, action=reply.action)
+        return {"action": reply.action, "content": reply.content}
 
-    def _settled(self, place: Place, request: Request, name: str, *, accepted: bool) -> None:
+    async def _inquire(self, thread_id: str, inquiry: Inquiry, name: str) -> Reply:
+        inquire = self._client.options.inquire
+        if inquire is None:
+            return inquiries.DECLINED
+        work = _replied(inquire, inquiry)
+        return await self._ask(thread_id, work, name, inquiries.CANCELLED)
+
+    def _settled(self, place: Place, request: Request, name: str, *, action: str) -> None:
         base = place.base(request.method, None)
-        action = "accept" if accepted else "decline"
         self._client.emit(model.InputAnswered(*base, name, action), 0)
+
+
+async def _replied(inquire: Inquire, inquiry: Inquiry) -> Reply:
+    reply = inquire(inquiry)
+    return await reply if inspect.isawaitable(reply) else reply
 
 
 async def _awaited(answering: Any, asked: Any) -> Any:

@@ -324,6 +324,7 @@ class ElicitationRequest(ThreadScoped):
     message: str = ""
     requested_schema: Any = None
     url: str | None = None
+    elicitation_id: str | None = None
 
 
 class LegacyApproval(Shape):

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from dragoman.client.codex import CodexOptions
+from dragoman.client.inquiries import CANCELLED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Question, approve_all
 from dragoman.dialects.codex import shapes
 from dragoman.errors import RemoteError
@@ -280,6 +281,60 @@ async def test_a_form_is_filled_in_or_declined(content: Any, reply: Any) -> None
     options = dataclasses.replace(OPTIONS, answer_form=fill)
     async with talking(server, options):
         assert await server.ask("mcpServer/elicitation/request", **FORM) == reply
+
+
+@aio
+async def test_whoever_answers_all_agents_answers_questions_and_forms() -> None:
+    asked: list[Inquiry] = []
+
+    async def inquire(inquiry: Inquiry) -> Reply:
+        asked.append(inquiry)
+        return Reply("accept", {"q": "a"})
+
+    server = Server()
+    form = {**FORM, "requestedSchema": {"type": "object"}}
+    async with talking(server, dataclasses.replace(OPTIONS, inquire=inquire)) as (peer, _):
+        answers = await server.ask("item/tool/requestUserInput", **HERE, questions=QUESTIONS)
+        assert answers == {"answers": {"q": {"answers": ["a"]}}}
+        reply = await server.ask("mcpServer/elicitation/request", **form)
+        assert reply == {"action": "accept", "content": {"q": "a"}}
+        assert [inquiry.message for inquiry in asked] == ["Which?", "Name?"]
+        events = watch(peer)
+        peer.inquire_with(lambda inquiry: CANCELLED)
+        answers = await server.ask("item/tool/requestUserInput", **HERE, questions=QUESTIONS)
+        assert answers == {"answers": {}}
+        reply = await server.ask("mcpServer/elicitation/request", **form)
+        assert reply == {"action": "cancel", "content": None}
+        told = [event.action for event in events if isinstance(event, model.InputAnswered)]
+        assert told == ["decline", "cancel"]
+
+
+@aio
+async def test_a_question_of_a_turn_that_is_cancelled_is_closed() -> None:
+    asked, over = asyncio.Event(), asyncio.Event()
+
+    async def inquire(inquiry: Inquiry) -> Reply:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+        raise AssertionError
+
+    server = Server()
+    form = {**FORM, "requestedSchema": {"type": "object"}}
+    options = dataclasses.replace(OPTIONS, inquire=inquire)
+    async with talking(server, options) as (_, talk), talk.prompt("x") as turn:
+        server.start_turn()
+        asking = server.ask("mcpServer/elicitation/request", **form)
+        question = server.connection.tasks.start(asking, "ask")
+        async with asyncio.timeout(WAIT):
+            await asked.wait()
+            turn.cancel()
+            await over.wait()
+            assert await question == {"action": "cancel", "content": None}
+        server.end_turn(status="interrupted")
+        await turn.wait()
 
 
 @aio

@@ -1,0 +1,102 @@
+"""What a client offers, known before there is a peer to serve it.
+
+Owns the first line of a client: it is read early, because what it offers has to be offered to the
+peer in the peer's own handshake, and delivered again to whoever serves the client then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+import msgspec
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectionLost
+from dragoman.transports.base import Receiver, Stream
+from dragoman.wire import messages
+
+GREETING_TIMEOUT: Final = 2.0
+"""How long a client may take for its first line. Editors send it at once; whoever tries the program
+by hand is not kept waiting for what it has to say."""
+
+
+class Overheard(Stream):
+    """A stream whose beginning somebody has read already."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._receiver: Receiver | None = None
+        self._early: list[bytes] = []
+        self._ended: ConnectionLost | None = None
+        self._line = asyncio.Event()
+
+    async def greeting(self, timeout: float = GREETING_TIMEOUT) -> bytes:
+        """Begin to read. The first line, or what there is of it when the time is over."""
+        self._stream.start(self)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._line.wait()
+        self._stream.pause_reading()
+        return b"".join(self._early).partition(b"\n")[0]
+
+    # -- called by the stream
+
+    def data_received(self, data: bytes) -> None:
+        if self._receiver is not None:
+            self._receiver.data_received(data)
+            return
+        self._early.append(data)
+        if b"\n" in data:
+            self._line.set()
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        self._line.set()
+        if self._receiver is not None:
+            self._receiver.stream_ended(failure)
+        else:
+            self._ended = failure
+
+    # -- a stream
+
+    def start(self, receiver: Receiver) -> None:
+        asyncio.get_running_loop().call_soon(self._begin, receiver)
+
+    def _begin(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        early, self._early = b"".join(self._early), []
+        if early:
+            receiver.data_received(early)
+        if self._ended is not None:
+            receiver.stream_ended(self._ended)
+        else:
+            self._stream.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(data)
+
+    @property
+    def unsent_size(self) -> int:
+        return self._stream.unsent_size
+
+    async def drain(self) -> None:
+        await self._stream.drain()
+
+    def pause_reading(self) -> None:
+        self._stream.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._stream.resume_reading()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def offered(greeting: bytes) -> acp.ClientCapabilities:
+    """What a client offers in its first line; nothing, if that is no handshake of ACP."""
+    message = messages.decode(greeting)
+    if isinstance(message, messages.Request) and message.method == acp.INITIALIZE.name:
+        with contextlib.suppress(msgspec.ValidationError):
+            return acp.INITIALIZE.decode_params(message.params).client_capabilities
+    return acp.ClientCapabilities()

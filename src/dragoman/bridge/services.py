@@ -1,0 +1,114 @@
+"""What the peer of a bridge wants of its client's side: files, terminals, answers of the user.
+
+Owns the choice of who serves it: the client whose session it is about, if it said that it can; else
+it is served here as without a bridge, and a question to the user is declined. Permissions go their
+own way, in `link`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dragoman.agent.client_side import ClientSide
+from dragoman.bridge import answers
+from dragoman.client.acp.inquiring import reply_of
+from dragoman.client.inquiries import DECLINED, Inquiry, Reply
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.table import Method
+from dragoman.errors import DragomanError, RemoteError
+from dragoman.events import model
+
+if TYPE_CHECKING:
+    from dragoman.bridge.link import Link
+
+log: Final = logging.getLogger("dragoman.bridge")
+
+
+class Services:
+    """Serves a peer through the clients of a bridge. `link_of` finds the client of a session."""
+
+    def __init__(self, link_of: Callable[[str], Link | None]) -> None:
+        self._link_of = link_of
+        self._pages: dict[str, Link] = {}
+        """Whose user was sent to a page, until he is done there."""
+
+    # -- files and terminals
+
+    def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
+        """Let the client serve a request; None if it cannot, or if the session is nobody's."""
+        link = self._link_of(params.session_id)
+        method = acp.method_table().request(name)
+        if link is None or method is None or method.gate is None:
+            return None
+        side = link.side(params.session_id)
+        if not method.gate.is_open(side.capabilities):
+            return None
+        return self._served(side, method, params)
+
+    async def _served(self, side: ClientSide, method: Method[Any, Any], params: Any) -> Any:
+        try:
+            return await side.ask(method, params)
+        except RemoteError:
+            # The client's own words are the peer's, too.
+            raise
+        except DragomanError as error:
+            raise answers.refusal(error) from error
+
+    # -- questions to the user
+
+    async def inquire(self, inquiry: Inquiry) -> Reply:
+        """Let the client's user answer."""
+        link = None if inquiry.session_id is None else self._link_of(inquiry.session_id)
+        if link is None or inquiry.session_id is None:
+            return DECLINED
+        side = link.side(inquiry.session_id)
+        wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
+        if not side.can(wanted):
+            return DECLINED
+        request = _request(inquiry)
+        if request is None:
+            return DECLINED
+        # The user shall know what was said before he is asked about it.
+        await link.caught_up(inquiry.session_id)
+        try:
+            reply = reply_of(await side.ask(acp.ELICITATION_CREATE, request))
+        except DragomanError as error:
+            log.warning("nobody could be asked: %s", error)
+            return DECLINED
+        if isinstance(request, acp.ElicitationUrl) and reply.action == "accept":
+            self._pages[request.elicitation_id] = link
+        return reply
+
+    def happened(self, event: model.Event) -> None:
+        """The peer may say that a user is done with a page."""
+        if isinstance(event, model.InputAnswered) and event.action == "completed":
+            link = self._pages.pop(event.request_id, None)
+            if link is not None:
+                link.page_done(event.request_id)
+
+    def forget(self, link: Link) -> None:
+        """A client has gone."""
+        self._pages = {page: other for page, other in self._pages.items() if other is not link}
+
+
+def _request(inquiry: Inquiry) -> acp.ElicitationForm | acp.ElicitationUrl | None:
+    """The question in the words of ACP; None for a form that it has no words for."""
+    if isinstance(inquiry.native, acp.ElicitationForm | acp.ElicitationUrl):
+        return inquiry.native
+    about: dict[str, Any] = {
+        "message": inquiry.message,
+        "session_id": inquiry.session_id,
+        "tool_call_id": inquiry.tool_call_id,
+    }
+    if inquiry.url is not None:
+        return acp.ElicitationUrl(url=inquiry.url, elicitation_id=inquiry.page_id, **about)
+    try:
+        schema = acp.decode(msgspec.json.encode(inquiry.schema), acp.ElicitationSchema)
+    except msgspec.ValidationError as error:
+        log.warning("a form is declined because ACP has no words for it: %s", error)
+        return None
+    return acp.ElicitationForm(requested_schema=schema, **about)

@@ -1,0 +1,80 @@
+"""What the app-server asks its user, as questions that every dialect has.
+
+Owns the translation of its lists of questions into a form and of a filled form into its answers,
+and the same for MCP servers behind it, whose forms and pages need next to nothing. It asks nobody:
+`questions` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dragoman.client.inquiries import Inquiry, Reply
+from dragoman.dialects.codex import shapes
+
+_FORMS: Final = frozenset({None, "form", "openai/form", "openaiForm"})
+
+
+def of_questions(asked: shapes.UserInputRequest) -> Inquiry | None:
+    """A form with a property for every question; None if one of them asks for a secret, which is
+    not what forms are for."""
+    properties: dict[str, Any] = {}
+    for question in asked.questions:
+        if question.get("isSecret") is True:
+            return None
+        properties[str(question.get("id", ""))] = _property(question)
+    titles = [str(question.get("question", "")) for question in asked.questions]
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return Inquiry(
+        asked.thread_id, "; ".join(titles), schema, tool_call_id=asked.item_id, native=asked
+    )
+
+
+def _property(question: Mapping[str, Any]) -> dict[str, Any]:
+    text = str(question.get("question", ""))
+    found: dict[str, Any] = {"type": "string", "title": str(question.get("header") or text)}
+    listed = question.get("options")
+    options = [o for o in listed if isinstance(o, dict)] if isinstance(listed, list) else []
+    labels = [str(option.get("label", "")) for option in options]
+    if labels and question.get("isOther") is not True:
+        found["description"] = text
+        found["oneOf"] = [
+            {"const": label, "title": _title(label, option)}
+            for label, option in zip(labels, options, strict=True)
+        ]
+    else:
+        # Something else may be answered, too, so it is no choice.
+        found["description"] = f"{text} ({', '.join(labels)})" if labels else text
+    return found
+
+
+def _title(label: str, option: Mapping[str, Any]) -> str:
+    described = option.get("description")
+    return f"{label}: {described}" if described else label
+
+
+def answers_of(reply: Reply) -> dict[str, Sequence[str]]:
+    """What was filled in, question by question; nothing unless it was accepted."""
+    if reply.action != "accept":
+        return {}
+    found: dict[str, Sequence[str]] = {}
+    for name, value in (reply.content or {}).items():
+        values = value if isinstance(value, list | tuple) else [value]
+        found[name] = [str(each) for each in values]
+    return found
+
+
+def of_elicitation(wanted: shapes.ElicitationRequest) -> Inquiry | None:
+    """What an MCP server wants; None if it is neither a form nor a page."""
+    if wanted.mode == "url" and wanted.url is not None:
+        return Inquiry(
+            wanted.thread_id,
+            wanted.message,
+            url=wanted.url,
+            page_id=wanted.elicitation_id or "",
+            native=wanted,
+        )
+    if wanted.mode in _FORMS and isinstance(wanted.requested_schema, dict):
+        return Inquiry(wanted.thread_id, wanted.message, wanted.requested_schema, native=wanted)
+    return None
