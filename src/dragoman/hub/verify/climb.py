@@ -38,7 +38,7 @@ from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.processes import Exit, Running, reach, start
 from dragoman.hub.verify.surroundings import Surroundings
-from dragoman.hub.verify.witness import Witness
+from dragoman.hub.verify.witness import Heard, Witness
 from dragoman.rpc.tasks import finish
 from dragoman.transports import windows
 
@@ -245,9 +245,11 @@ class Climb:
 
     async def take_turn(self, conversation: Conversation, prompt: str) -> Told:
         """Send a prompt, and wait for its end and for what comes after it."""
+        events = Heard()
         with self.witness.listening() as heard:
             async with self.turning(conversation, prompt) as turn:
-                events = [event async for event in turn]
+                async for event in turn:
+                    events.take(event)
                 result = turn.result
             if result.error is None:
                 await self.quiet(heard)
@@ -257,13 +259,13 @@ class Climb:
         after = [event for event in here[ends[-1] + 1 :] if event.raw is not None] if ends else []
         return Told(result, events, after)
 
-    async def quiet(self, heard: list[model.Event]) -> None:
+    async def quiet(self, heard: Heard) -> None:
         """Wait until nothing came for a while."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + 10 * self.limits.tail
         seen = -1
-        while seen != len(heard) and loop.time() < give_up_at:
-            seen = len(heard)
+        while seen != heard.total and loop.time() < give_up_at:
+            seen = heard.total
             await asyncio.sleep(self.limits.tail)
 
 

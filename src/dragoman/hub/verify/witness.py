@@ -24,6 +24,32 @@ TURN_ID_NAMES: Final = frozenset({"turnId", "turn_id", "promptId", "prompt_id"})
 """How the id of a turn may be called in an update, in any dialect."""
 
 
+MAX_HEARD: Final = 50_000
+"""Events of one turn that are kept: a peer may tell without an end, and rungs need the first."""
+
+MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of their lines."""
+
+
+class Heard(list[model.Event]):
+    """What was heard, up to a bound. The end of a turn is kept in any case."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines_size = 0
+        self.total = 0
+        """How many there were, those that were not kept included."""
+
+    def take(self, event: model.Event) -> None:
+        self.total += 1
+        size = 0 if event.raw is None else len(event.raw)
+        full = len(self) >= MAX_HEARD or self.lines_size + size > MAX_HEARD_SIZE
+        if full and not isinstance(event, model.TurnEnded):
+            return
+        self.lines_size += size
+        self.append(event)
+
+
 class Witness:
     """Watches all connections of one climb."""
 
@@ -37,13 +63,13 @@ class Witness:
         self.protocol_version: str | None = None
         self.greeting = b""
         """The line that answered the last handshake."""
-        self._listeners: list[list[model.Event]] = []
+        self._listeners: list[Heard] = []
         self._last: bytes | None = None
 
     def hear(self, event: model.Event) -> None:
         """An event of any connection. Called in the order of each wire."""
         for heard in self._listeners:
-            heard.append(event)
+            heard.take(event)
         match event:
             case model.ConnectionReady(protocol_version=version):
                 self.protocol_version = version
@@ -77,14 +103,14 @@ class Witness:
                 pass
 
     @contextmanager
-    def listening(self) -> Iterator[list[model.Event]]:
+    def listening(self) -> Iterator[Heard]:
         """The events from here on, in a list that grows."""
-        heard: list[model.Event] = []
+        heard = Heard()
         self._listeners.append(heard)
         try:
             yield heard
         finally:
-            self._listeners.remove(heard)
+            self._listeners = [each for each in self._listeners if each is not heard]
 
 
 def shown(line: bytes) -> str:

@@ -4,7 +4,9 @@ import pytest
 
 from dragoman.events import model
 from dragoman.events.parts import Capabilities, PeerInfo
-from dragoman.hub.verify.witness import Witness, has_turn_id, shown
+from dragoman.events.words import Outcome
+from dragoman.hub.verify import witness as module
+from dragoman.hub.verify.witness import Heard, Witness, has_turn_id, shown
 
 SOURCE = model.Source("acp", "c")
 
@@ -113,3 +115,20 @@ def test_what_is_no_id_of_a_turn_is_not_taken_for_one(line: bytes) -> None:
 
 def test_a_long_line_is_shown_short() -> None:
     assert len(shown(b"x" * 10_000)) < 150
+
+
+def test_a_flood_is_counted_and_kept_up_to_a_bound_with_the_end_of_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_HEARD", 3)
+    monkeypatch.setattr(module, "MAX_HEARD_SIZE", 100)
+    heard = Heard()
+    for _ in range(10):
+        heard.take(unknown(b"x"))
+    assert (len(heard), heard.total) == (3, 10)
+    heard.take(model.TurnEnded(SOURCE, 1, "s", "t", "", None, False, Outcome.OK))
+    assert isinstance(heard[-1], model.TurnEnded)
+    long = Heard()
+    for _ in range(10):
+        long.take(unknown(b"x" * 60))
+    assert (len(long), long.total) == (1, 10)
