@@ -6,12 +6,21 @@ protocol.
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run the command line of this process."""
-    from dragoman.cli.app import run
+    try:
+        from dragoman.cli.streams import prepare
 
-    run()
+        prepare()
+        from dragoman.cli.app import run
+
+        run()
+    except KeyboardInterrupt:
+        # It came while modules were still being loaded, so there is nothing to end or to show.
+        sys.exit(130)
 
 
 __all__ = ["main"]

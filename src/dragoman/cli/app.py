@@ -7,6 +7,7 @@ its module does, made as `commands` describes.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,6 +19,9 @@ from typer.core import TyperGroup
 from dragoman.cli.commands import HELP_NAMES
 from dragoman.cli.values import quicken
 from dragoman.errors import DragomanError
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""What the system says of a file that takes nothing more."""
 
 COMMANDS: Final = {
     "run": "Ask an agent for one thing and watch it work.",
@@ -127,18 +131,58 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
     except DragomanError as error:
         from dragoman.cli import faults
 
-        sys.stderr.write(faults.message(error))
+        _tell(faults.message(error))
         code = int(faults.exit_code(error))
     except KeyboardInterrupt:
         # Whoever waits on a terminal has typed ^C on this line.
-        sys.stderr.write("\n")
+        _tell("\n")
         code = 130
     except SystemExit:
-        raise
+        unwritten = _unwritten()
+        if unwritten is None:
+            raise
+        code = 1
+        _tell(f"dragoman: the output cannot be written: {unwritten.strerror}\n")
+    except OSError as error:
+        if error.errno not in FULL:
+            _own_fault()
+            raise
+        _unwritten()
+        _tell(f"dragoman: the output cannot be written: {error.strerror}\n")
+        code = 1
     except BaseException:
-        sys.stderr.write(
-            "dragoman: this is a fault of dragoman itself. Please report what follows together "
-            "with what `dragoman doctor --report` prints.\n"
-        )
+        _own_fault()
         raise
     sys.exit(code)
+
+
+def _unwritten() -> OSError | None:
+    """Write what is still held back, and say why that cannot be done. Else the process would try
+    it when it ends, and end with another code."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        from dragoman.cli.output.terminal import silence
+
+        silence(sys.stdout)
+        # Whoever stops reading has had enough.
+        return None if isinstance(error, BrokenPipeError) else error
+    return None
+
+
+def _own_fault() -> None:
+    _tell(
+        "dragoman: this is a fault of dragoman itself. Please report what follows together "
+        "with what `dragoman doctor --report` prints.\n"
+    )
+
+
+def _tell(text: str) -> None:
+    """Write to stderr, if that can be done: the exit code is right in any case."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        from dragoman.cli.output.terminal import silence
+
+        silence(sys.stderr)

@@ -116,7 +116,7 @@ async def converse(plan: Plan, stage: Stage, show: Show) -> int:
             if not word:
                 continue
             if word == "/help":
-                sys.stdout.write(help_of(talk))
+                _show_help(talk, show)
                 continue
             try:
                 content = blocks(
@@ -136,7 +136,15 @@ async def converse(plan: Plan, stage: Stage, show: Show) -> int:
             if show.broken or stage.terminated or isinstance(report.result.error, ConnectionLost):
                 return report.exit_code
             stage.calm()
-    return 0 if interactive else code
+    return int(show.lost) if interactive else code or int(show.lost)
+
+
+def _show_help(talk: Talk, show: Show) -> None:
+    # Programs are told the commands as an event, and every line of theirs is JSON.
+    if talk.plan.format == "json":
+        show.notice(help_of(talk))
+    else:
+        sys.stdout.write(help_of(talk))
 
 
 async def _next_line(stage: Stage, *, interactive: bool) -> str | None:

@@ -182,7 +182,10 @@ def trust_command(
         return
     if project.problem is not None:
         raise project.problem
-    if project.trusted:
+    trust = Trust(paths)
+    if project.trusted and all(
+        trust.trusts_adapter(project.file, file, code) for file, code in project.adapters.items()
+    ):
         sys.stderr.write(f"{project.file} is trusted already, as it is now.\n")
         return
     _present(project)

@@ -25,11 +25,13 @@ _KEYS: Final = {
 def read_servers(path: Path) -> list[acp.McpServer]:
     """The servers that a file names."""
     try:
-        told: Any = json.loads(path.read_text("utf-8"))
+        told: Any = json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path} has far too many lists in one another") from None
     entries = told.get("mcpServers", told.get("mcp_servers")) if isinstance(told, dict) else None
     if not isinstance(entries, dict):
         raise UsageError(f'{path}: expected {{"mcpServers": {{NAME: {{…}}}}}}')

@@ -144,6 +144,8 @@ def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
 
 
 def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
+    from dragoman.hub.config.checking import VARIABLE
+
     for name in given:
         if "=" in name:
             # A value on a command line stands in the history and in the list of processes.
@@ -151,6 +153,8 @@ def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
                 f"--env takes the name of a variable, not a value: "
                 f"set {name.partition('=')[0]} and name it"
             )
+        if name != "*" and VARIABLE.fullmatch(name.removesuffix("*")) is None:
+            raise UsageError(f"--env takes the name of a variable, and {name!r} is none")
     return [*given, *own]
 
 
@@ -159,5 +163,9 @@ def _notices(wishes: Wishes, config: Config, catalogue: Catalogue) -> Sequence[s
     if notices:
         notices.append("`dragoman config trust` lets this project do that")
     notices += [str(problem) for problem in catalogue.problems]
-    notices += [f"--env {name}: it is not set" for name in wishes.env if name not in os.environ]
+    notices += [
+        f"--env {name}: it is not set"
+        for name in wishes.env
+        if name not in os.environ and not name.endswith("*")
+    ]
     return notices

@@ -55,7 +55,16 @@ def read_prompt(argument: str | None, file: str | None) -> str:
     prompt = "\n\n".join(part.strip("\n") for part in parts)
     if not prompt.strip():
         raise UsageError("the prompt is empty")
-    return prompt
+    return _sendable(prompt)
+
+
+def _sendable(text: str) -> str:
+    """The text, if it is one: what came in as other bytes than UTF-8 has no place in a message."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError("the prompt is not UTF-8 text") from None
+    return text
 
 
 def _stdin() -> str:
@@ -161,7 +170,7 @@ def blocks(
     may be full of at signs that mean something else."""
     if images and can.image is False:
         raise Unsupported(f"{peer} takes no images, and --image was given")
-    made: list[Block] = [Text(text)]
+    made: list[Block] = [Text(_sendable(text))]
     made += [content_of(path, can) for path in mentioned(typed, workspace)]
     made += images
     return made

@@ -158,6 +158,6 @@ def _run(
             )
             report = await talk.turn(blocks)
             talk.mute()
-            return report.exit_code
+            return report.exit_code or int(show.lost)
 
     return perform(stage, work)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import ProtocolMismatch, Unsupported
+from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported
 from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Block
@@ -36,6 +36,18 @@ from dragoman.rpc.tasks import TaskOwner
 TERMINATE_GRACE: Final = 2.0
 """Seconds that an agent has to end its turn when we are told to end. Whoever ends us kills us
 after five or ten; the agent's processes have to be gone by then."""
+
+
+LEAVE_TIMEOUT: Final = 2.0
+"""Seconds for an agent to close its session. It is ended right after that, whatever it says."""
+
+
+async def _leave(opened: AbstractAsyncContextManager[Conversation]) -> None:
+    """Close a session. The turn has ended and was shown: how the agent takes its leave changes
+    nothing about that."""
+    with suppress(DragomanError, TimeoutError):
+        async with asyncio.timeout(LEAVE_TIMEOUT):
+            await opened.__aexit__(None, None, None)
 
 
 class Talk:
@@ -75,9 +87,9 @@ class Talk:
         )
         # In ACP the models are known only when the session is open, and then one is chosen of them.
         asked = plan.model if self.peer.dialect != ACP else None
-        self.conversation = await stack.enter_async_context(
-            self.peer.session(mode=plan.mode, model=asked, mcp_servers=plan.mcp_servers)
-        )
+        opened = self.peer.session(mode=plan.mode, model=asked, mcp_servers=plan.mcp_servers)
+        self.conversation = await opened.__aenter__()
+        stack.push_async_callback(_leave, opened)
 
     async def choose_model(self, wanted: str, stack: AsyncExitStack) -> None:
         """Let the agent use a model: by its option, by its method, else by starting it again with

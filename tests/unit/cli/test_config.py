@@ -132,3 +132,16 @@ def test_a_folder_without_a_project_and_a_broken_file_cannot_be_trusted(shell: S
     (shell.cwd / "dragoman.toml").write_text("= broken")
     said = shell("config", "trust", "--yes")
     assert said.code == 2 and "not TOML" in said.err
+
+
+def test_an_adapter_that_has_changed_can_be_trusted_again(shell: Shell) -> None:
+    (shell.cwd / "dragoman.toml").write_text(
+        '[peers.mine]\ntitle = "Mine"\nadapter = "mine.py"\n'
+        '[[peers.mine.launch]]\ncommand = ["true"]\n'
+    )
+    (shell.cwd / "mine.py").write_text("x = 1\n")
+    assert shell("config", "trust", "--yes").code == 0
+    assert "trusted already" in shell("config", "trust", "--yes").err
+    (shell.cwd / "mine.py").write_text("x = 2\n")
+    again = shell("config", "trust", "--yes")
+    assert "x = 2" in again.out and "trusted as it is now" in again.err

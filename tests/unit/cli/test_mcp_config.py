@@ -68,3 +68,14 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UsageError, match="is no JSON"):
         read_servers(tmp_path / "bad.json")
+
+
+def test_a_mark_at_the_start_is_no_trouble_and_lists_without_end_are_refused(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "servers.json"
+    file.write_bytes(b'\xef\xbb\xbf{"mcpServers": {}}')
+    assert read_servers(file) == []
+    file.write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="far too many"):
+        read_servers(file)

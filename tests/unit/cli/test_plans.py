@@ -121,3 +121,14 @@ def test_servers_come_from_their_file(place: Shell) -> None:
     (place.cwd / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "true"}}}')
     (server,) = planned(mcp_config=Path("mcp.json")).mcp_servers
     assert server.name == "clock"
+
+
+@pytest.mark.parametrize("name", ["", "A B", "1x", "A-B"])
+def test_what_is_no_name_of_a_variable_is_refused(shell: Shell, name: str) -> None:
+    with pytest.raises(UsageError, match="--env"):
+        plan_of(Wishes(peer="scout", command=None, env=[name]))
+
+
+def test_a_name_with_a_star_is_not_said_to_be_unset(shell: Shell) -> None:
+    plan = plan_of(Wishes(peer="scout", command=None, env=["NOBODY_HAS_*"]))
+    assert not [notice for notice in plan.notices if "--env" in notice]

@@ -181,3 +181,10 @@ def test_an_agent_that_takes_no_images_is_named(workspace: Path) -> None:
     with pytest.raises(Unsupported, match="codex takes no images"):
         made("x", typed="x", can=Capabilities(image=False), workspace=workspace)
     assert made("x", typed="x", can=Capabilities(image=None), workspace=workspace)
+
+
+def test_what_is_no_text_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not UTF-8"):
+        read_prompt("h\udcffi", None)
+    with pytest.raises(UsageError, match="not UTF-8"):
+        blocks("\udcff", typed="", images=(), workspace=tmp_path, can=Capabilities(), peer="x")

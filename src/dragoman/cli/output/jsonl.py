@@ -9,7 +9,7 @@ where no turn came about.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
@@ -22,11 +22,27 @@ if TYPE_CHECKING:
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
+_OBEYED: Final = {
+    code: f"\\u{code:04x}"
+    for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""Characters that JSON leaves as they are and a terminal obeys, as their escapes."""
+
+
+def encode(value: Any, stream: TextIO) -> str:
+    """One value as a line of JSON that this stream can take and no terminal obeys."""
+    text = _encoder.encode(value).decode().translate(_OBEYED)
+    if not text.isascii() and (stream.encoding or "utf-8").lower().replace("-", "") != "utf8":
+        import json
+
+        text = json.dumps(json.loads(text), separators=(",", ":"))
+    return text + "\n"
+
 
 def write_json(value: Any, *, stream: TextIO | None = None) -> None:
     """Write one value as one line to `stream`, which is stdout unless told otherwise."""
     stream = stream or sys.stdout
-    stream.write(_encoder.encode(value).decode() + "\n")
+    stream.write(encode(value, stream))
     # A line is of use when it comes, not when a buffer is full.
     stream.flush()
 
@@ -104,4 +120,4 @@ class JsonLines(Show):
             super().notice(text)
 
     def line(self, value: dict[str, Any]) -> None:
-        self.write(_encoder.encode(value).decode() + "\n")
+        self.write(encode(value, self.out))

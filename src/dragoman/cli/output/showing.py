@@ -49,6 +49,8 @@ class Show(abc.ABC):
         self.on_broken: Callable[[], None] | None = None
         """Called once when nobody reads the output any more."""
         self.broken = False
+        self.lost = False
+        """Whether output that somebody wanted could not be written."""
         self._flushing = False
 
     @abc.abstractmethod
@@ -73,8 +75,8 @@ class Show(abc.ABC):
             return
         try:
             self.out.write(text)
-        except BrokenPipeError:
-            self._break()
+        except OSError as error:
+            self._break(error)
             return
         if not self._flushing:
             # Here and not above: commands that need no loop print, too.
@@ -94,12 +96,16 @@ class Show(abc.ABC):
             return
         try:
             self.out.flush()
-        except BrokenPipeError:
-            self._break()
+        except OSError as error:
+            self._break(error)
 
-    def _break(self) -> None:
+    def _break(self, error: OSError) -> None:
         self.broken = True
         silence(self.out)
+        if not isinstance(error, BrokenPipeError):
+            # A reader that goes away has had enough; a full disk has not.
+            self.lost = True
+            self.notice(f"the output cannot be written: {error.strerror or error}")
         if self.on_broken is not None:
             self.on_broken()
 

@@ -197,7 +197,7 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
         if not name or "." in name:
             raise ConfigInvalid(origin, f"{short(name)!r} is no name of a peer", key="peer")
         for variable in peer.env:
-            if VARIABLE.fullmatch(variable.removesuffix("*") or "_") is None:
+            if variable != "*" and VARIABLE.fullmatch(variable.removesuffix("*")) is None:
                 raise ConfigInvalid(
                     origin, f"{variable!r} is no name of a variable", key=f"peer.{name}.env"
                 )

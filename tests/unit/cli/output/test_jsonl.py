@@ -92,3 +92,18 @@ def test_text_with_newlines_and_escapes_stays_on_one_line(
     out = capsys.readouterr().out
     assert out.count("\n") == 1 and "\x1b" not in out
     assert json.loads(out) == {"text": "a\nb\x1b"}
+
+
+def test_no_line_holds_what_a_terminal_obeys() -> None:
+    out = io.StringIO()
+    text = "\x1b[2J\x9b31m\x7f\u202e\u2066 h\u00e4llo"
+    write_json({"text": text}, stream=out)
+    assert not set("\x1b\x9b\x7f\u202e\u2066") & set(out.getvalue())
+    assert json.loads(out.getvalue()) == {"text": text}
+
+
+def test_a_stream_that_lacks_characters_still_gets_json() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace")
+    write_json({"text": "h\u00e4llo \U0001f600"}, stream=out)
+    assert json.loads(raw.getvalue()) == {"text": "h\u00e4llo \U0001f600"}

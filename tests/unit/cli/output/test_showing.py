@@ -64,3 +64,14 @@ def test_a_reader_that_went_away_is_noticed_once_and_then_nothing_is_written() -
 def test_a_notice_goes_to_stderr_without_power(capsys: pytest.CaptureFixture[str]) -> None:
     Quiet().notice("look \x1b[2J")
     assert capsys.readouterr().err == "dragoman: look ␛[2J\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
+def test_a_full_disk_is_told_once_and_remembered(capsys: pytest.CaptureFixture[str]) -> None:
+    with open("/dev/full", "w") as out:
+        show = Quiet(out)
+        for _ in range(3):
+            show.write("x" * 100_000)
+            show.flush()
+        assert show.broken and show.lost
+    assert capsys.readouterr().err.count("cannot be written") == 1

@@ -1,0 +1,93 @@
+"""The command line where something around it is broken: its streams, its disk, its agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_shell import Cli, cli_in
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+def in_shell(cli: Cli, words: tuple[str, ...], streams: str) -> subprocess.CompletedProcess[str]:
+    """A command with its streams as a shell is told to set them."""
+    return subprocess.run(
+        ["sh", "-c", f'"$@" {streams}', "sh", *cli.argv(*words)],
+        cwd=cli.cwd,
+        env=cli.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_closed_streams_end_nothing(cli: Cli) -> None:
+    asked = ("run", "hello", "--", *cli.agent)
+    done = in_shell(cli, asked, "<&-")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "you said hello")
+    assert in_shell(cli, asked, "<&- >&- 2>&-").returncode == 0
+    empty = in_shell(cli, ("chat", "--", *cli.agent), "<&-")
+    assert (empty.returncode, empty.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
+def test_a_full_disk_is_named_and_is_no_success(cli: Cli) -> None:
+    for words in (("run", "hello", "--", *cli.agent), ("peers",), ("--help",)):
+        done = in_shell(cli, words, ">/dev/full")
+        assert done.returncode == 1
+        assert done.stderr == "dragoman: the output cannot be written: No space left on device\n"
+
+
+def test_a_prompt_that_is_no_text_is_refused_and_a_chat_goes_on(cli: Cli) -> None:
+    done = in_shell(cli, ("run", "h\udcffi", "--", *cli.agent), "")
+    assert (done.returncode, "not UTF-8" in done.stderr) == (2, True)
+    chat = subprocess.run(
+        cli.argv("chat", "--", *cli.agent),
+        cwd=cli.cwd,
+        env=cli.env,
+        input=b"one\n\xff\ntwo\n",
+        capture_output=True,
+        timeout=30,
+    )
+    assert (chat.returncode, b"Traceback" in chat.stderr) == (2, False)
+    assert b"you said one" in chat.stdout and b"you said two" in chat.stdout
+
+
+def test_the_help_of_a_chat_is_no_line_for_programs(cli: Cli) -> None:
+    done = cli("chat", "--json-strict", "--", *cli.agent, stdin="/help\nhi\n")
+    assert (done.code, done.err) == (0, "")
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["text"] for each in told if each["type"] == "Result"] == ["you said hi"]
+
+
+def test_an_agent_that_never_closes_its_session_takes_nothing_from_a_success(cli: Cli) -> None:
+    chaos = (sys.executable, "-m", "dragoman.testing.chaos", "--fault", "hang:session/close")
+    cli.extra["DRAGOMAN_TIMEOUTS_REQUEST"] = "60"
+    done = cli("run", "hello", "--json-strict", "--", *chaos)
+    assert done.code == 0
+    last = json.loads(done.out.splitlines()[-1])
+    assert (last["type"], last["outcome"]) == ("Result", "ok")
+
+
+def test_ctrl_c_while_the_command_is_loaded_says_nothing() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from dragoman.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
