@@ -100,6 +100,9 @@ def parse_target(value: str, catalogue: Catalogue) -> Target | None:
         )
     if readings[0] in claimed:
         return readings[0]
+    if value in catalogue:
+        # The whole of it is the name of a peer, which is longer than any that it begins with.
+        raise _unknown_peer(value, catalogue)
     raise _not_claimed(value, readings[0], catalogue)
 
 
@@ -118,9 +121,12 @@ def _unknown_peer(value: str, catalogue: Catalogue) -> DelegationInvalid:
         roles = catalogue.get(value).roles
         wanted = " or ".join(f"{value}-{role}" for role in roles) or "no role: it claims none"
         return DelegationInvalid(value, "it names a peer and no role", remedy=f"write {wanted}")
-    near = _nearest(value, (f"{p.name}-{role}" for p in catalogue for role in p.roles))
+    known = [OPT_OUT, *(f"{p.name}-{role}" for p in catalogue for role in p.roles)]
+    near = _nearest(value.lower(), known)
     peer, _, role = value.rpartition("-")
-    add = f"`dragoman peers add {peer or value} --roles {role or 'ROLE'} -- COMMAND` adds a peer"
+    # A value without a hyphen has no role in it, and one of nothing else names no peer either.
+    name, role = (peer, role or "ROLE") if peer else (role or "NAME", "ROLE")
+    add = f"`dragoman peers add {name} --roles {role} -- COMMAND` adds a peer"
     return DelegationInvalid(
         value,
         f"no peer that is known has a name that it begins with{_meant(near)}",

@@ -82,6 +82,33 @@ def test_a_misspelt_peer_is_guessed() -> None:
         parse_target("codx-execute", USUAL)
 
 
+def test_a_value_that_is_the_name_of_a_peer_is_not_split_into_another_peer_and_a_role() -> None:
+    with pytest.raises(DelegationInvalid, match="names a peer and no role") as caught:
+        parse_target("codex-acp", USUAL)
+    assert caught.value.remedy == "write codex-acp-execute or codex-acp-plan"
+
+
+@pytest.mark.parametrize(
+    ("value", "command"),
+    [
+        ("mine", "peers add mine --roles ROLE"),
+        ("mine-review", "peers add mine --roles review"),
+        ("", "peers add NAME --roles ROLE"),
+    ],
+)
+def test_the_command_that_adds_a_peer_takes_no_role_from_a_value_without_one(
+    value: str, command: str
+) -> None:
+    with pytest.raises(DelegationInvalid) as caught:
+        parse_target(value, USUAL)
+    assert command in caught.value.remedy
+
+
+def test_the_opt_out_in_capitals_is_guessed() -> None:
+    with pytest.raises(DelegationInvalid, match="did you mean none"):
+        parse_target("None", USUAL)
+
+
 def test_a_role_that_is_not_claimed_lists_what_is_and_suggests_the_nearest() -> None:
     with pytest.raises(DelegationInvalid) as caught:
         parse_target("gemini-reserch", USUAL)
