@@ -292,6 +292,8 @@ QUESTIONS: Final = (
             r"((<read>|what('s| is) (on|in)) )?<the>lines? (?P<first>\d{1,9})"
             r"( ?(to|-|–|through|until|and|till) ?(?P<last>\d{1,9}))? (of|in|from)"
             " <the>(file )?<path>",
+            r"(<read> )?<the>(file )?<path>( (from|at|on))? lines? (?P<first>\d{1,9})"
+            r"( ?(to|-|–|through|until|and|till) ?(?P<last>\d{1,9}))?",
             r"(<read> )?<the>(first|top) (?P<top>\d{1,9}) lines? (of|in|from) <the>(file )?<path>",
             r"(<read> )?<the>last (?P<end>\d{1,9}) lines? (of|in|from) <the>(file )?<path>",
         ),

@@ -87,7 +87,7 @@ class Reader:
         where = self.locate(path)
         real = self.relative(self._workspace.resolve_for_read(where))
         with self._workspace.open_for_read(where) as (fd, _):
-            lines = self._lines(path, fd, stop)
+            lines = self._raw_lines(path, fd, stop)
             if first is not None and first < 0:
                 return _tail(real, lines, min(-first, MAX_LINES))
             start = max(first or 1, 1)
@@ -98,13 +98,13 @@ class Reader:
         """The lines of a file as far as they are of use for finding out what stands around one."""
         with self._workspace.open_for_read(self.locate(path)) as (fd, _):
             kept: list[str] = []
-            for line in self._lines(path, fd, stop):
-                kept.append(line)
+            for line in self._raw_lines(path, fd, stop):
+                kept.append(_shown(line))
                 if len(kept) >= limit:
                     break
             return kept
 
-    def _lines(self, path: str, fd: int, stop: threading.Event) -> Iterator[str]:
+    def _raw_lines(self, path: str, fd: int, stop: threading.Event) -> Iterator[bytes]:
         rest = b""
         scanned_size = 0
         long_line = False
@@ -122,16 +122,16 @@ class Reader:
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 if not long_line:
-                    yield _shown(line)
+                    yield line
                 long_line = False
             if len(rest) > CHUNK_SIZE:
                 # A line without an end: its beginning is told once, the rest is passed over.
                 if not long_line:
-                    yield _shown(rest)
+                    yield rest
                 long_line = True
                 rest = b""
         if rest and not long_line:
-            yield _shown(rest)
+            yield rest
 
 
 def _shown(line: bytes) -> str:
@@ -140,18 +140,21 @@ def _shown(line: bytes) -> str:
     return clean(text[:MAX_LINE_SIZE]) + ("…" if cut else "")
 
 
-def _slice(path: str, lines: Iterable[str], start: int, wanted: int) -> Part:
+# Only what is shown is decoded: a file of millions of lines is read in seconds and not in minutes.
+
+
+def _slice(path: str, lines: Iterable[bytes], start: int, wanted: int) -> Part:
     kept: list[str] = []
     number = 0
     for number, line in enumerate(lines, 1):
         if number >= start and len(kept) < wanted:
-            kept.append(line)
+            kept.append(_shown(line))
     return Part(path, start, kept, number)
 
 
-def _tail(path: str, lines: Iterable[str], wanted: int) -> Part:
-    kept: deque[str] = deque(maxlen=wanted)
+def _tail(path: str, lines: Iterable[bytes], wanted: int) -> Part:
+    kept: deque[bytes] = deque(maxlen=wanted)
     number = 0
     for number, line in enumerate(lines, 1):  # noqa: B007 - counted
         kept.append(line)
-    return Part(path, max(1, number - len(kept) + 1), list(kept), number)
+    return Part(path, max(1, number - len(kept) + 1), [_shown(line) for line in kept], number)

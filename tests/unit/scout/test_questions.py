@@ -44,6 +44,9 @@ def test_every_example_is_understood_by_its_own_row(asks: str, example: str) -> 
     ("text", "intent"),
     [
         ("where's connect", Definition("connect")),
+        ("read src/app.py lines 2-3", ReadFile("src/app.py", 2, 3)),
+        ("show me src/app.py lines 2 to 3", ReadFile("src/app.py", 2, 3)),
+        ("show app.py from line 7", ReadFile("app.py", 7, 7)),
         ("Could you tell me where the AcpPeer class is defined, thanks?", Definition("AcpPeer")),
         ("where is `empty?` defined", Definition("empty?")),
         ("show me the definition of the function Session.prompt()", Definition("Session.prompt")),

@@ -34,6 +34,16 @@ def test_a_negative_first_line_counts_from_the_end(root: Path) -> None:
     assert (part.first, part.lines) == (9, ["line 9", "line 10"])
 
 
+def test_only_what_is_shown_is_decoded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[bytes] = []
+    monkeypatch.setattr(reading, "_shown", shown.append)
+    reader = Reader(str(root))
+    for first, last, wanted in ((2, 3, 2), (-3, None, 3), (100, 200, 0)):
+        shown.clear()
+        assert reader.part("src/a.py", first, last, GO).total == 10
+        assert len(shown) == wanted
+
+
 def test_what_is_behind_the_end_is_nothing(root: Path) -> None:
     part = Reader(str(root)).part("src/a.py", 100, 200, GO)
     assert (part.lines, part.total) == ([], 10)
