@@ -122,10 +122,13 @@ class Stage:
                 time.sleep(WAKE_AGAIN)
 
     def _heard(self, told: int) -> None:
-        """A signal has come. If the main thread was just about to wait for a line, it does not know
-        yet: nothing wakes it for a signal that came a moment before. So it is sent again."""
+        """A signal has come. If the main thread was just about to wait, it does not know yet:
+        nothing wakes it for a signal that came a moment before. So it is woken: at the queue by
+        something that nobody wants, at a line by the same signal again."""
+        loop = asyncio.get_running_loop()
+        self._wanted.put(_Wanted("", loop.create_future(), abandoned=True))
         if signal.SIGINT in os.read(told, 4096) and self._reading:
-            asyncio.get_running_loop().call_later(WAKE_AGAIN, self._wake, self._reading)
+            loop.call_later(WAKE_AGAIN, self._wake, self._reading)
 
     def _wake(self, reading: int) -> None:
         """Interrupt the reading of this line, if it is still being read."""
@@ -185,7 +188,7 @@ class Stage:
         self.interrupts += 1
         count = self.interrupts
         if count >= LAST_INTERRUPT:
-            os._exit(Exit.INTERRUPTED)
+            os._exit(Exit.TERMINATED if self.terminated else Exit.INTERRUPTED)
         self._tell(lambda: self._on_interrupt(count) if self._on_interrupt else None)
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:

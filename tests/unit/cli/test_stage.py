@@ -217,3 +217,18 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_that_does_not_wake_the_main_thread_is_heard_all_the_same() -> None:
+    stage = Stage()
+
+    async def work() -> int:
+        heard = asyncio.Event()
+        stage.listen(lambda count: heard.set())
+        # The main thread waits for something to do, and this goes to another one.
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        async with asyncio.timeout(5):
+            await heard.wait()
+        return 3
+
+    assert stage.run(work) == 3
