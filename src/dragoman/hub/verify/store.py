@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -84,7 +85,11 @@ class CardStore:
 
     def _read(self, path: Path) -> Card | None:
         try:
-            if path.stat().st_size > MAX_SIZE:
+            info = path.stat()
+            if not stat.S_ISREG(info.st_mode):
+                # A named pipe would hold us for ever.
+                raise ValueError("it is no ordinary file")
+            if info.st_size > MAX_SIZE:
                 raise ValueError("it is too large to be a card")
             text = path.read_bytes()
             form = msgspec.json.decode(text, type=_Form).format

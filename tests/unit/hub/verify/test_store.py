@@ -128,3 +128,13 @@ def test_a_version_of_any_length_has_a_card(tmp_path: Path) -> None:
     store.save(card("9" * 5000))
     assert store.load("gemini", "9" * 5000, "linux") is not None
     assert store.load("gemini", "9" * 4999, "linux") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes of POSIX")
+def test_what_is_no_ordinary_file_is_no_card_and_holds_nobody(tmp_path: Path) -> None:
+    store = CardStore(tmp_path)
+    path = store.path("gemini", "1.0", "linux")
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert store.load("gemini", "1.0", "linux") is None
+    assert "no ordinary file" in store.trouble[path]
