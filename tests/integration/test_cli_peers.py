@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -60,7 +61,7 @@ async def test_the_adapter_that_is_written_does_real_work_and_claims_what_it_cla
     cli: Cli,
 ) -> None:
     words = ("--roles", "haiku", "--python", "--", *CHAOS)
-    assert cli("peers", "add", "my-own", *words).code == 0
+    assert cli.child("peers", "add", "my-own", *words).code == 0
     place = look_around(cli.cwd, environ=cli.env)
     adapter = load_adapter(place.catalogue.known("my-own"), place.config)
     assert adapter.claims("haiku") and not adapter.claims("review")
@@ -166,6 +167,22 @@ def test_ctrl_c_ends_the_ladder_and_leaves_no_process(cli: Cli) -> None:
         terminal.type(CTRL_C)
         assert terminal.wait() == 130
     assert cli.agents_left() == []
+
+
+def test_a_signal_from_outside_ends_the_ladder_and_leaves_neither_process_nor_folder(
+    cli: Cli, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    cli.extra["TMPDIR"] = str(scratch)
+    silent = (sys.executable, "-c", "import sys; sys.stdin.read()", str(cli.home))
+    with cli.terminal("peers", "verify", "--no-turns", "--", *silent) as terminal:
+        terminal.expect("entry")
+        assert list(scratch.iterdir())
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.wait() == 143
+    assert cli.agents_left() == []
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_person_decides_whether_model_calls_are_spent(cli: Cli) -> None:

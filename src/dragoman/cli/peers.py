@@ -17,6 +17,9 @@ from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.talk_options import complete_peer, complete_variable
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
     from dragoman.hub.adding import Done
     from dragoman.hub.launching import Way
     from dragoman.hub.place import Place
@@ -280,8 +283,6 @@ def _measure(
     *,
     keep: bool,
 ) -> Card:
-    import asyncio
-
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.ladders import Progress, card_as_json
     from dragoman.errors import UsageError
@@ -298,7 +299,7 @@ def _measure(
             f"`{way.shown}` is not known, so it is tried without credentials and with an empty"
             " home."
         )
-    card = asyncio.run(
+    card = _run(
         measure(
             way,
             peer=name,
@@ -312,6 +313,30 @@ def _measure(
     if format is Format.JSON:
         write_json(card_as_json(card))
     return card
+
+
+def _run(work: Coroutine[Any, Any, Card]) -> Card:
+    """Do it; a signal from outside ends it as politely as Ctrl-C does, and leaves no folder."""
+    import asyncio
+    import os
+    import signal
+
+    from dragoman.cli.exits import Exit
+
+    async def main() -> Card:
+        task = asyncio.current_task()
+        assert task is not None
+        for name in ("SIGTERM", "SIGHUP") if os.name == "posix" else ():
+            number = getattr(signal, name)
+            # What whoever started us wants to be ignored (nohup) stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise typer.Exit(Exit.TERMINATED) from None
 
 
 def _asked_for_turns(name: str) -> bool:
