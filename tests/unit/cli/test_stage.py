@@ -221,11 +221,21 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 
 def test_a_signal_that_does_not_wake_the_main_thread_is_heard_all_the_same() -> None:
     stage = Stage()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    async def waiting() -> None:
+        """Until the main thread has had many chances to leave the place where it waits."""
+        seen = 0
+        while seen < 500:
+            await asyncio.sleep(0)
+            seen = seen + 1 if sys._current_frames()[main].f_code.co_name == "_serve" else 0
 
     async def work() -> int:
         heard = asyncio.Event()
         stage.listen(lambda count: heard.set())
-        # The main thread waits for something to do, and this goes to another one.
+        await waiting()
+        # It goes to this thread, so nothing wakes the main one.
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         async with asyncio.timeout(5):
             await heard.wait()
