@@ -29,10 +29,10 @@ LONG = Budgets(cancel_grace=0.05)
 class DocumentTalk(Heard):
     """A conversation in one of the documents' dialects."""
 
-    def __init__(self, dialect: str, budgets: Budgets = LONG) -> None:
+    def __init__(self, dialect: str, budgets: Budgets = LONG, **more: Any) -> None:
         super().__init__(Wire())
         self.dialect = dialect
-        options = DocumentOptions(budgets=budgets)
+        options = DocumentOptions(budgets=budgets, **more)
         self.client = DocumentClient(self.wire, DIALECTS[dialect](options), options)
         kind = KeyedPeer if dialect == "keyed" else DocumentPeer
         self.peer = kind(self.client, HERE)

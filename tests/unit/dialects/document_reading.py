@@ -38,6 +38,16 @@ def round_trip(example: Example, shape: Any) -> Any:
     return json.loads(msgspec.json.encode(value))
 
 
+def includes(whole: Any, part: Any) -> bool:
+    """Whether nothing of `part` is missing in `whole`, which may say more: what may be left out may
+    also be written with the value that it has anyway."""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(name in whole and includes(whole[name], part[name]) for name in part)
+    if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
+        return all(map(includes, whole, part))
+    return bool(whole == part)
+
+
 def tell(end: ClientEnd, example: Example, places: Places | None = None) -> Sequence[Event]:
     """The events of a notification."""
     return end.notified(example.method, Raw(example.raw), example.line, places or Places(end.name))

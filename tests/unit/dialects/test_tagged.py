@@ -16,6 +16,7 @@ from tests.unit.dialects.document_reading import (
     Places,
     answer,
     base,
+    includes,
     opening,
     plain,
     round_trip,
@@ -41,16 +42,31 @@ SHAPES: dict[str, Any] = {
     "cancelled": tagged.Stopped,
     "failed": tagged.Stopped,
     "cancel": tagged.Cancel,
+    "new_bare": tagged.NewSession,
+    "command_fix": tagged.Prompt,
+    "opened_bare": tagged.SessionAnswer,
+    "initialized_bare": tagged.Initialized,
 }
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_example_of_the_document_is_read_and_written_as_it_is(name: str) -> None:
-    assert round_trip(EXAMPLES[name], SHAPES[name]) == EXAMPLES[name].body
+    written = round_trip(EXAMPLES[name], SHAPES[name])
+    if name.endswith("_bare"):
+        assert includes(written, EXAMPLES[name].body)
+    else:
+        assert written == EXAMPLES[name].body
 
 
 def test_no_example_is_forgotten() -> None:
-    assert set(EXAMPLES) - set(SHAPES) == {"cancel_answer", "not_found"}
+    assert set(EXAMPLES) - set(SHAPES) == {
+        "cancel_answer",
+        "not_found",
+        "parse_error",
+        "invalid_request",
+        "invalid_params",
+        "internal_error",
+    }
 
 
 # -- the client's end

@@ -68,6 +68,8 @@ class DocumentOptions:
     write_files: bool = True
     terminals: bool = False
     name: str = "dragoman"
+    title: str | None = None
+    """The same for people, in the one dialect that has a field for it."""
     version: str = __version__
     service_name: str = ""
     """The name of the service in the dialect of threads; empty is the document's."""

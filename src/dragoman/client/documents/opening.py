@@ -43,6 +43,7 @@ def _tagged(options: DocumentOptions) -> ClientEnd:
 def _keyed(options: DocumentOptions) -> ClientEnd:
     return keyed.ClientEnd(
         client_name=options.name,
+        client_title=options.title,
         client_version=options.version,
         read_files=options.read_files,
         write_files=options.write_files,

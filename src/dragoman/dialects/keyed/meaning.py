@@ -83,6 +83,7 @@ class ClientEnd:
         self,
         *,
         client_name: str = "dragoman",
+        client_title: str | None = None,
         client_version: str | None = None,
         read_files: bool = False,
         write_files: bool = False,
@@ -90,7 +91,7 @@ class ClientEnd:
     ) -> None:
         self._hello = shapes.Initialize(
             VERSION,
-            shapes.Info(client_name, None, client_version),
+            shapes.Info(client_name, client_title, client_version),
             shapes.ClientCapabilities(
                 shapes.Files(read_files, write_files),
                 terminals,

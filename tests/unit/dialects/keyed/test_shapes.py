@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.dialects.keyed import shapes
 from tests.fixtures.documents import load
-from tests.unit.dialects.document_reading import round_trip
+from tests.unit.dialects.document_reading import includes, round_trip
 
 EXAMPLES = load("keyed")
 SHAPES: dict[str, Any] = {
@@ -47,12 +47,30 @@ SHAPES: dict[str, Any] = {
     "killed": shapes.TerminalExit,
     "terminal_kill": shapes.TerminalName,
     "terminal_release": shapes.TerminalName,
+    "initialize_bare": shapes.Initialize,
+    "initialized_bare": shapes.Initialized,
+    "new_bare": shapes.NewSession,
+    "opened_bare": shapes.Opened,
+    "load_servers": shapes.LoadSession,
+    "prompt_more": shapes.Prompt,
+    "tool_pending": shapes.Update,
+    "tool_failed": shapes.Update,
+    "permission_bare": shapes.AskPermission,
+    "always": shapes.Decision,
+    "read_whole": shapes.ReadFile,
+    "create_terminal_bare": shapes.CreateTerminal,
+    "output_running": shapes.TerminalOutput,
+    "output_killed": shapes.TerminalOutput,
 }
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_example_of_the_document_is_read_and_written_as_it_is(name: str) -> None:
-    assert round_trip(EXAMPLES[name], SHAPES[name]) == EXAMPLES[name].body
+    written = round_trip(EXAMPLES[name], SHAPES[name])
+    if name.endswith("_bare"):
+        assert includes(written, EXAMPLES[name].body)
+    else:
+        assert written == EXAMPLES[name].body
 
 
 def test_no_example_is_forgotten() -> None:
