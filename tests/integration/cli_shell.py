@@ -81,8 +81,9 @@ class Cli:
         log = logging.getLogger("dragoman")
         logged = (log.handlers[:], log.level, log.propagate)
         environ, folder, before = dict(os.environ), os.getcwd(), sys.stdin
+        surroundings = self.env
         os.environ.clear()
-        os.environ.update(self.env)
+        os.environ.update(surroundings)
         os.chdir(self.cwd)
         sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
         try:

@@ -45,9 +45,9 @@ class Redaction:
     def __call__(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, REDACTED)
-        text = SECRET_VALUE.sub(REDACTED, text)
-        # Addresses with a name and a password before the host.
+        # Addresses with a name and a password before the host, which stays.
         text = re.sub(r"(?<=://)[^/\s@]+@", f"{REDACTED}@", text)
+        text = SECRET_VALUE.sub(REDACTED, text)
         for home in self._homes:
             text = re.sub(rf"{re.escape(home)}(?=[/\\:;,'\"\s)]|$)", "~", text)
         if len(self._user) > 2 and self._user != "root":
