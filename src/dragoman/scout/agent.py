@@ -75,7 +75,8 @@ class Scout:
                 codes.NOT_FOUND, "there is no such session", {"sessionId": session.id}
             )
         session.state.titled = bool(known.entries)
-        session.state.last = known.entries[-1].answer if known.entries else ""
+        worth = (entry.answer for entry in reversed(known.entries) if entry.answered and entry.keep)
+        session.state.last = next(worth, "")
         return known.entries
 
     def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
@@ -162,7 +163,7 @@ class Scout:
             state.last = text
         for piece in _pieces(text):
             await turn.say(piece)
-        entry = Entry(asked, text, answered)
+        entry = Entry(asked, text, answered, keep)
         await in_thread("", lambda _: self.store.add(turn.session.id, entry), changes_disk=True)
         return None if answered else acp.StopReason.REFUSAL
 

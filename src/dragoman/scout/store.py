@@ -48,6 +48,8 @@ class Entry(msgspec.Struct):
     question: str
     answer: str
     answered: bool = True
+    keep: bool = True
+    """Whether the answer is worth saving: what is said about saving is not."""
 
 
 class Remembered(msgspec.Struct):
@@ -105,7 +107,7 @@ class Store:
 
     def add(self, session_id: str, entry: Entry) -> bool:
         """Remember a turn."""
-        short = Entry(entry.question, entry.answer[:MAX_ANSWER_SIZE], entry.answered)
+        short = msgspec.structs.replace(entry, answer=entry.answer[:MAX_ANSWER_SIZE])
         return self._append(session_id, short, 0)
 
     def load(self, session_id: str) -> Remembered | None:

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman import ClientOptions, memory_pair
 from dragoman.client.acp import use_agent
+from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.scout.agent import PIECE_SIZE, build
@@ -69,6 +70,26 @@ async def test_it_means_what_was_spoken_of_before(tmp_path: Path) -> None:
         await ask(session, "where is foo defined?")
         assert "`a.py:5`" in (await ask(session, "who calls it?")).text
         assert "def foo" in (await ask(session, "read it")).text
+
+
+@aio
+async def test_a_session_that_is_loaded_saves_the_last_answer_and_no_refusal(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.py").write_text("def foo():\n    pass\n")
+    store = Store(tmp_path / ".state")
+    async with talking(tmp_path, tmp_path / ".state") as session:
+        id = session.id
+        await ask(session, "where is foo defined?")
+        await ask(session, "why is the sky blue?")
+        await ask(session, "/save found.md")
+    assert not (tmp_path / "found.md").exists()
+    ours, theirs = memory_pair()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(build(store).serve(theirs))
+        async with use_agent(ours, options=ClientOptions(permit=approve_all)) as client:
+            await ask(await client.load_session(id, tmp_path), "/save found.md")
+    assert "`foo` is defined in `a.py:1`" in (tmp_path / "found.md").read_text()
 
 
 @aio
