@@ -17,6 +17,7 @@ from typing import Any, Final
 from dragoman.client.budgets import Budgets
 from dragoman.client.connecting import connect
 from dragoman.client.conversation import Peer
+from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, approve_all, deny_all
 from dragoman.client.results import Result
 from dragoman.dialects.discovery import ACP, CODEX, Cache
