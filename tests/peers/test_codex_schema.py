@@ -31,6 +31,9 @@ UNDOCUMENTED = {("CommandApproval", "availableDecisions")}
 TYPES: dict[str, tuple[str, ...]] = {
     "InitializeResponse": ("InitializeResponse",),
     "GetAccountResponse": ("GetAccountResponse",),
+    "RateLimitWindow": ("RateLimitWindow",),
+    "RateLimitSnapshot": ("RateLimitSnapshot",),
+    "GetAccountRateLimitsResponse": ("GetAccountRateLimitsResponse",),
     "Model": ("Model",),
     "ModelListResponse": ("ModelListResponse",),
     "FileUpdateChange": ("FileUpdateChange",),

@@ -298,7 +298,7 @@ class ServiceCalled(Base, frozen=True, gc=False, tag=True):
 
 
 class UsageReported(Base, frozen=True, gc=False, tag=True):
-    """What was used. `scope`: context, turn, session or call. It replaces, never adds."""
+    """What was used. `scope`: context, turn, session, call or account. It replaces, never adds."""
 
     scope: str
     usage: Usage

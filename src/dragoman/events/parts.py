@@ -130,6 +130,17 @@ class Cost(Struct, frozen=True, gc=False):
     unit: str
 
 
+class Limit(Struct, frozen=True, gc=False):
+    """How much of an allowance is used up: within a time that begins anew, or at all."""
+
+    name: str
+    used_percent: float
+    window_minutes: int | None = None
+    resets_at: float | None = None
+    """When it begins anew, in seconds since 1970."""
+    reached: bool = False
+
+
 class Usage(Struct, frozen=True, gc=False):
     """What was used. None is "not told", never zero."""
 
@@ -142,6 +153,8 @@ class Usage(Struct, frozen=True, gc=False):
     context_used: int | None = None
     context_size: int | None = None
     cost: Cost | None = None
+    limits: tuple[Limit, ...] = ()
+    """What the account may still use, in a report about the account."""
 
 
 class PermissionOption(Struct, frozen=True, gc=False):

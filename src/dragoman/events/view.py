@@ -125,7 +125,7 @@ class View:
     modes: tuple[Option, ...] = ()
     commands: tuple[Command, ...] = ()
     usage: dict[str, Usage] = field(default_factory=dict)
-    """By scope: context, turn, session, call."""
+    """By scope: context, turn, session, call, account."""
     changes: tuple[FileChange, ...] = ()
     """Changes over the whole turn, where the dialect tells them so."""
     turns: list[Turn] = field(default_factory=list)

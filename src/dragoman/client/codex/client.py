@@ -36,7 +36,7 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.events import model
-from dragoman.events.parts import Capabilities
+from dragoman.events.parts import Capabilities, Limit
 from dragoman.events.place import Place
 from dragoman.rpc import Call, Connection, End, Settings
 from dragoman.transports.base import Stream
@@ -63,7 +63,6 @@ EARLY_LIMIT: Final = 1000
 
 NEVER_USED: Final = (
     "account/gatewayOAuth/changed",
-    "account/rateLimits/updated",
     "app/list/updated",
     "autoApprovalReview/strictReviewRequired",
     "command/exec/outputDelta",
@@ -254,6 +253,12 @@ class CodexClient:
         """Whether somebody is logged in. Never logs in."""
         self._login = await self.ask("account/read", {}, shapes.GetAccountResponse)
         return self._login
+
+    async def limits(self) -> tuple[Limit, ...]:
+        """What the account may still use. Only a login at OpenAI has such limits."""
+        told = await self.ask("account/rateLimits/read", {}, shapes.GetAccountRateLimitsResponse)
+        found = (told.rate_limits_by_limit_id or {}).values() or [told.rate_limits]
+        return tuple(limit for each in found for limit in meaning.limits_of(each))
 
     @property
     def needs_login(self) -> bool:

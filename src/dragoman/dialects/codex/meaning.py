@@ -324,6 +324,26 @@ def _login(m: shapes.AccountLoginCompleted, place: Place, raw: bytes | None, nat
     return (model.LoginChanged(*base, m.success or None, None, m.error),)
 
 
+def _limits(
+    m: shapes.AccountRateLimitsUpdated, place: Place, raw: bytes | None, native: str
+) -> Any:
+    base = _at(place, None, None).base(native, raw)
+    return (model.UsageReported(*base, "account", parts.Usage(limits=limits_of(m.rate_limits))),)
+
+
+def limits_of(told: shapes.RateLimitSnapshot) -> tuple[parts.Limit, ...]:
+    """What an account may still use: one entry for each time in which it is counted."""
+    name = told.limit_name or told.limit_id or "codex"
+    reached = told.rate_limit_reached_type is not None
+    return tuple(
+        parts.Limit(
+            name, window.used_percent, window.window_duration_mins, window.resets_at, reached
+        )
+        for window in (told.primary, told.secondary)
+        if window is not None
+    )
+
+
 def _compacted(m: shapes.TurnScoped, place: Place, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (model.Compacted(*base, "completed"),)
@@ -374,6 +394,7 @@ _NOTIFICATIONS: Final[dict[str, tuple[Callable[[Raw], Any], Meaning]]] = {
     "deprecationNotice": (_reads(shapes.ConfigWarning), _config_warning),
     "model/rerouted": (_reads(shapes.ModelRerouted), _rerouted),
     "serverRequest/resolved": (_reads(shapes.ServerRequestResolved), _resolved),
+    "account/rateLimits/updated": (_reads(shapes.AccountRateLimitsUpdated), _limits),
     "account/updated": (_reads(shapes.AccountUpdated), _account),
     "account/login/completed": (_reads(shapes.AccountLoginCompleted), _login),
 }

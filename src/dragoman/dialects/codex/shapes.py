@@ -31,6 +31,29 @@ class GetAccountResponse(Shape):
     account: Any = None
 
 
+class RateLimitWindow(Shape):
+    used_percent: float
+    window_duration_mins: int | None = None
+    resets_at: int | None = None
+
+
+class RateLimitSnapshot(Shape):
+    limit_id: str | None = None
+    limit_name: str | None = None
+    primary: RateLimitWindow | None = None
+    secondary: RateLimitWindow | None = None
+    rate_limit_reached_type: str | None = None
+
+
+class AccountRateLimitsUpdated(Shape):
+    rate_limits: RateLimitSnapshot
+
+
+class GetAccountRateLimitsResponse(Shape):
+    rate_limits: RateLimitSnapshot
+    rate_limits_by_limit_id: dict[str, RateLimitSnapshot] | None = None
+
+
 class Model(Shape):
     id: str
     model: str

@@ -259,3 +259,21 @@ def test_nothing_is_unwanted_twice() -> None:
     assert len(set(NEVER_USED)) == len(NEVER_USED)
     assert list(NEVER_USED) == sorted(NEVER_USED)
     assert msgspec.json.encode(NEVER_USED)
+
+
+@aio
+async def test_what_the_account_may_still_use_can_be_asked_for() -> None:
+    one = {"limitId": "codex", "primary": {"usedPercent": 3}}
+    two = {"limitId": "other", "primary": {"usedPercent": 4}}
+    both = {"rateLimits": one, "rateLimitsByLimitId": {"codex": one, "other": two}}
+    server = Server({"account/rateLimits/read": [{"rateLimits": one}, both]})
+    async with connected(server) as peer:
+        assert [limit.used_percent for limit in await peer.client.limits()] == [3]
+        assert [limit.name for limit in await peer.client.limits()] == ["codex", "other"]
+        events = watch(peer)
+        server.tell("account/rateLimits/updated", rateLimits=one)
+        async with asyncio.timeout(WAIT):
+            while not events:  # noqa: ASYNC110 - what is waited for is a plain list
+                await asyncio.sleep(0)
+        assert isinstance(events[0], model.UsageReported) and events[0].scope == "account"
+    assert "account/rateLimits/updated" not in NEVER_USED

@@ -141,6 +141,21 @@ def test_usage_is_told_for_the_thread_and_for_the_last_call() -> None:
     assert events[0].usage == parts.Usage(5, 4, 2, 1, 0, 9, context_size=100)
 
 
+def test_what_the_account_may_still_use_is_told_for_every_window() -> None:
+    window = {"usedPercent": 12, "windowDurationMins": 300, "resetsAt": 1_800_000_000}
+    limits = {"limitId": "codex", "primary": window, "secondary": {"usedPercent": 100}}
+    event = only("account/rateLimits/updated", rateLimits=limits)
+    assert (event.scope, event.session) == ("account", None)
+    assert event.usage.limits == (
+        parts.Limit("codex", 12, 300, 1_800_000_000),
+        parts.Limit("codex", 100),
+    )
+    reached = {"limitName": "Codex", "rateLimitReachedType": "rate_limit_reached"}
+    event = only("account/rateLimits/updated", rateLimits={**limits, **reached})
+    assert {(limit.name, limit.reached) for limit in event.usage.limits} == {("Codex", True)}
+    assert only("account/rateLimits/updated", rateLimits={}).usage == parts.Usage()
+
+
 @pytest.mark.parametrize(
     ("status", "phase", "flags"),
     [
