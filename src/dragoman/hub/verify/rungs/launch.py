@@ -78,6 +78,9 @@ async def entry(climb: Climb) -> Finding:
 def wrong_form(descriptor: Descriptor, command: Sequence[str]) -> WrongForm | None:
     """The wrong form that a command line is, if it is one that is known."""
     plain = unwrap(command)
+    if not plain:
+        # A bare `env` or the like starts nothing.
+        return None
     name, words = program_name(plain[0]), plain[1:]
     for form in descriptor.wrong_forms:
         if form.command[0] != name or not _within(form.command[1:], words):
