@@ -316,3 +316,6 @@ async def test_earlier_sessions_are_listed_and_loaded() -> None:
         sessions = await listener.call("session/list", {"limit": 50, "offset": 0})
         listed = sessions["result"]["sessions"]
         assert [(s["id"], s["title"]) for s in listed] == [(PAST.id, PAST.title)]
+        listener.session = PAST.id
+        await listener.prompt("Go on.")
+        assert {"what": "say", "text": "It is done."} in listener.notes

@@ -465,6 +465,12 @@ class Voice:
         self._turn_id = turn_id
         self._family = family
         self._open: set[str] = set()
+        self._said: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """What was said so far, for a history."""
+        return "".join(self._said)
 
     def name(self, names: Sequence[str]) -> str:
         """The notification's name in the client's family, as far as the family has one."""
@@ -476,6 +482,7 @@ class Voice:
     def tell(self, event: Event) -> list[tuple[str, Any]]:
         match event:
             case model.MessageDelta(role=Role.AGENT, text=text) if text:
+                self._said.append(text)
                 return [(self.name(TEXT), Delta(**self._about(), delta=text, type="text"))]
             case model.MessageDelta(role=Role.THOUGHT, text=text) if text:
                 return [(self.name(REASONING), Reasoning(**self._about(), delta=text, mode="raw"))]

@@ -1,24 +1,32 @@
 """The chained dialect on the agent's side.
 
 Owns the answers under any of its names, in the family of names that the client used, and turns
-that go on after their prompt was answered: a notification ends them. The shapes are in
-`dragoman.dialects.chained`.
+that go on after their prompt was answered: a notification ends them. A session of an earlier time
+is opened by the first prompt for it, since nothing else in the dialect does. A list has messages
+of the sessions that this client has used. The shapes are in `dragoman.dialects.chained`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from dragoman.agent.speech.base import DocumentSpeech, outcome_of
 from dragoman.dialects import chained
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost, RemoteError
+from dragoman.events import model
+from dragoman.events.model import Event
 from dragoman.events.parts import Block, Image, Text
-from dragoman.events.words import Outcome
+from dragoman.events.words import Outcome, Role
 from dragoman.events.words import outcome_of as outcome_of_stop
+from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.agent.server import Server
@@ -36,6 +44,9 @@ class ChainedSpeech(DocumentSpeech):
         super().__init__(server)
         self._family = 0
         self._titles: dict[str, str | None] = {}
+        self._said: dict[str, list[chained.SessionMessage]] = {}
+        """The messages of the sessions that are open here."""
+        self._loading = asyncio.Lock()
         self.serve(chained.LIST, chained.ListSessions, self._list)
         self.serve(chained.CREATE, chained.CreateSession, self._create)
         self.serve(chained.PROMPT, chained.Send, self._send)
@@ -53,7 +64,11 @@ class ChainedSpeech(DocumentSpeech):
             sessions = await self._all()
         end = params.offset + params.limit
         more = end if end < len(sessions) else None
-        return chained.Sessions(sessions[params.offset : end], more)
+        page = [
+            replace(session, messages=list(self._said.get(session.id, ())) or None)
+            for session in sessions[params.offset : end]
+        ]
+        return chained.Sessions(page, more)
 
     async def _all(self) -> list[chained.Session]:
         found: list[chained.Session] = []
@@ -76,23 +91,57 @@ class ChainedSpeech(DocumentSpeech):
         cwd = context.get("cwd")
         opened = await self.new_session(cwd if isinstance(cwd, str) else None, meta=context)
         self._titles[opened.session_id] = params.title
+        self._said[opened.session_id] = []
         return chained.Created(opened.session_id)
 
-    def _send(self, params: chained.Send) -> chained.Sent:
+    async def _load(self, session_id: str) -> None:
+        """Open a session of an earlier time, without telling its history: the client has it."""
+        cwd = str(Path.cwd())
+        replay = self.voices[session_id] = _Replay()
+        if self.server.can(acp.SESSION_LOAD):
+            loading = acp.LoadSessionRequest(session_id=session_id, cwd=cwd, mcp_servers=())
+            await self.server.perform(acp.SESSION_LOAD, loading)
+        elif self.server.can(acp.SESSION_RESUME):
+            resuming = acp.ResumeSessionRequest(session_id=session_id, cwd=cwd)
+            await self.server.perform(acp.SESSION_RESUME, resuming)
+        else:
+            raise RemoteError(codes.NOT_FOUND, "there is no such session", {"id": session_id})
+        self._said[session_id] = replay.messages
+
+    def _send(self, params: chained.Send) -> Any:
+        if params.session_id in self._said:
+            return self._sent(params)
+        return self._loaded_and_sent(params, self._family)
+
+    async def _loaded_and_sent(self, params: chained.Send, family: int) -> chained.Sent:
+        async with self._loading:
+            if params.session_id not in self._said:
+                await self._load(params.session_id)
+        self._family = family
+        return self._sent(params)
+
+    def _sent(self, params: chained.Send) -> chained.Sent:
         blocks: list[Block] = [Text(params.message)]
         blocks += [Image(each.data, each.type) for each in params.attachments]
         work = self.prompt(params.session_id, blocks)
         turn_id = f"turn-{secrets.token_hex(8)}"
         voice = chained.Voice(params.session_id, turn_id, self._family)
         self.voices[params.session_id] = voice
-        self.server.connection.tasks.start(self._turn(work, voice), "answer a prompt")
+        self._said[params.session_id].append(chained.SessionMessage("user", params.message))
+        turn = self._turn(work, voice, self._said[params.session_id])
+        self.server.connection.tasks.start(turn, "answer a prompt")
         return chained.Sent(turn_id=turn_id, status="processing")
 
     async def _turn(
-        self, work: Coroutine[Any, Any, acp.PromptResponse], voice: chained.Voice
+        self,
+        work: Coroutine[Any, Any, acp.PromptResponse],
+        voice: chained.Voice,
+        said: list[chained.SessionMessage],
     ) -> None:
         connection = self.server.connection
         ended = await outcome_of(work)
+        if voice.text:
+            said.append(chained.SessionMessage("assistant", voice.text))
         with contextlib.suppress(ConnectionLost):
             if isinstance(ended, RemoteError):
                 await connection.notify(*voice.failed(ended.code, ended.message))
@@ -101,3 +150,20 @@ class ChainedSpeech(DocumentSpeech):
                 await connection.notify(*voice.ended("completed"))
             else:
                 await connection.notify(*voice.ended("error", ended.stop_reason))
+
+
+class _Replay:
+    """Collects the messages of a replayed history."""
+
+    def __init__(self) -> None:
+        self.messages: list[chained.SessionMessage] = []
+
+    def tell(self, event: Event) -> list[tuple[str, Any]]:
+        if isinstance(event, model.MessageDelta) and event.role is not Role.THOUGHT:
+            role = "user" if event.role is Role.USER else "assistant"
+            last = self.messages[-1] if self.messages else None
+            if last is not None and last.role == role:
+                self.messages[-1] = replace(last, content=last.content + event.text)
+            else:
+                self.messages.append(chained.SessionMessage(role, event.text))
+        return []

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.agent import Agent, Turn
+from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import RemoteError
 from tests.aio import aio
 from tests.fixtures.documents import load
 from tests.unit.agent.speech.client_of_document import DocumentClient, make_agent, served
@@ -149,3 +150,68 @@ async def test_without_a_list_the_sessions_of_this_connection_are_listed() -> No
         listed = await client.call("session/list", {})
         entry = {"id": created["sessionId"], "title": "New session", "status": "active"}
         assert listed == {"sessions": [entry]}
+
+
+def remembering(*, load: bool) -> Agent:
+    """An agent that knows one session of an earlier time."""
+    agent = make_agent()
+
+    @agent.list_sessions
+    async def list_sessions(request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
+        return [acp.SessionInfo(session_id="old", cwd="/")]
+
+    async def check(session: Session) -> None:
+        if session.id != "old":
+            raise RemoteError(-32002, "there is no such session")
+
+    if load:
+
+        @agent.load_session
+        async def load_session(session: Session, replay: Turn) -> None:
+            await check(session)
+            await replay.echo("Who ")
+            await replay.echo("are you?")
+            await replay.think("hm")
+            await replay.say("I.")
+
+    else:
+        agent.resume_session(check)
+    return agent
+
+
+@pytest.mark.parametrize("load", [True, False])
+@aio
+async def test_an_earlier_session_is_opened_by_the_first_prompt_for_it(load: bool) -> None:
+    async with served(remembering(load=load)) as client:
+        assert (await client.call("list_sessions", {}))["sessions"] == [{"id": "old"}]
+        body = {"sessionId": "old", "message": "go on"}
+        sent = await client.call("chat/send", body)
+        status = await ended(client, "completion/status")
+        # Its history is told to nobody, and the turn in the client's own family of names.
+        assert [method for method, _ in client.told] == ["completion/delta", "completion/status"]
+        assert status["turnId"] == sent["turnId"]
+        (entry,) = (await client.call("list_sessions", {}))["sessions"]
+        told = [(m["role"], m["content"]) for m in entry["messages"]]
+        before = [("user", "Who are you?"), ("assistant", "I.")] if load else []
+        assert told == [*before, ("user", "go on"), ("assistant", "You said: go on")]
+        gone = await client.refused("chat/send", {"sessionId": "gone", "message": "x"})
+        assert gone["code"] == -32002
+
+
+@aio
+async def test_prompts_for_an_unopened_session_that_come_together_open_it_once() -> None:
+    async with served(remembering(load=True)) as client:
+        ids = [
+            client.send("prompt/send", {"sessionId": "old", "message": text})
+            for text in ("wait", "x")
+        ]
+        answers = [await client.answered(id) for id in ids]
+        assert ["error" in answer for answer in answers] == [False, True]
+        assert answers[1]["error"]["code"] == -32600
+
+
+@aio
+async def test_a_session_that_nobody_can_open_is_not_found() -> None:
+    async with served() as client:
+        refusal = await client.refused("prompt/send", {"sessionId": "old", "message": "x"})
+        assert refusal["code"] == -32002
