@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.hub.verify.card import Card
+from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.testing.storyteller import Crash, Fail, Say, SetPlan, Story, Think, command
 from tests.integration.cli_shell import AGENT, Cli, cli_in
 
@@ -268,3 +270,32 @@ def test_every_dialect_is_driven_by_the_same_command(cli: Cli) -> None:
         story = command(Story((Say("told"),)), dialect=dialect)
         done = cli("run", "hi", "--dialect", dialect, "--format", "quiet", "--", *story)
         assert (done.code, done.out) == (0, "told\n"), (dialect, done)
+
+
+# -- what is known of the agent
+
+
+def test_a_peer_that_has_changed_since_it_was_verified_is_said_to_have(cli: Cli) -> None:
+    own = cli.home / "config_home" / "peers" / "echo.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        'name = "echo"\ntitle = "Echo"\nprotocol = "acp"\n'
+        f"[[launch]]\ncommand = {json.dumps(AGENT)}\n"
+    )
+    cards = CardStore(cli.home / "data_home" / CARDS)
+    cards.save(
+        Card(
+            peer="echo",
+            version="0.0.1 of long ago",
+            platform="linux",
+            measured_at="2026-01-01T00:00:00+00:00",
+            dragoman="0.1",
+            turns=False,
+            reached="session",
+            usable=True,
+            rungs=(),
+        )
+    )
+    done = cli("run", "echo", "hello")
+    assert done.code == 0
+    assert "was verified as 0.0.1 of long ago: `dragoman peers verify echo`" in done.err

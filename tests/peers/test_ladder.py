@@ -17,9 +17,9 @@ from dragoman.hub.config import find_paths
 from dragoman.hub.launching import resolve, with_env
 from dragoman.hub.verify.canaries import Canaries
 from dragoman.hub.verify.card import Facts, RungResult, Verdict
-from dragoman.hub.verify.ladder import CARDS, climb
+from dragoman.hub.verify.ladder import climb
 from dragoman.hub.verify.limits import Limits
-from dragoman.hub.verify.store import CardStore
+from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.testing.fake_model import FakeModel
 from scripts.peers import install
 from tests.aio import aio

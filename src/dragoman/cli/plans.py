@@ -61,6 +61,8 @@ class Plan:
     dialect: str | None = None
     env: Sequence[str] = ()
     max_line_size: int | None = None
+    cards: Path | None = None
+    """Where the cards of verified peers are; None if the agent is no peer of ours."""
     notices: Sequence[str] = ()
     """What the person should know before it begins."""
 
@@ -69,9 +71,11 @@ def plan_of(wishes: Wishes) -> Plan:
     """The plan that the wishes and the configuration make together."""
     from dragoman.hub.catalogue import load_catalogue
     from dragoman.hub.config import find_paths, load_config
+    from dragoman.hub.verify.store import CARDS
 
     workspace = _workspace(wishes.cwd)
-    config = load_config(workspace, find_paths(), flags={"format": wishes.format})
+    paths = find_paths()
+    config = load_config(workspace, paths, flags={"format": wishes.format})
     catalogue = load_catalogue(config)
     way = _way(wishes, catalogue, config)
     settings = config.settings
@@ -101,6 +105,7 @@ def plan_of(wishes: Wishes) -> Plan:
         dialect=wishes.dialect,
         env=_env(wishes.env, own.env),
         max_line_size=settings.max_line_size,
+        cards=paths.data / CARDS if way.descriptor is not None else None,
         notices=[*_notices(wishes, config, catalogue)],
     )
 

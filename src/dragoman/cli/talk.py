@@ -31,6 +31,7 @@ from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.verify.store import CardStore
 from dragoman.rpc.tasks import TaskOwner
 
 TERMINATE_GRACE: Final = 2.0
@@ -85,6 +86,10 @@ class Talk:
                 max_line_size=plan.max_line_size,
             )
         )
+        if plan.cards is not None:
+            outdated = CardStore(plan.cards).outdated(plan.name, self.peer.info.version)
+            if outdated is not None:
+                self.show.notice(outdated)
         # In ACP the models are known only when the session is open, and then one is chosen of them.
         asked = plan.model if self.peer.dialect != ACP else None
         opened = self.peer.session(mode=plan.mode, model=asked, mcp_servers=plan.mcp_servers)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.hub.catalogue import Catalogue, load_catalogue
 from dragoman.hub.config import Config, Paths, find_paths, load_config
-from dragoman.hub.verify.store import CardStore
+from dragoman.hub.verify.store import CARDS, CardStore
 
 if TYPE_CHECKING:
     # Most commands have no use for agent files, and the reader of YAML takes its time to load.
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 ALWAYS_ENABLED: Final = frozenset({"scout"})
 """Comes with dragoman, calls no model, and only looks: nobody has to allow it."""
-
-CARDS: Final = "cards"
-"""The folder of the cards in dragoman's data, as the ladder keeps them."""
 
 
 @dataclass(frozen=True, slots=True)

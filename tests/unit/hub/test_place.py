@@ -59,8 +59,6 @@ def test_everything_that_is_wrong_is_collected(tmp_path: Path) -> None:
 
 
 def test_cards_are_looked_for_where_the_ladder_keeps_them(place: Place) -> None:
-    from dragoman.hub import place as module
-    from dragoman.hub.verify import ladder
+    from dragoman.hub.verify.store import CARDS
 
-    assert module.CARDS == ladder.CARDS
-    assert place.cards().folder == place.paths.data / ladder.CARDS
+    assert place.cards().folder == place.paths.data / CARDS

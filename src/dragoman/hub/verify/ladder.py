@@ -33,13 +33,10 @@ from dragoman.hub.verify.rungs import (
     sessions,
     turns,
 )
-from dragoman.hub.verify.store import CardStore
+from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.hub.verify.surroundings import surroundings
 
 NOT_ASKED: Final = "it spends a model call, and nobody agreed to that"
-
-CARDS: Final = "cards"
-"""The folder of the cards in dragoman's data."""
 
 
 def _in_order() -> tuple[Rung, ...]:

@@ -19,6 +19,9 @@ import msgspec
 from dragoman.errors import FileFailed
 from dragoman.hub.verify.card import CARD_FORMAT, Card
 
+CARDS: Final = "cards"
+"""The name of the folder, below dragoman's data."""
+
 UNKNOWN_VERSION: Final = "unknown"
 """Stands for the version of a peer that does not say it."""
 
@@ -56,6 +59,17 @@ class CardStore:
         folder = self.folder / _fit(peer)
         cards = [card for file in sorted(folder.glob("*.json")) if (card := self._read(file))]
         return max(cards, key=lambda card: card.measured_at, default=None)
+
+    def outdated(self, peer: str, version: str | None) -> str | None:
+        """What to tell of a peer that is of another version than its newest card; None if it is of
+        the same, has no card, or does not tell."""
+        card = self.latest(peer) if (self.folder / _fit(peer)).is_dir() else None
+        if card is None or version is None or card.version in (None, version):
+            return None
+        return (
+            f"{peer} is {version} now and was verified as {card.version}: "
+            f"`dragoman peers verify {peer}` measures it again"
+        )
 
     def save(self, card: Card) -> Path:
         """Keep a card in place of an earlier one, whole or not at all. Raises `FileFailed`."""

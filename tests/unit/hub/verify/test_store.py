@@ -138,3 +138,13 @@ def test_what_is_no_ordinary_file_is_no_card_and_holds_nobody(tmp_path: Path) ->
     os.mkfifo(path)
     assert store.load("gemini", "1.0", "linux") is None
     assert "no ordinary file" in store.trouble[path]
+
+
+def test_a_peer_of_another_version_than_its_card_is_to_be_measured_again(tmp_path: Path) -> None:
+    store = CardStore(tmp_path)
+    assert store.outdated("gemini", "1.1") is None
+    store.save(card("1.0"))
+    assert store.outdated("gemini", "1.0") is None
+    assert store.outdated("gemini", None) is None
+    told = store.outdated("gemini", "1.1")
+    assert told is not None and "1.0" in told and "dragoman peers verify gemini" in told
