@@ -138,6 +138,9 @@ ERRORS: Final[dict[str, ErrorKind]] = {
 }
 """What the codes of a failed turn mean; others are the peer's own."""
 
+_VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
+"""Kinds that the words of an error may still refine."""
+
 _RETRYABLE: Final = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.NETWORK})
 
 
@@ -254,6 +257,8 @@ def of_result(result: Result, place: Place, raw: bytes | None) -> list[Event]:
     if result.error is not None or result.status == "error":
         error = result.error or Error()
         kind = ERRORS.get(error.code, ErrorKind.PEER)
+        if kind in _VAGUE and "rate limit" in error.message.lower():
+            kind = ErrorKind.RATE_LIMITED
         outcome = ERROR_OUTCOMES.get(kind, Outcome.FAILED)
         message = error.message or "the agent did not say why"
         failure = parts.Failure(message, kind, error.code or None, kind in _RETRYABLE)

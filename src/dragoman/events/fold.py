@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from dragoman.events import model as happened
 from dragoman.events.parts import Block, Text
 from dragoman.events.view import Growing, Message, Plan, Tool, Turn, View
-from dragoman.events.words import Role, ToolStatus
+from dragoman.events.words import Role, Stage, ToolStatus
 
 
 def apply(view: View, event: happened.Event) -> None:
@@ -124,9 +124,18 @@ def _tool_changed(view: View, event: happened.ToolChanged) -> None:
     # Some agents announce a call after its end: what is over does not become pending again.
     if not isinstance(status, UnsetType) and not (tool.status.over and status is _PENDING):
         tool.status = status
+        if tool.changes:
+            # An agent need not repeat a change to say that it was made: the end of its call does.
+            tool.stage = _STAGES.get(status, tool.stage)
 
 
 _PENDING: Final = ToolStatus.PENDING
+
+_STAGES: Final = {
+    ToolStatus.COMPLETED: Stage.APPLIED,
+    ToolStatus.FAILED: Stage.FAILED,
+    ToolStatus.DECLINED: Stage.DECLINED,
+}
 
 
 def _tool_delta(view: View, event: happened.ToolDelta) -> None:
@@ -144,6 +153,9 @@ def _files(view: View, event: happened.FilesChanged) -> None:
     tool = _tool(view, event.tool_id)
     tool.changes = event.changes
     tool.stage = event.stage
+    if event.stage is Stage.PROPOSED:
+        # It comes behind the end of its call, which says more.
+        tool.stage = _STAGES.get(tool.status, event.stage)
 
 
 # -- plans

@@ -24,7 +24,8 @@ def without(events: Iterable[Event], parts: Iterable[Part]) -> list[Event]:
     """The events without these parts."""
     kept = list(events)
     lost = frozenset(parts)
-    # In the order of the enumeration: a title may be replaced by a name only once that is settled.
+    # In the order of the enumeration: a title may be replaced by a name only once that is settled,
+    # and changes are made by the ends of tool calls as long as those are known.
     for part in Part:
         if part in lost:
             kept = _RULES[part](kept)
@@ -86,19 +87,32 @@ def _numbered(events: Sequence[Event]) -> list[Event]:
 
 
 def _only_paths(events: Sequence[Event]) -> list[Event]:
-    """Changes belong to the turn, and are told once they are made."""
+    """Changes belong to the turn, and are told once they are made: by themselves, or by the end of
+    the tool call that proposed them."""
     kept: list[Event] = []
     changed: dict[str, FileChange] = {}
+    proposed: dict[str | None, model.FilesChanged] = {}
+
+    def made(event: model.FilesChanged) -> None:
+        changed.update({c.path: FileChange(c.path, diff=c.diff) for c in event.changes})
+        files = tuple(changed.values())
+        kept.append(replace(event, changes=files, stage=Stage.UNKNOWN, tool_id=None))
+
     for event in events:
-        if isinstance(event, model.TurnStarted):
-            changed = {}
         if isinstance(event, model.FilesChanged):
-            if event.stage not in (Stage.APPLIED, Stage.UNKNOWN):
-                continue
-            changed |= {c.path: FileChange(c.path, diff=c.diff) for c in event.changes}
-            files = tuple(changed.values())
-            event = replace(event, changes=files, stage=Stage.UNKNOWN, tool_id=None)
+            proposed.pop(event.tool_id, None)
+            if event.stage in (Stage.APPLIED, Stage.UNKNOWN):
+                made(event)
+            elif event.stage is Stage.PROPOSED:
+                proposed[event.tool_id] = event
+            continue
+        if isinstance(event, model.TurnStarted):
+            changed.clear()
         kept.append(event)
+        if isinstance(event, model.ToolChanged) and event.status is ToolStatus.COMPLETED:
+            waiting = proposed.pop(event.tool_id, None)
+            if waiting is not None:
+                made(waiting)
     return kept
 
 

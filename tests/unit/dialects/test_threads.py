@@ -172,3 +172,13 @@ def test_errors_have_words() -> None:
     assert threads.error_code(-32000) == "auth_required"
     assert threads.error_code(429) == "rate_limit"
     assert threads.error_code(-32099) == "error_32099"
+
+
+@pytest.mark.parametrize("code", ["internal_error", "e42", ""])
+def test_the_words_of_a_vague_error_tell_that_a_limit_was_reached(code: str) -> None:
+    error = threads.Error(code, "Rate limit exceeded")
+    result = threads.Result("t", "u", "error", error=error)
+    _, ended = threads.of_result(result, Places("threads")("t"), None)
+    assert isinstance(ended, model.TurnEnded)
+    assert ended.outcome is Outcome.QUOTA and ended.failure is not None
+    assert (ended.failure.kind, ended.failure.retryable) == (ErrorKind.RATE_LIMITED, True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dragoman.events import model, parts
 from dragoman.events.fold import fold
 from dragoman.events.words import (
@@ -88,6 +90,25 @@ def test_words_of_the_user_after_the_agent_spoke_are_a_message_of_their_own() ->
 
 
 # -- tools
+
+
+@pytest.mark.parametrize(
+    ("status", "stage"),
+    [
+        (ToolStatus.RUNNING, Stage.PROPOSED),
+        (ToolStatus.COMPLETED, Stage.APPLIED),
+        (ToolStatus.FAILED, Stage.FAILED),
+        (ToolStatus.DECLINED, Stage.DECLINED),
+    ],
+)
+def test_a_proposed_change_is_made_or_not_with_its_tool_call(
+    status: ToolStatus, stage: Stage
+) -> None:
+    """Whichever of the two comes first: an agent may say each of them once."""
+    change = make(model.FilesChanged, (parts.FileChange("/a"),), Stage.PROPOSED, "t")
+    for events in ([change, tool(status=status)], [tool(status=status), change]):
+        assert fold(events).tools["t"].stage is stage
+    assert fold([tool(status=status)]).tools["t"].stage is Stage.UNKNOWN
 
 
 def test_the_first_event_of_a_tool_makes_it_and_the_next_ones_patch_it() -> None:

@@ -180,6 +180,19 @@ def test_changes_add_up_over_a_turn_and_proposals_do_not_count() -> None:
     assert paths == [["/a"], ["/a", "/b"], ["/b"]]
 
 
+def test_a_proposal_counts_once_its_tool_call_is_completed() -> None:
+    proposed = make(model.FilesChanged, CHANGES[:1], Stage.PROPOSED, "x")
+    failed = make(model.ToolChanged, "x", status=ToolStatus.FAILED)
+    done = make(model.ToolChanged, "x", status=ToolStatus.COMPLETED)
+    lost = {Part.CHANGE_TEXTS, Part.TOOL_ENDS}
+
+    def changes(*events: Event) -> int:
+        return sum(isinstance(e, model.FilesChanged) for e in without(events, lost))
+
+    assert changes(proposed) == changes(proposed, failed) == changes(done) == 0
+    assert changes(proposed, done) == changes(proposed, done, done) == 1
+
+
 def test_ids_are_numbered_by_their_first_appearance() -> None:
     events = [make(model.ToolChanged, id) for id in ("b", "a", "b")]
     kept = without(events, {Part.TOOL_IDS})

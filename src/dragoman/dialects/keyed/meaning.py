@@ -371,19 +371,32 @@ class Voice:
         self._session_id = session_id
         self._message = 0
         self._index = 0
+        self._role: Role | None = None
+        """Whose words the last piece was; None if the next one begins another message."""
 
     def begin(self) -> None:
         """A turn begins: what is said from here on is another message."""
-        self._message += 1
-        self._index = 0
+        self._role = None
+
+    def _chunk(self, event: model.MessageDelta) -> shapes.ContentChunk:
+        # A message has an id here also where the agent gave it none. Then it ends where a tool is
+        # used, or where somebody else speaks.
+        if event.role is not self._role:
+            self._message += 1
+            self._index = 0
+            self._role = event.role
+        id = event.message_id or f"part-{self._message}"
+        chunk = shapes.ContentChunk(id, self._index, event.text)
+        self._index += 1
+        return chunk
 
     def tell(self, event: Event) -> list[tuple[str, Any]]:
         session = self._session_id
+        if isinstance(event, model.ToolChanged | model.FilesChanged):
+            self._role = None
         match event:
             case model.MessageDelta(role=Role.AGENT | Role.USER, text=text) if text:
-                id = event.message_id or f"part-{self._message}"
-                chunk = shapes.ContentChunk(id, self._index, text)
-                self._index += 1
+                chunk = self._chunk(event)
                 return [(shapes.UPDATE, shapes.Update(session, content_chunk=chunk))]
             case model.ToolChanged():
                 call = _call(event)

@@ -306,3 +306,31 @@ def test_the_reason_is_one_of_the_documents(stop: str, reason: str) -> None:
 def test_only_some_kinds_can_be_asked_for() -> None:
     kinds = [meaning.permission_kind(kind) for kind in ("edit", "execute", "delete", "read", None)]
     assert kinds == ["edit", "execute", "delete", "other", "other"]
+
+
+def test_messages_without_ids_end_where_a_tool_is_used_or_somebody_else_speaks() -> None:
+    voice = meaning.Voice("s")
+    voice.begin()
+    events: list[model.Event] = [
+        model.MessageDelta(*base(), Role.AGENT, "a"),
+        model.MessageDelta(*base(), Role.THOUGHT, "not told here"),
+        model.MessageDelta(*base(), Role.AGENT, "b"),
+        model.ToolChanged(*base(), "t"),
+        model.MessageDelta(*base(), Role.AGENT, "c"),
+        model.MessageDelta(*base(), Role.USER, "d"),
+        model.MessageDelta(*base(), Role.USER, "e"),
+        model.MessageDelta(*base(), Role.USER, "f", message_id="m"),
+    ]
+    told = [params for event in events for _, params in voice.tell(event)]
+    chunks = [update.content_chunk for update in told if update.content_chunk is not None]
+    assert [(c.id, c.index, c.delta) for c in chunks] == [
+        ("part-1", 0, "a"),
+        ("part-1", 1, "b"),
+        ("part-2", 0, "c"),
+        ("part-3", 0, "d"),
+        ("part-3", 1, "e"),
+        ("m", 2, "f"),
+    ]
+    voice.begin()
+    ((_, update),) = voice.tell(model.MessageDelta(*base(), Role.USER, "g"))
+    assert update.content_chunk.id == "part-4"
