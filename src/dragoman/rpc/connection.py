@@ -473,6 +473,7 @@ class Connection:
             return
         if len(self._inbound) >= MAX_INBOUND or self._inbound_size > MAX_INBOUND_SIZE:
             self._refuse(request, codes.OVERLOADED, "too many requests at once", None)
+            self._noise(Noise(request.line, "a request too many at once"))
             return
         try:
             result = self._handlers.request(request)

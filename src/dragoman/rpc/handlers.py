@@ -32,8 +32,8 @@ class Handlers(Protocol):
         """Take note."""
 
     def noise(self, noise: Noise | Stray) -> None:
-        """Something came that is no message, an answer that fits no question, or a second request
-        with an id that is still open."""
+        """Something came that is no message, an answer that fits no question, a second request
+        with an id that is still open, or one too many at once."""
 
 
 class Ignore:

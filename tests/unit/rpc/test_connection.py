@@ -339,7 +339,8 @@ async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
         await gate.wait()
 
     gate = asyncio.Event()
-    async with talk(Witness(wait)) as (connection, other):
+    witness = Witness(wait)
+    async with talk(witness) as (connection, other):
         other.say(*({"id": n, "method": "wait"} for n in range(5)))
         refused = [await other.next() for _ in range(2)]
         assert [(answer["id"], answer["error"]["code"]) for answer in refused] == [
@@ -352,6 +353,8 @@ async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
         other.say({"id": 9, "method": "wait"})
         assert (await other.next())["id"] == 9
     assert begun == [0, 1, 2, 9]
+    # Whoever keeps all that comes gets their lines, too.
+    assert [json.loads(noise.line)["id"] for noise in witness.noises] == [3, 4]
 
 
 @aio
