@@ -20,7 +20,7 @@ from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.transports.base import Receiver, Stream
 
-FEWER = settings(max_examples=max(50, settings().max_examples // 20))
+FEWER = settings(max_examples=max(50, settings().max_examples // 40))
 """For examples that are whole conversations, in each of several dialects."""
 
 

@@ -30,11 +30,13 @@ from dragoman.client.conversation import (
     Result,
     SessionSummary,
 )
-from dragoman.client.permissions import Answer, Decision, Permit, Question, deny_all
+from dragoman.client.inquiries import DECLINED, Inquire
+from dragoman.client.permissions import Answer, Permit, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events import model
 from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 
 
@@ -43,15 +45,18 @@ def connect_sync(
     target: Target,
     *,
     permit: Permit = deny_all,
+    inquire: Inquire | None = None,
     by: Callable[..., AbstractAsyncContextManager[Peer]] = connect,
     **options: Any,
 ) -> Iterator[BlockingPeer]:
     """`connect` for programs without an event loop; it takes the same options.
 
-    A plain `permit` runs in a thread of its own and may block, for example to ask a person. `by` is
-    another way to connect that takes the same options.
+    A plain `permit` runs in a thread of its own and may block, for example to ask a person, and so
+    does a plain `inquire`. `by` is another way to connect that takes the same options.
     """
     with _Loop() as loop:
+        if inquire is not None:
+            options["inquire"] = _in_thread(inquire, DECLINED)
         opened = by(target, permit=_in_thread(permit), **options)
         with loop.entered(opened) as peer:
             yield BlockingPeer(peer, loop)
@@ -286,12 +291,12 @@ async def _coroutine(make: Callable[[], Any]) -> Any:
     return await make()
 
 
-def _in_thread(permit: Permit) -> Permit:
+def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) -> Callable[[Q], Any]:
     """The same decision, made where it may block without stopping the loop."""
-    if inspect.iscoroutinefunction(permit):
-        return permit
+    if inspect.iscoroutinefunction(asking):
+        return asking
 
-    async def decide(question: Question) -> Decision:
+    async def decide(question: Q) -> Any:
         loop = asyncio.get_running_loop()
         decided: asyncio.Future[Any] = loop.create_future()
 
@@ -300,9 +305,9 @@ def _in_thread(permit: Permit) -> Permit:
                 decided.set_result(answer)
 
         def ask() -> None:
-            answer: Any = Answer.REJECT_ONCE
+            answer: Any = refused
             try:
-                answer = permit(question)
+                answer = asking(question)
             finally:
                 # A decision that fails is a refusal; the thread shows why. The loop may be gone
                 # by now, and so is the question then.
@@ -313,7 +318,6 @@ def _in_thread(permit: Permit) -> Permit:
         # asked may never answer.
         threading.Thread(target=ask, name="dragoman permit", daemon=True).start()
         answer = await decided
-        chosen: Decision = await answer if inspect.isawaitable(answer) else answer
-        return chosen
+        return await answer if inspect.isawaitable(answer) else answer
 
     return decide

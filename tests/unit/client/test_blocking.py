@@ -6,15 +6,18 @@ With agents it is in tests/integration/test_conversation_blocking.py.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from dragoman.client import blocking
 from dragoman.client.blocking import _in_thread, _Loop
+from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Question, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from tests.aio import aio
@@ -119,6 +122,35 @@ def test_a_block_is_left_whatever_happens_inside() -> None:
     assert left == ["dragoman"]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@aio
+async def test_a_question_to_the_user_is_asked_in_a_thread_and_declined_if_that_fails() -> None:
+    threads: list[str] = []
+
+    def inquire(inquiry: Inquiry) -> Reply:
+        threads.append(threading.current_thread().name)
+        if inquiry.message == "fail":
+            raise ValueError("no")
+        return Reply("accept", {"x": 1})
+
+    asked = _in_thread(inquire, DECLINED)
+    assert await asked(Inquiry("s", "well?")) == Reply("accept", {"x": 1})
+    assert await asked(Inquiry("s", "fail")) == DECLINED
+    assert threads == ["dragoman permit"] * 2
+
+
+@asynccontextmanager
+async def nobody(target: Any, **options: Any) -> AsyncIterator[Any]:
+    yield options
+
+
+def test_both_who_may_block_get_a_thread() -> None:
+    with blocking.connect_sync(["x"], by=nobody) as peer:
+        assert "inquire" not in peer._peer  # type: ignore[operator]
+    with blocking.connect_sync(["x"], by=nobody, inquire=lambda inquiry: DECLINED) as peer:
+        assert inspect.iscoroutinefunction(peer._peer["inquire"])  # type: ignore[index]
+
+
 @aio
 async def test_a_plain_decision_is_made_in_a_thread_and_an_async_one_in_the_loop() -> None:
     here = threading.current_thread()
@@ -132,7 +164,7 @@ async def test_a_plain_decision_is_made_in_a_thread_and_an_async_one_in_the_loop
         return Answer.ALLOW_ALWAYS
 
     answers = [
-        await _in_thread(permit)(QUESTION)  # type: ignore[misc]
+        await _in_thread(permit)(QUESTION)
         for permit in (plain, decided, lambda question: decided(question), deny_all)
     ]
     assert answers == [
