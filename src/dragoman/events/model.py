@@ -3,7 +3,8 @@
 Owns the union `Event`. Every event says where it came from: the connection's `source`, its place
 in the order (`seq`, rising on each connection), the session and turn it belongs to, the dialect's
 own name for it (`native`), whether it is history being replayed, and the message it came from,
-`raw`, unmodified (None for an event that no message produced).
+`raw`, unmodified (None for an event that no message produced). Where a whole history comes in one
+answer, the answer is the `raw` of one event, and each replayed event has its part of it, or none.
 
 Three states: in an event that patches something, `UNSET` leaves a value as it was, None clears
 it, anything else replaces it.
