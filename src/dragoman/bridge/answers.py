@@ -6,7 +6,7 @@ protocol's errors. It sends nothing: `link` does.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from dragoman.client.conversation import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import AuthRequired, DragomanError, RemoteError, UsageError
 from dragoman.events import model
+from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome
 from dragoman.wire import codes, messages
 
@@ -35,12 +36,29 @@ def response(result: Result, ended: model.TurnEnded | None) -> acp.PromptRespons
     native = _native(ended)
     if native is not None:
         return native
+    extra = _used(None if ended is None else ended.usage)
     if result.stop in set(acp.StopReason) and result.outcome in _STOPS:
-        return acp.PromptResponse(stop_reason=result.stop)
+        return acp.PromptResponse(stop_reason=result.stop, extra=extra)
     stop = _STOPS.get(result.outcome)
     if stop is not None and result.error is None:
-        return acp.PromptResponse(stop_reason=stop)
+        return acp.PromptResponse(stop_reason=stop, extra=extra)
     raise failure(result)
+
+
+def _used(usage: Usage | None) -> dict[str, Any] | None:
+    """The tokens of a turn, where agents put them although that is not stable yet."""
+    if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    total = usage.total_tokens
+    told = {
+        "totalTokens": usage.input_tokens + usage.output_tokens if total is None else total,
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "thoughtTokens": usage.thought_tokens,
+        "cachedReadTokens": usage.cache_read_tokens,
+        "cachedWriteTokens": usage.cache_write_tokens,
+    }
+    return {"usage": {name: value for name, value in told.items() if value is not None}}
 
 
 def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:

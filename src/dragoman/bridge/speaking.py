@@ -75,6 +75,8 @@ class Speaker:
         self._compaction = compaction
         self._tools: dict[str, _Tool] = {}
         self._streamed: set[str | None] = set()
+        self._said: list[str] = []
+        """What the agent has said in this turn."""
 
     def updates(self, event: model.Event) -> Sequence[acp.SessionUpdate]:
         """The updates that say what an event says; none if ACP has no word for it."""
@@ -107,6 +109,11 @@ class Speaker:
                 return self._notice("error", failure.message, None)
             case model.Compacted():
                 return self._compacted(event)
+            case model.TurnStarted():
+                self._said.clear()
+                return ()
+            case model.TurnEnded(text=text):
+                return self._last_words(text or "")
             case _:
                 return ()
 
@@ -117,6 +124,8 @@ class Speaker:
             # The client has just said it itself.
             return ()
         self._streamed.add(event.message_id)
+        if event.role is Role.AGENT:
+            self._said.append(event.text)
         content: acp.ContentBlock
         if event.block is None:
             content = acp.TextContent(text=event.text)
@@ -132,10 +141,20 @@ class Speaker:
         if event.role is Role.USER and not event.replay:
             return ()
         self._streamed.add(event.message_id)
+        if event.role is Role.AGENT:
+            self._said += [block.text for block in blocks if isinstance(block, parts.Text)]
         chunk = _CHUNKS[event.role]
         return [
             chunk(content=meaning.to_block(block), message_id=event.message_id) for block in blocks
         ]
+
+    def _last_words(self, whole: str) -> Sequence[acp.SessionUpdate]:
+        """What a dialect gives as the whole answer at the end, as far as it was not said before."""
+        said = "".join(self._said)
+        if said.endswith(whole):
+            return ()
+        text = whole.removeprefix(said)
+        return (acp.AgentMessageChunk(content=acp.TextContent(text=text)),)
 
     # -- tools
 
@@ -199,11 +218,30 @@ class Speaker:
 
     def _files(self, event: model.FilesChanged) -> Sequence[acp.SessionUpdate]:
         if event.tool_id is None:
-            # The sum of what the tool calls have shown already.
-            return ()
+            return self._changes_of_turn(event)
         tool = self._tools.setdefault(event.tool_id, _Tool())
         tool.changes = [shown for change in event.changes for shown in _change(change)]
         return self._progress(event.tool_id, tool)
+
+    def _changes_of_turn(self, event: model.FilesChanged) -> Sequence[acp.SessionUpdate]:
+        """Changes that no tool call is known for, as a call of their own. Usually they are the sum
+        of what tool calls have shown already."""
+        tool_id = f"changes-{event.turn}"
+        others = (tool.changes for id, tool in self._tools.items() if id != tool_id)
+        changes = [change for change in event.changes if change.path]
+        if not changes or any(others):
+            return ()
+        tool = self._tools.setdefault(tool_id, _Tool())
+        tool.changes = [shown for change in changes for shown in _change(change)]
+        told: dict[str, Any] = {
+            "tool_call_id": tool_id,
+            "status": "completed",
+            "content": self._shown(tool),
+        }
+        if tool.announced:
+            return (acp.ToolCallProgress(**told),)
+        tool.announced = True
+        return (acp.ToolCall(title="Changed files", kind="edit", **told),)
 
     def _progress(self, tool_id: str, tool: _Tool) -> Sequence[acp.SessionUpdate]:
         content = self._shown(tool)

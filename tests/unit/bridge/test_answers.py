@@ -6,6 +6,8 @@ import pytest
 
 from dragoman.bridge import answers
 from dragoman.client.results import Result
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import (
     AuthRequired,
     DragomanError,
@@ -14,9 +16,9 @@ from dragoman.errors import (
     Unsupported,
 )
 from dragoman.events import model
-from dragoman.events.parts import Failure
+from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import Outcome
-from tests.unit.events.sayings import SOURCE, make
+from tests.unit.events.sayings import SOURCE, make, place
 
 
 @pytest.mark.parametrize(
@@ -111,3 +113,35 @@ def test_the_peers_own_error_is_not_changed_by_answering_with_it() -> None:
 def test_an_end_that_is_no_answer_in_acp_is_put_into_its_words(raw: bytes | None) -> None:
     ended = model.TurnEnded(SOURCE, 1, "s", "t", "session/prompt", raw, False, Outcome.REFUSED)
     assert answers.response(Result(Outcome.REFUSED, ""), ended).stop_reason == "refusal"
+
+
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        (None, None),
+        (Usage(context_used=3, context_size=9), None),
+        (Usage(1, 2), {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}),
+        (
+            Usage(1, 2, 3, 4, 5, 15),
+            {
+                "totalTokens": 15,
+                "inputTokens": 1,
+                "outputTokens": 2,
+                "thoughtTokens": 3,
+                "cachedReadTokens": 4,
+                "cachedWriteTokens": 5,
+            },
+        ),
+    ],
+)
+def test_what_a_turn_used_is_told_where_agents_of_acp_tell_it(
+    usage: Usage | None, told: dict[str, int] | None
+) -> None:
+    for stop in ("completed", "end_turn"):
+        ended = make(model.TurnEnded, Outcome.OK, stop, usage=usage)
+        assert isinstance(ended, model.TurnEnded)
+        response = answers.response(Result(Outcome.OK, "x", stop), ended)
+        assert (response.extra or {}).get("usage") == told
+        if told is not None:
+            wire = acp.SESSION_PROMPT.decode_result(acp.encode(response))
+            assert meaning.of_answer(wire, place(), None).usage is not None

@@ -250,3 +250,52 @@ def test_a_title_that_was_not_told_is_not_taken_away() -> None:
     (cleared,) = spoken(make(model.SessionChanged, title=None))
     assert cleared.title is None
     assert spoken(make(model.SessionChanged, status="idle")) == []
+
+
+@pytest.mark.parametrize(
+    ("streamed", "whole", "told"),
+    [
+        ([], "all of it", "all of it"),
+        (["all ", "of it"], "all of it", ""),
+        (["all "], "all of it", "of it"),
+        (["first.", "last."], "last.", ""),
+        (["something"], "else", "else"),
+        (["all"], None, ""),
+        ([], "", ""),
+    ],
+)
+def test_an_answer_that_comes_whole_at_the_end_is_said_as_far_as_it_was_not(
+    streamed: list[str], whole: str | None, told: str
+) -> None:
+    speaker = Speaker()
+    for _ in range(2):
+        spoken(make(model.TurnStarted), *map(delta, streamed), speaker=speaker)
+        ended = make(model.TurnEnded, Outcome.OK, text=whole)
+        last = spoken(ended, speaker=speaker)
+        assert "".join(update.content.text for update in last) == told
+
+
+def test_a_whole_message_counts_as_said() -> None:
+    message = make(model.MessageSet, Role.AGENT, "m", (parts.Text("all of it"),))
+    assert len(spoken(message, make(model.TurnEnded, Outcome.OK, text="all of it"))) == 1
+
+
+def test_changes_that_no_tool_call_is_known_for_are_a_call_of_their_own() -> None:
+    one = parts.FileChange("/a", diff="--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n")
+    two = parts.FileChange("/b", FileOp.ADD, new_text="new")
+    first, second = spoken(
+        make(model.FilesChanged, (one,), Stage.UNKNOWN),
+        make(model.FilesChanged, (one, two), Stage.UNKNOWN),
+    )
+    assert (first.title, first.kind, first.status) == ("Changed files", "edit", "completed")
+    assert isinstance(second, acp.ToolCallProgress) and second.content is not None
+    assert [item.path for item in second.content if isinstance(item, acp.Diff)] == ["/a", "/b"]
+
+
+def test_changes_that_a_tool_call_has_shown_are_not_shown_again() -> None:
+    change = (parts.FileChange("/a", FileOp.ADD, new_text="new"),)
+    shown = make(model.FilesChanged, change, Stage.APPLIED, "t")
+    assert len(spoken(shown, make(model.FilesChanged, change, Stage.UNKNOWN))) == 1
+    # The difference of a whole turn, as Codex tells it, names no file.
+    whole = parts.FileChange("", diff="diff --git a/a b/a\n")
+    assert spoken(make(model.FilesChanged, (whole,), Stage.UNKNOWN)) == []
