@@ -122,9 +122,18 @@ def test_a_block_is_left_whatever_happens_inside() -> None:
     assert left == ["dragoman"]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @aio
-async def test_a_question_to_the_user_is_asked_in_a_thread_and_declined_if_that_fails() -> None:
+async def test_a_question_to_the_user_is_asked_in_a_thread_and_declined_if_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complaints: list[str] = []
+    complained = threading.Event()
+
+    def complain(failed: threading.ExceptHookArgs) -> None:
+        complaints.append(str(failed.exc_value))
+        complained.set()
+
+    monkeypatch.setattr(threading, "excepthook", complain)
     threads: list[str] = []
 
     def inquire(inquiry: Inquiry) -> Reply:
@@ -137,6 +146,8 @@ async def test_a_question_to_the_user_is_asked_in_a_thread_and_declined_if_that_
     assert await asked(Inquiry("s", "well?")) == Reply("accept", {"x": 1})
     assert await asked(Inquiry("s", "fail")) == DECLINED
     assert threads == ["dragoman permit"] * 2
+    assert complained.wait(TIMEOUT)
+    assert complaints == ["no"]
 
 
 @asynccontextmanager
