@@ -49,6 +49,8 @@ def _of(
             return texts
         case inspect.IntType():
             return st.integers(-3, 3)
+        case inspect.FloatType():
+            return st.floats(-3, 103) | st.integers(-3, 103)
         case inspect.BoolType():
             return st.booleans()
         case inspect.NoneType():
