@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the tests with coverage. The quiet room wire/ must be covered whole, branches included,
-# because nothing there depends on the machine. Every processor takes one test file after another.
+# because nothing there depends on the machine. Every processor takes one test file after another, in
+# the order of their names, so that the quick ones of tests/unit fill what is left at the end.
 # The last line printed is pytest's closing line, so that whoever reads only the end of the output
 # reads the verdict.
 #
@@ -18,7 +19,7 @@ colour=no
 # A pipe hides the status of its left side, so that side leaves it in a file.
 {
   status=0
-  "$bin/python" -m pytest --ignore=tests/peers --numprocesses=auto --dist=loadfile \
+  "$bin/python" -m pytest --ignore=tests/peers --numprocesses=auto --dist=loadfile --no-loadscope-reorder \
     --cov --cov-report= --color="$colour" "$@" </dev/null 2>&1 || status=$?
   echo "$status" >"$log.status"
 } | tee "$log"

@@ -9,10 +9,17 @@ folder, not here.
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# In the background of a shell, interrupts are ignored, and children inherit that. Tests interrupt.
+for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGTERM"):
+    number = getattr(signal, name, None)
+    if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
 
 PROPERTY = Path(__file__).parent / "property"
 

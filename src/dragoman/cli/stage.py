@@ -93,7 +93,7 @@ class Stage:
     def run(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
         """Run `work` in its loop until it ends; its exit code, or what it raised."""
         with (
-            _signals(self._interrupted, self._terminated) as told,
+            _signals(self._interrupted, self._terminated, self._woken) as told,
             ThreadPoolExecutor(1) as pool,
         ):
             done = pool.submit(self._work, work, told)
@@ -147,13 +147,13 @@ class Stage:
                 self._read_so_far += 1
                 self._reading = self._read_so_far
                 if self._over:
-                    self._reading = 0
                     return
                 answer = _read(wanted.prompt)
-                self._reading = 0
             except KeyboardInterrupt:
-                self._reading = 0
                 answer = Interrupted()
+            finally:
+                # Whatever it raised: the loop's thread waits until nobody reads any more.
+                self._reading = 0
             self._answer(wanted, answer)
 
     def _answer(self, wanted: _Wanted, answer: str | Interrupted | None) -> None:
@@ -182,6 +182,11 @@ class Stage:
         if self._over:
             return
         self.press()
+
+    def _woken(self, number: int, frame: FrameType | None) -> None:
+        """Instead of the above where interrupts are to be ignored: only our own counts."""
+        if self._reading and self._over:
+            raise KeyboardInterrupt
 
     def press(self) -> None:
         """Somebody asks to stop. May be called in any thread."""
@@ -218,8 +223,11 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 class _signals:
     """Lets two handlers have the signals that end a program, for the time of a block."""
 
-    def __init__(self, interrupted: Handler, terminated: Handler) -> None:
-        self._handlers: dict[int, Handler] = {signal.SIGINT: interrupted}
+    def __init__(self, interrupted: Handler, terminated: Handler, woken: Handler) -> None:
+        # What whoever started us wants to be ignored (nohup) stays ignored; but it is by an
+        # interrupt that the main thread is woken.
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        self._handlers: dict[int, Handler] = {signal.SIGINT: woken if ignored else interrupted}
         for name in ("SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 self._handlers[getattr(signal, name)] = terminated
@@ -232,8 +240,7 @@ class _signals:
             os.set_blocking(end, False)
         self._told_before = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
         for number, handler in self._handlers.items():
-            # What whoever started us wants to be ignored (nohup) stays ignored.
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, handler)
         return self._told
 

@@ -219,6 +219,49 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_a_prompt_is_left_when_the_work_ends_also_where_interrupts_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    read, write = os.pipe()
+    stdin = Pipe(read)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    stage = Stage()
+
+    async def work() -> int:
+        reading = asyncio.get_running_loop().create_task(stage.line())
+        await asyncio.to_thread(stdin.read.wait, 10)
+        reading.cancel()
+        return 3
+
+    try:
+        assert stage.run(work) == 3
+    finally:
+        signal.signal(signal.SIGINT, before)
+        os.close(read)
+        os.close(write)
+
+
+def test_a_prompt_that_cannot_be_read_ends_the_work_and_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(Pipe):
+        def readline(self) -> str:
+            raise OSError("no terminal")
+
+    monkeypatch.setattr(sys, "stdin", Broken(-1))
+    stage = Stage()
+
+    async def work() -> int:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await stage.line()
+        return 3
+
+    with pytest.raises(OSError, match="no terminal"):
+        stage.run(work)
+
+
 def test_a_signal_that_does_not_wake_the_main_thread_is_heard_all_the_same() -> None:
     stage = Stage()
     main = threading.main_thread().ident
