@@ -18,8 +18,8 @@ from dragoman.transports import warden
 MARK: Final = re.compile(rb"\0" + warden.MARK_NAME.encode() + rb"=([0-9a-f]+)\.[0-9]+\0")
 WARDEN: Final = re.compile(rb"warden\.py\0([0-9a-f]+)\0")
 
-MAX_SHOWN: Final = 60
-"""Characters of a command line that are shown."""
+MAX_SHOWN: Final = 160
+"""Characters of a command line that are shown: the path of an interpreter alone may take half."""
 
 
 @dataclass(frozen=True, slots=True)
