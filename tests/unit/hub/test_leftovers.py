@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.leftovers import Leftover, find_leftovers
+from dragoman.hub.leftovers import MAX_SHOWN, Leftover, find_leftovers
 
 
 def process(proc: Path, pid: int, cmdline: bytes, environ: bytes = b"") -> None:
@@ -39,4 +39,4 @@ def test_where_there_is_no_proc_nothing_is_found(tmp_path: Path) -> None:
 
 def test_a_long_command_line_is_cut(tmp_path: Path) -> None:
     process(tmp_path, 10, b"x" * 500 + b"\0", b"DRAGOMAN_MARK=aaaa.1\0")
-    assert len(find_leftovers(tmp_path, platform="linux")[0].command) == 60
+    assert len(find_leftovers(tmp_path, platform="linux")[0].command) == MAX_SHOWN
