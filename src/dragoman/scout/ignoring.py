@@ -104,7 +104,7 @@ def translate(glob: str) -> str:
         if glob.startswith("**/", at) and (at == 0 or glob[at - 1] == "/"):
             out.append("(?:[^/]+/)*")
             at += 3
-        elif glob[at:] == "**" and glob[at - 1 : at] == "/":
+        elif glob[at:] == "**" and (at == 0 or glob[at - 1] == "/"):
             out.append(".+")
             at += 2
         elif char == "*":

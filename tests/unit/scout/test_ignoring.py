@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.scout.ignoring import Ignored, translate
@@ -77,6 +77,7 @@ PATTERNS = st.builds(
 
 
 @settings(max_examples=40)
+@example(["a", "/**", "!b"], {"a", "a/a", "b/ab"})
 @given(st.lists(PATTERNS, min_size=1, max_size=4), st.sets(PATHS, min_size=3, max_size=12))
 def test_the_walk_keeps_the_files_that_git_keeps(patterns: list[str], paths: set[str]) -> None:
     from tempfile import TemporaryDirectory
