@@ -160,7 +160,7 @@ def trust_command(
     \b
     Examples:
       dragoman config trust
-      dragoman config trust ~/work/project --yes
+      dragoman config trust ~/project --yes
       dragoman config trust --withdraw
     """
     from dragoman.cli.output.questions import confirm

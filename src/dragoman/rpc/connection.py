@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from types import CoroutineType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -105,7 +105,9 @@ class Connection:
         # Kept, because asking for it costs a system call each time.
         self._loop = asyncio.get_running_loop()
         self._half_duplex = self.settings.half_duplex
-        self._deadlines = Deadlines(self._loop, self._open_calls)
+        self._deadlines = Deadlines(
+            self._loop, lambda: [request.slot for request in self._peer.unanswered]
+        )
         self._started = False
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
@@ -566,9 +568,6 @@ class Connection:
             except Exception:
                 # Whoever gives up must not be kept waiting by a notice that cannot be sent.
                 log.exception("%s: %s could not be called off", self.name, call.method)
-
-    def _open_calls(self) -> Iterator[Call]:
-        return (request.slot for request in self._peer.unanswered)
 
     def _fail(self, failure: ConnectionLost) -> None:
         """The connection is over: settle everything that waits. Only the first reason counts."""

@@ -74,6 +74,23 @@ async def spawn(
     The child gets the allow-list of `environment`, the variables named by `inherit`, and `env`.
     It never waits, so a cancellation cannot come between the start and the stream.
     """
+    tail = StderrTail(stderr_tail_size, on_stderr)
+    return start_stream(
+        argv, tail=tail, cwd=cwd, env=env, inherit=inherit, times=times, platform=platform
+    )[0]
+
+
+def start_stream(
+    argv: Sequence[str],
+    *,
+    tail: StderrTail,
+    cwd: Folder = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    times: ShutdownTimes = DEFAULT_TIMES,
+    platform: str = sys.platform,
+) -> tuple[ProcessStream, ChildProcess]:
+    """Start a program; the stream to it, and the process for whoever looks at more than bytes."""
     ends: list[int] = []
     try:
         for _ in range(3):
@@ -98,8 +115,7 @@ async def spawn(
     stdin, stdout, stderr = ends[1], ends[2], ends[4]
     for fd in (ends[0], ends[3], ends[5]):
         os.close(fd)
-    tail = StderrTail(stderr_tail_size, on_stderr)
-    return ProcessStream(child, stdin=stdin, stdout=stdout, stderr=stderr, tail=tail)
+    return ProcessStream(child, stdin=stdin, stdout=stdout, stderr=stderr, tail=tail), child
 
 
 def start_child(

@@ -9,17 +9,15 @@ is killed. How a process is started and ended is in `dragoman.transports`.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.errors import SpawnError
 from dragoman.transports import connect_unix, connect_websocket
 from dragoman.transports.base import Stream
 from dragoman.transports.child import ChildProcess, ShutdownTimes
-from dragoman.transports.process import STDERR_TAIL_SIZE, ProcessStream, StderrTail, start_child
+from dragoman.transports.process import STDERR_TAIL_SIZE, StderrTail, start_stream
 from dragoman.transports.strays import find_strays
 
 
@@ -91,32 +89,8 @@ def start(
     times: ShutdownTimes,
 ) -> Running:
     """Start the peer. Nothing is awaited, so that no cancellation can lose it."""
-    ends: list[int] = []
-    try:
-        for _ in range(3):
-            ends += os.pipe()
-        child = start_child(
-            argv,
-            stdin=ends[0],
-            stdout=ends[3],
-            stderr=ends[5],
-            cwd=cwd,
-            env=env,
-            inherit=inherit,
-            times=times,
-        )
-    except BaseException as error:
-        for descriptor in ends:
-            os.close(descriptor)
-        if isinstance(error, OSError):
-            raise SpawnError(f"no pipe could be made: {error.strerror}") from error
-        raise
-    for descriptor in (ends[0], ends[3], ends[5]):
-        os.close(descriptor)
-    stream = ProcessStream(
-        child, stdin=ends[1], stdout=ends[2], stderr=ends[4], tail=StderrTail(STDERR_TAIL_SIZE)
-    )
-    return Running(stream, child)
+    tail = StderrTail(STDERR_TAIL_SIZE)
+    return Running(*start_stream(argv, tail=tail, cwd=cwd, env=env, inherit=inherit, times=times))
 
 
 async def reach(address: str, *, codex: bool) -> Running:

@@ -94,16 +94,16 @@ def test_a_tool_call_is_shown_when_it_begins_and_when_it_is_over() -> None:
 
 def test_places_in_the_workspace_are_shown_relative_to_it() -> None:
     lines = shown(
-        happened(model.SessionOpened, "new", "/work/project"),
+        happened(model.SessionOpened, "new", "/src/project"),
         happened(
             model.ToolChanged,
             "c1",
             title="Look",
             status=ToolStatus.COMPLETED,
-            locations=(Location("/work/project/a.py", 3), Location("/work/projects/b.py")),
+            locations=(Location("/src/project/a.py", 3), Location("/src/projects/b.py")),
         ),
     ).splitlines()
-    assert lines[1:] == ["  a.py:3", "  /work/projects/b.py"]
+    assert lines[1:] == ["  a.py:3", "  /src/projects/b.py"]
 
 
 def test_a_tool_call_that_fails_says_why() -> None:
