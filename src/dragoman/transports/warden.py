@@ -42,24 +42,6 @@ REGISTER_SIZE = 256 * 1024
 ENVIRON_READ_SIZE = 32 * 1024
 """Holds most environments in one read."""
 
-FIRST_NAMESPACE = 0xEFFFFFFC
-"""The inode by which Linux names the process namespace that it starts with."""
-
-
-def sees_the_kernel() -> bool:
-    """Whether the threads of the kernel are among the processes that we see.
-
-    They are in the first process namespace only. In any other (a container) a process without a
-    session may be ours: its session was begun by somebody outside, as by `docker exec`.
-    """
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino == FIRST_NAMESPACE
-    except OSError:
-        return False
-
-
-KERNEL_SEEN = sees_the_kernel()
-
 
 def owner_needle(owner: str) -> bytes:
     """What to look for in an environment to find every process of an owner."""
@@ -115,9 +97,8 @@ def is_ours(pid: int, needle: bytes, sessions: Collection[int]) -> bool:
         session = os.getsid(pid)
     except OSError:
         return False
-    if session == 0 and KERNEL_SEEN:
-        # A thread of the kernel. These need not be read, which is most of the cost of a search.
-        return False
+    # Session 0 says nothing: threads of the kernel are in it, and so is whatever an init of a small
+    # machine, or a `docker exec` from outside, starts without a session of its own.
     if session in sessions and not is_zombie(pid):
         return True
     return needle in read_environ(pid)

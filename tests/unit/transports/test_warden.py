@@ -233,40 +233,12 @@ def test_a_register_without_entries_names_nobody() -> None:
     os.close(fd)
 
 
-def test_threads_of_the_kernel_are_passed_over(
+def test_a_process_may_be_ours_and_of_no_session(
     children: Children, owner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = children.start(f"{owner}.1")
     monkeypatch.setattr(os, "getsid", lambda pid: 0)
-    monkeypatch.setattr(warden, "KERNEL_SEEN", True)
-    assert found(warden.owner_needle(owner)) == set()
-    monkeypatch.undo()
     assert found(warden.owner_needle(owner)) == {ours.pid}
-
-
-def test_in_a_container_a_process_may_be_ours_and_of_no_session(
-    children: Children, owner: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = children.start(f"{owner}.1")
-    monkeypatch.setattr(os, "getsid", lambda pid: 0)
-    monkeypatch.setattr(warden, "KERNEL_SEEN", False)
-    assert found(warden.owner_needle(owner)) == {ours.pid}
-
-
-@pytest.mark.parametrize("inode", [warden.FIRST_NAMESPACE, 4026532201])
-def test_the_kernel_is_seen_from_the_first_namespace_only(
-    inode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "stat", lambda path: os.stat_result((0, inode, *(0,) * 8)))
-    assert warden.sees_the_kernel() is (inode == warden.FIRST_NAMESPACE)
-
-
-def test_without_proc_no_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: str) -> os.stat_result:
-        raise FileNotFoundError(2, "no /proc", path)
-
-    monkeypatch.setattr(os, "stat", refuse)
-    assert not warden.sees_the_kernel()
 
 
 def test_a_goodbye_ends_the_warden_and_nobody_else(children: Children, owner: str) -> None:
