@@ -4,6 +4,7 @@ Owns everything that needs time: calls and their timeouts, handlers, queues and 
 end of a connection. It knows no method's name; dialects, clients and agents do.
 """
 
+from dragoman.rpc.answering import LATER
 from dragoman.rpc.calls import Call
 from dragoman.rpc.connection import Connection
 from dragoman.rpc.handlers import Handlers
@@ -14,6 +15,7 @@ from dragoman.rpc.trace import Trace
 from dragoman.wire.peer import End
 
 __all__ = [
+    "LATER",
     "Call",
     "Connection",
     "End",

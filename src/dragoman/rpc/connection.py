@@ -1,19 +1,19 @@
 """A wire peer on a stream: the only pump of the project.
 
-Owns the sending of calls, the handling of inbound requests, and the end of a connection; what a
-call is once it is sent is in `calls`. It does not know a method's name: a `Handlers` object, made
-by whoever does, is asked about everything that comes in. Order: what the other side sends is
-handed over in the order of the wire, and an answer after everything that came before it.
+Owns the sending of calls, the order of what comes in, and the end of a connection; what a call is
+once it is sent is in `calls`, and the answers to requests of theirs are in `answering`. It does not
+know a method's name: a `Handlers` object, made by whoever does, is asked about everything that
+comes in. Order: what the other side sends is handed over in the order of the wire, and an answer
+after everything that came before it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from msgspec import UNSET, Raw, ValidationError
@@ -25,23 +25,22 @@ from dragoman.errors import (
     ConnectionLost,
     InvalidAnswer,
     LineTooLong,
-    MessageTooLong,
     Overflow,
     RemoteError,
     UsageError,
 )
 from dragoman.rpc import boundary
+from dragoman.rpc.answering import Answering
 from dragoman.rpc.calls import FOREIGN, Behind, Call, Deadlines, Settle
 from dragoman.rpc.handlers import Handlers, Ignore
 from dragoman.rpc.lanes import Flow, HandlerLane, consuming
 from dragoman.rpc.outbox import Outbox
 from dragoman.rpc.settings import Settings
 from dragoman.rpc.standby import start_for
-from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish, was_cancelled
+from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish
 from dragoman.rpc.trace import Trace, from_environment
 from dragoman.transports.base import Stream
-from dragoman.wire import codes
-from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import (
     Answered,
     End,
@@ -59,17 +58,10 @@ T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.rpc")
 
-MAX_INBOUND: Final = 4096
-"""Requests of the other side handled at once; the next is refused as overloaded, unexecuted."""
-
-MAX_INBOUND_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of the requests handled at once above which the next is refused too: each keeps its line
-until it is answered, and a handler may take its time."""
-
 _numbers = itertools.count(1)
 
 
-class Connection:
+class Connection(Answering):
     """One conversation over one stream, for use as ``async with``.
 
     Ends by itself when the stream does; `failure` then says why, and every call that waits gets a
@@ -112,8 +104,7 @@ class Connection:
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._inbound: dict[Id, asyncio.Task[None]] = {}
-        self._inbound_size = 0
+        self._begin_answering()
         self.tasks = TaskOwner(self.name)
         self._start = start_for(self.tasks)
         self._outbox = Outbox(stream, self._fail)
@@ -367,18 +358,6 @@ class Connection:
                 raise self._failure.fresh() from None
             raise
 
-    async def wait_answered(self) -> None:
-        """Wait until no request of theirs is being handled, but for the one that waits here."""
-        here = asyncio.current_task()
-        while waiting := [task for task in self._inbound.values() if task is not here]:
-            await asyncio.wait(waiting)
-
-    def cancel_inbound(self, id: Id) -> None:
-        """Cancel the handler of a request of theirs; it is answered as cancelled."""
-        task = self._inbound.get(id)
-        if task is not None:
-            cancel_soon(task)
-
     # -- what we receive (called by the stream)
 
     def data_received(self, data: bytes) -> None:
@@ -467,88 +446,6 @@ class Connection:
             self._handlers.noise(noise)
         except FOREIGN:
             log.exception("%s: the handler of noise failed", self.name)
-
-    # -- requests of theirs
-
-    def _request(self, request: Request) -> None:
-        if self._failure is not None:
-            return
-        if len(self._inbound) >= MAX_INBOUND or self._inbound_size > MAX_INBOUND_SIZE:
-            self._refuse(request, codes.OVERLOADED, "too many requests at once", None)
-            self._noise(Noise(request.line, "a request too many at once"))
-            return
-        try:
-            result = self._handlers.request(request)
-        except FOREIGN as error:
-            self._refuse(request, *boundary.to_wire(error, request.method))
-            return
-        if type(result) is CoroutineType:
-            task = self._start.begin(self._answer_later(request, result), request.method)
-            if task is not None:
-                self._inbound[request.id] = task
-                self._inbound_size += len(request.line)
-                if self._failure is not None:
-                    # The connection ended in its first step, when it did not stand here yet.
-                    cancel_soon(task)
-        else:
-            self._answer(request, result)
-
-    async def _answer_later(self, request: Request, work: Coroutine[Any, Any, Any]) -> None:
-        try:
-            try:
-                result = await work
-            except asyncio.CancelledError as error:
-                if was_cancelled():
-                    raise
-                # Nobody called the request off: the handler let the end of something else escape.
-                self._refuse(request, *boundary.to_wire(error, request.method))
-                return
-            except Exception as error:  # noqa: BLE001 - handler to wire
-                self._refuse(request, *boundary.to_wire(error, request.method))
-                return
-            if self._outbox.crowded and self._outbox.is_full:
-                # Many long answers at once would overflow a reader that only needs its time.
-                with contextlib.suppress(ConnectionLost):
-                    await self._outbox.drain()
-            self._answer(request, result)
-        except asyncio.CancelledError:
-            # Either the other side called it off, or the connection is going down; then there is
-            # nobody to answer and `_refuse` does nothing.
-            self._refuse(request, codes.REQUEST_CANCELLED, "the request was cancelled", None)
-            raise
-        finally:
-            # One that never had to wait never stood there.
-            task = self._inbound.pop(request.id, None) if self._inbound else None
-            if task is not None:
-                self.tasks.forget(task)
-                self._inbound_size -= len(request.line)
-
-    def _answer(self, request: Request, result: Any) -> None:
-        if self._failure is not None:
-            return
-        try:
-            line = self._peer.result(request.id, result)
-        except Exception as error:  # noqa: BLE001 - handler to wire: the result is the handler's
-            self._refuse(request, *boundary.to_wire(error, request.method))
-        else:
-            if self._trace is not None:
-                self._trace.record(self.name, "send", line)
-            self._outbox.put(line)
-
-    def _refuse(self, request: Request, code: int, message: str, data: Any) -> None:
-        if self._failure is not None or not self._peer.is_open(request.id):
-            return
-        try:
-            line = self._peer.failure(request.id, code, message, data)
-        except Exception:
-            log.exception("%s: the error of %s cannot be sent", self.name, request.method)
-            try:
-                line = self._peer.failure(request.id, codes.INTERNAL_ERROR, "Internal error")
-            except MessageTooLong:
-                # A long id and a low limit. What can never be answered would stay open for ever.
-                self._fail(Overflow("a request cannot be answered: its id alone fills a line"))
-                return
-        self._send(line)
 
     # -- inside
 

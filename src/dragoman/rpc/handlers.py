@@ -26,7 +26,8 @@ class Handlers(Protocol):
         """Called once, before anything else, with the connection that is being served."""
 
     def request(self, request: Request) -> Any:
-        """Answer a request: return the result, or a coroutine that will. Raise to refuse."""
+        """Answer a request: return the result, or a coroutine that will. Raise to refuse. Whoever
+        returns `LATER` answers by `Connection.answer` or `Connection.refuse`."""
 
     def notification(self, notification: Notification) -> None:
         """Take note."""

@@ -27,13 +27,12 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.rpc import Connection, End, Router, Settings
-from dragoman.rpc import connection as connection_module
 from dragoman.rpc import outbox as outbox_module
 from dragoman.rpc import tasks as tasks_module
 from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.memory import memory_pair
 from dragoman.wire import codes
-from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
 from tests.aio import aio
 from tests.unit.rpc.other_side import RecordingStream, Witness, soon, talk, turns, until
@@ -325,72 +324,6 @@ async def test_one_can_wait_until_everything_is_answered() -> None:
         gate.set()
         await soon(waiting)
         assert {(await other.next())["id"], (await other.next())["id"]} == {1, 2}
-
-
-@aio
-async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connection_module, "MAX_INBOUND", 3)
-    begun: list[Id] = []
-
-    async def wait(request: Request) -> None:
-        begun.append(request.id)
-        await gate.wait()
-
-    gate = asyncio.Event()
-    witness = Witness(wait)
-    async with talk(witness) as (connection, other):
-        other.say(*({"id": n, "method": "wait"} for n in range(5)))
-        refused = [await other.next() for _ in range(2)]
-        assert [(answer["id"], answer["error"]["code"]) for answer in refused] == [
-            (3, codes.OVERLOADED),
-            (4, codes.OVERLOADED),
-        ]
-        gate.set()
-        assert sorted([(await other.next())["id"] for _ in range(3)]) == [0, 1, 2]
-        await until(lambda: len(connection.tasks) == 0)
-        other.say({"id": 9, "method": "wait"})
-        assert (await other.next())["id"] == 9
-    assert begun == [0, 1, 2, 9]
-    # Whoever keeps all that comes gets their lines, too.
-    assert [json.loads(noise.line)["id"] for noise in witness.noises] == [3, 4]
-
-
-@aio
-async def test_a_request_that_can_neither_be_answered_nor_refused_ends_the_connection() -> None:
-    witness = Witness(lambda request: "an answer that is too long, too")
-    async with talk(witness, settings=Settings(max_line_size=100)) as (connection, other):
-        other.say({"id": "x" * 60, "method": "ask"}, {"method": "after"})
-        failure = await soon(connection.wait_ended())
-        assert isinstance(failure, Overflow)
-        assert witness.told == ["after"]
-
-
-@aio
-async def test_requests_that_hold_too_many_bytes_at_once_are_refused_unexecuted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connection_module, "MAX_INBOUND_SIZE", 3000)
-    begun: list[Id] = []
-
-    async def wait(request: Request) -> None:
-        begun.append(request.id)
-        await gate.wait()
-
-    gate = asyncio.Event()
-    async with talk(Witness(wait)) as (connection, other):
-        # One that is longer than the limit by itself is handled: something has to be.
-        other.say({"id": 0, "method": "wait", "params": "x" * 4000})
-        other.say({"id": 1, "method": "wait"})
-        refused = await other.next()
-        assert (refused["id"], refused["error"]["code"]) == (1, codes.OVERLOADED)
-        gate.set()
-        assert (await other.next())["id"] == 0
-        await until(lambda: len(connection.tasks) == 0)
-        other.say(*({"id": n, "method": "wait", "params": "x" * 1000} for n in (2, 3)))
-        assert sorted([(await other.next())["id"] for _ in range(2)]) == [2, 3]
-    assert begun == [0, 2, 3]
 
 
 @aio
