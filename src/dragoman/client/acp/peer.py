@@ -127,6 +127,7 @@ class AcpPeer(Peer):
             "mcp_servers": opening.mcp_servers,
             "mode": opening.mode,
             "model": opening.model,
+            "meta": opening.metadata or None,
         }
 
         def make(client: AcpClient, id: str, cwd: Path, others: Sequence[Path]) -> AcpSession:
@@ -302,11 +303,14 @@ class AcpConversation(Conversation):
     async def wait_replayed(self) -> None:
         await self.session.wait_replayed()
 
-    def prompt(self, prompt: str | Block | Sequence[Block]) -> ConversationTurn:
+    def prompt(
+        self, prompt: str | Block | Sequence[Block], *, meta: dict[str, Any] | None = None
+    ) -> ConversationTurn:
+        """A turn with this prompt; `meta` travels with it as its `_meta`."""
         blocks = blocks_of(prompt)
         wire = [meaning.to_block(block) for block in blocks]
         self.session.client.require_content(wire)
-        return AcpConversationTurn(self.session, blocks, wire)
+        return AcpConversationTurn(self.session, blocks, wire, meta)
 
     async def set_mode(self, mode_id: str) -> None:
         await self.session.set_mode(mode_id)
@@ -339,15 +343,17 @@ class AcpConversation(Conversation):
 class AcpConversationTurn(ConversationTurn):
     """A prompt over ACP v1 as a stream of events."""
 
-    __slots__ = ("_blocks", "_client", "_here", "_wire")
+    __slots__ = ("_blocks", "_client", "_here", "_meta", "_wire")
 
     def __init__(
         self,
         session: AcpSession,
         blocks: Sequence[Block],
         wire: Sequence[acp.ContentBlock],
+        meta: dict[str, Any] | None = None,
     ) -> None:
         self._here = session
+        self._meta = meta
         self._client = session.client
         self._blocks = blocks
         self._wire = wire
@@ -356,7 +362,7 @@ class AcpConversationTurn(ConversationTurn):
     def _send(self) -> Call:
         session = self._here
         session.new_turn()
-        request = acp.PromptRequest(session_id=session.id, prompt=self._wire)
+        request = acp.PromptRequest(session_id=session.id, prompt=self._wire, meta=self._meta)
         started = model.TurnStarted(
             *session.place.base(acp.SESSION_PROMPT.name, None), tuple(self._blocks)
         )

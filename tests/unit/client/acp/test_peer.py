@@ -245,3 +245,23 @@ async def test_a_handshake_that_fails_closes_the_stream() -> None:
     await turns(5)
     assert agent.ended is not None
     await theirs.aclose()
+
+
+@aio
+async def test_what_is_told_beside_a_session_and_a_prompt_travels_as_their_meta() -> None:
+    told: list[Any] = []
+
+    def new(params: Any) -> Any:
+        told.append(params)
+        return {"sessionId": "s1"}
+
+    async with talking(session__new=new) as (peer, agent, _):
+        opening = Opening(cwd=Path("/w"), metadata={"dragoman": {"name": "mine"}})
+        conversation = await soon(peer.open(opening))
+        assert told[0]["_meta"] == {"dragoman": {"name": "mine"}}
+        async with conversation.prompt("hi", meta={"dragoman": {"job": "j-1"}}) as turn:
+            request = await agent.expect("session/prompt")
+            assert request["params"]["_meta"] == {"dragoman": {"job": "j-1"}}
+            agent.answer(request, {"stopReason": "end_turn"})
+            await turn.wait()
+        await conversation.close()
