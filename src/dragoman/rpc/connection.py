@@ -25,6 +25,7 @@ from dragoman.errors import (
     ConnectionLost,
     InvalidAnswer,
     LineTooLong,
+    MessageTooLong,
     Overflow,
     RemoteError,
     UsageError,
@@ -165,6 +166,11 @@ class Connection(Answering):
                 if self._owns_trace and self._trace is not None:
                     self._trace.close()
                     self._trace = None
+
+    def hand_to(self, handlers: Handlers) -> None:
+        """Let somebody else handle what comes from now on."""
+        handlers.attach(self)
+        self._handlers = handlers
 
     # -- what we send
 
@@ -344,6 +350,17 @@ class Connection(Answering):
         if self._failure is not None:
             raise self._failure.fresh()
         line = self._peer.notification(method, params)
+        if self._trace is not None:
+            self._trace.record(self.name, "send", line)
+        self._outbox.put(line)
+
+    def pass_on(self, line: bytes) -> None:
+        """Send a notification that came as a line from elsewhere, as it is, without waiting."""
+        if self._failure is not None:
+            raise self._failure.fresh()
+        limit = self.settings.max_line_size
+        if len(line) > limit:
+            raise MessageTooLong(len(line), limit)
         if self._trace is not None:
             self._trace.record(self.name, "send", line)
         self._outbox.put(line)

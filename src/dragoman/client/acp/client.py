@@ -36,7 +36,7 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Connection, End, Handlers, Settings
 from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
@@ -396,6 +396,18 @@ class AcpClient:
     def serve_with(self, elsewhere: Elsewhere | None) -> None:
         """Let somebody else serve files and terminals from now on, as far as he does."""
         self._serving.elsewhere = elsewhere
+
+    def relay_with(self, make: Callable[[Handlers], Handlers]) -> None:
+        """Let somebody else handle what comes in, given the handlers to fall back on."""
+        self.connection.hand_to(make(self._serving))
+
+    def shelter(
+        self, session_id: str, cwd: Path, additional_directories: Sequence[Path] = ()
+    ) -> Session:
+        """A session that somebody else opened and follows: only files and terminals are served."""
+        session = self._expect(Session, session_id, cwd, additional_directories)
+        self._sessions[session_id] = session
+        return session
 
     def ask(
         self, method: Method[P, R], params: P, *, timeout: float | None | UnsetType = UNSET

@@ -1,0 +1,161 @@
+"""An agent that speaks ACP, shared line by line.
+
+Owns the way of what an agent sends to whoever has its session: an update is routed by the id of its
+session and nothing else of it is looked at, and so is a request. What nobody has, and what its
+owner does not want to answer, is left to the agent's own client. It does not know who the owners
+are: `through` and the hub's broker do.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.client.acp.client import AcpClient
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import DragomanError
+from dragoman.rpc import Call, Connection, Handlers
+from dragoman.rpc.calls import Settle
+from dragoman.wire.messages import UNDECODABLE, Notification, Request
+from dragoman.wire.peer import Noise, Stray
+
+log: Final = logging.getLogger("dragoman.bridge")
+
+UPDATE: Final = acp.SESSION_UPDATE.name
+
+HERE: Final = object()
+"""Returned by a route for a request that the agent's own client is to serve."""
+
+MAX_EARLY: Final = 4096
+MAX_EARLY_SIZE: Final = 16 * 1024 * 1024
+"""What is kept of sessions whose id is not known yet: some agents talk before they answer."""
+
+
+class About(Struct):
+    """The one member by which everything finds its way."""
+
+    sessionId: str | None = None
+
+
+_about: Final = msgspec.json.Decoder(About).decode
+
+
+def session_of(params: Raw) -> str | None:
+    """The session that params are about; None for none, or for what cannot be read."""
+    try:
+        return _about(params).sessionId
+    except UNDECODABLE:
+        return None
+
+
+class Route(Protocol):
+    """Who has a session. Called by the pump, in the order of the wire; must not wait."""
+
+    def update(self, notification: Notification) -> None:
+        """An update of the session."""
+
+    def request(self, request: Request) -> Any:
+        """A request about the session: answered as by `Handlers.request`, or `HERE`."""
+
+
+class Upstream:
+    """Takes over what comes from an agent. What belongs to no route goes on to its client."""
+
+    def __init__(self, client: AcpClient) -> None:
+        self.client = client
+        self.connection: Connection = client.connection
+        self._routes: dict[str, Route] = {}
+        self._opening = 0
+        self._early: list[tuple[str, Notification]] = []
+        self._early_size = 0
+        client.relay_with(self._take_over)
+
+    def _take_over(self, handlers: Handlers) -> Handlers:
+        self._handlers = handlers
+        return self
+
+    # -- whose session it is
+
+    def open(self, method: str, params: Any, settle: Settle) -> Call:
+        """Send a request whose answer tells the id of a session. Updates that come before are kept
+        until `settle` has returned, which is the time to `route` them."""
+        self._opening += 1
+
+        def opened(result: Raw | None, error: DragomanError | None) -> None:
+            try:
+                settle(result, error)
+            finally:
+                self._opening -= 1
+                if not self._opening:
+                    self._drop_early()
+
+        try:
+            return self.connection.begin(method, params, settle=opened)
+        except BaseException:
+            self._opening -= 1
+            raise
+
+    def route(self, session_id: str, route: Route) -> None:
+        """A session has its owner, who gets what came for it before."""
+        self._routes[session_id] = route
+        early, self._early = self._early, []
+        for each in early:
+            if each[0] == session_id:
+                self._early_size -= len(each[1].line)
+                route.update(each[1])
+            else:
+                self._early.append(each)
+
+    def forget(self, session_id: str) -> None:
+        """A session has no owner any more."""
+        self._routes.pop(session_id, None)
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._routes
+
+    def _drop_early(self) -> None:
+        early, self._early, self._early_size = self._early, [], 0
+        for _, notification in early:
+            self._handlers.notification(notification)
+
+    # -- called by the connection
+
+    def attach(self, connection: Connection) -> None:
+        pass
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method == UPDATE:
+            try:
+                session_id = _about(notification.params).sessionId
+            except UNDECODABLE:
+                session_id = None
+            route = self._routes.get(session_id)  # type: ignore[arg-type]
+            if route is not None:
+                route.update(notification)
+                return
+            if session_id is not None and self._keep(session_id, notification):
+                return
+        self._handlers.notification(notification)
+
+    def _keep(self, session_id: str, notification: Notification) -> bool:
+        size = self._early_size + len(notification.line)
+        if not self._opening or size > MAX_EARLY_SIZE or len(self._early) >= MAX_EARLY:
+            return False
+        self._early.append((session_id, notification))
+        self._early_size = size
+        return True
+
+    def request(self, request: Request) -> Any:
+        session_id = session_of(request.params)
+        route = None if session_id is None else self._routes.get(session_id)
+        if route is not None:
+            answer = route.request(request)
+            if answer is not HERE:
+                return answer
+        return self._handlers.request(request)
+
+    def noise(self, noise: Noise | Stray) -> None:
+        self._handlers.noise(noise)
