@@ -45,6 +45,9 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── FileFailed              by the world: the disk is full, read-only or broken
     │   ├── TerminalUnknown         no terminal has this id, or it was released
     │   └── TooManyTerminals        the peer has as many terminals as it may have
+    ├── BrokerError                 a warm broker did not do what it is for
+    │   ├── BrokerBusy              as many requests wait there as may; nothing was sent on
+    │   └── BrokerUnavailable       no broker can be had here; a direct start may still work
     ├── ProtocolMismatch            the two sides have no common protocol version
     └── HandshakeFailed             the other side did not answer as an agent does
 
@@ -501,6 +504,34 @@ class TooManyTerminals(ServiceError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"all {limit} terminals are in use; release one first")
         self.limit = limit
+
+
+class BrokerError(DragomanError):
+    """A warm broker did not do what it is for. The peer behind it is not to blame."""
+
+    error_class = "broker_failed"
+    blame: ClassVar[Blame] = "world"
+
+
+class BrokerBusy(BrokerError):
+    """As many requests wait at the broker as may; this one was not passed on to the peer."""
+
+    error_class = "broker_busy"
+    retryable = True
+
+
+class BrokerUnavailable(BrokerError):
+    """No broker can be had here: it cannot be started or reached. Nothing was prompted.
+
+    `log_tail` is what a broker that did not start last wrote into its log.
+    """
+
+    error_class = "broker_unavailable"
+    retryable = True
+
+    def __init__(self, message: str, *, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail
 
 
 class ProtocolMismatch(DragomanError):
