@@ -12,6 +12,8 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── Unsupported             the other side did not say that it can do this
     │   ├── TurnInProgress          a second prompt in a session whose turn is still running
     │   ├── SessionUnusable         the session was given up; open another
+    │   ├── UnknownSession          no stored session has this name or id
+    │   ├── UnknownJob              no job has this id
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
     │   ├── DelegationInvalid       a value of delegate_to names no peer with such a role
     │   ├── UnknownPeer             no peer has this name
@@ -130,6 +132,18 @@ class SessionUnusable(UsageError):
     """The session was given up after a cancel that was never answered; open another."""
 
     error_class = "session_unusable"
+
+
+class UnknownSession(UsageError):
+    """No stored session has this name or id, or what it had at its peer is gone."""
+
+    error_class = "unknown_session"
+
+
+class UnknownJob(UsageError):
+    """No job has this id; it may have been pruned."""
+
+    error_class = "unknown_job"
 
 
 class FrontMatterInvalid(UsageError):

@@ -70,4 +70,9 @@ def of_result(result: Result) -> Exit:
         return Exit.NO_SESSION
     if result.denials and outcome in _BLAMELESS:
         return Exit.DENIED
+    return of_outcome(outcome)
+
+
+def of_outcome(outcome: str) -> Exit:
+    """The code for an outcome of which nothing more is known, such as that of a stored job."""
     return _OUTCOMES.get(outcome, Exit.FAILED)

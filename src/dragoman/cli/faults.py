@@ -18,6 +18,8 @@ from dragoman.errors import (
     HandshakeFailed,
     RemoteError,
     SessionUnusable,
+    UnknownJob,
+    UnknownSession,
     UsageError,
 )
 
@@ -40,6 +42,11 @@ ADVICE: Final[Mapping[str, str]] = {
     "front_matter_invalid": "mend the file by hand, then try again",
     "turn_in_progress": "wait for the end of the running turn, or cancel it",
     "session_unusable": "begin a new session",
+    "unknown_session": "`dragoman sessions list --all` lists the sessions there are",
+    "unknown_job": "`dragoman jobs list` lists the jobs there are",
+    "broker_busy": "wait until some of its work is done, or add --cold for an agent of your own",
+    "broker_unavailable": "add --cold for an agent of your own; `dragoman broker reap` cleans up",
+    "broker_failed": "`dragoman broker logs` shows what it said; --cold goes without it",
     "message_too_long": "shorten the prompt, or name the file instead of its text",
     "spawn_failed": "start the program by hand to see what it says",
     "not_installed": "install it; `dragoman doctor` looks at what is missing",
@@ -165,7 +172,7 @@ def exit_code(error: DragomanError) -> Exit:
     match error:
         case AuthRequired():
             return Exit.AUTH_REQUIRED
-        case SessionUnusable():
+        case SessionUnusable() | UnknownSession() | UnknownJob():
             return Exit.NO_SESSION
         case UsageError():
             return Exit.USAGE

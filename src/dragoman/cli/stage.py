@@ -55,6 +55,8 @@ class Stage:
         """How often a signal asked to stop since the last `calm`."""
         self.terminated = False
         """Whether somebody ended us from outside."""
+        self.hung_up = False
+        """Whether that was because the terminal is gone: then nobody wants anything to stop."""
         self._on_interrupt: Callable[[int], None] | None = None
         self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._reading = 0
@@ -198,6 +200,7 @@ class Stage:
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
         self.terminated = True
+        self.hung_up = number == getattr(signal, "SIGHUP", None)
         self.press()
 
 

@@ -1,0 +1,53 @@
+"""Instants and durations as people and programs read them.
+
+Owns the words: "3 min ago" for people, ISO 8601 in UTC for programs, and ages such as ``30d`` that
+people type. It reads no clock: now is an argument.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from dragoman.errors import UsageError
+
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+"""What an age can be counted in, in seconds."""
+
+_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
+
+
+def ago(at: float | None, now: float) -> str:
+    """How long ago something was; the future, which a clock that jumped makes, is now."""
+    if at is None:
+        return ""
+    return f"{span(max(now - at, 0.0))} ago"
+
+
+def span(seconds: float) -> str:
+    """A duration in one unit, as a person would say it."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def iso(at: float | None) -> str | None:
+    """An instant for programs."""
+    if at is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        # A file that somebody else wrote may name any number.
+        return None
+
+
+def seconds_of(age: str, *, option: str) -> float:
+    """An age that a person typed: ``90s``, ``30m``, ``12h``, ``30d``, ``2w``, or plain seconds."""
+    found = _AGE.fullmatch(age.strip().lower())
+    if found is None:
+        raise UsageError(f"{option} takes an age such as 90s, 30m, 12h, 30d or 2w, not {age!r}")
+    number, unit = found.groups()
+    return float(number) * UNITS[unit or "s"]
