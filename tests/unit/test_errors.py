@@ -13,6 +13,7 @@ from dragoman import errors
 from dragoman.errors import (
     AuthRequired,
     Blame,
+    BrokerUnavailable,
     BudgetExceeded,
     CallCancelled,
     CallError,
@@ -87,6 +88,7 @@ SAMPLES: list[DragomanError] = [
     FileFailed("/here/x", "the disk is full", 28),
     TerminalUnknown("t1"),
     TooManyTerminals(4),
+    BrokerUnavailable("no broker", log_tail="no space left"),
     ProtocolMismatch("version 7", dialect="codex"),
     UnknownPeer("gemeni", ["gemini"]),
     UnknownPeer("nonesuch"),
