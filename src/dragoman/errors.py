@@ -50,6 +50,13 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     ├── BrokerError                 a warm broker did not do what it is for
     │   ├── BrokerBusy              as many requests wait there as may; nothing was sent on
     │   └── BrokerUnavailable       no broker can be had here; a direct start may still work
+    ├── StoreError                  the file of sessions and jobs cannot be used as it stands
+    │   ├── StoreConflict           what should be stored does not fit what is stored
+    │   ├── StoreBusy               another process holds it for too long
+    │   ├── StoreFull               by the world: no space is left, or no more may be used
+    │   ├── StoreRefused            by the world: the file or its folder may not be written or read
+    │   ├── StoreCorrupt            the file is damaged, or no file of ours
+    │   └── StoreTooNew             a newer dragoman has written it
     ├── ProtocolMismatch            the two sides have no common protocol version
     └── HandshakeFailed             the other side did not answer as an agent does
 
@@ -546,6 +553,61 @@ class BrokerUnavailable(BrokerError):
     def __init__(self, message: str, *, log_tail: str = "") -> None:
         super().__init__(message)
         self.log_tail = log_tail
+
+
+class StoreError(DragomanError):
+    """The file in which sessions and jobs are kept cannot be used. `path` names it.
+
+    The sentence says what happened and what to do.
+    """
+
+    error_class = "store_failed"
+    blame = "world"
+
+    def __init__(self, path: str, problem: str, *, remedy: str = "") -> None:
+        super().__init__(f"{path}: {problem}{remedy and '; ' + remedy}")
+        self.path = path
+        self.problem = problem
+        self.remedy = remedy
+
+
+class StoreConflict(StoreError):
+    """What should be stored does not fit what is stored; nothing was changed."""
+
+    error_class = "store_conflict"
+    blame = "us"
+
+
+class StoreBusy(StoreError):
+    """Another process has held the file for longer than anybody should."""
+
+    error_class = "store_busy"
+    retryable = True
+
+
+class StoreFull(StoreError):
+    """There is no space left for it, or no more may be used."""
+
+    error_class = "store_full"
+    retryable = True
+
+
+class StoreRefused(StoreError):
+    """The file or its folder may not be written or read by this user."""
+
+    error_class = "store_refused"
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged, or it is no file of ours. It is left as it is."""
+
+    error_class = "store_corrupt"
+
+
+class StoreTooNew(StoreError):
+    """A newer dragoman has written the file. It is left as it is."""
+
+    error_class = "store_too_new"
 
 
 class ProtocolMismatch(DragomanError):

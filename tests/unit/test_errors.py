@@ -42,6 +42,7 @@ from dragoman.errors import (
     RemoteError,
     RequestInProgress,
     RoleNotClaimed,
+    StoreError,
     TerminalUnknown,
     TooLarge,
     TooManyTerminals,
@@ -96,6 +97,7 @@ SAMPLES: list[DragomanError] = [
     WrongLaunch("qwen acp", "it takes it for a prompt", "`qwen --acp`"),
     ConfigInvalid("dragoman.toml", "there is no such key", key="enabled_peer"),
     NotInstalled("kimi", "no kimi on the PATH", remedy="npm install", looked_for=["kimi"]),
+    StoreError("sessions.db", "the disk is broken", remedy="look at the disk"),
     HandshakeFailed("it only said hello", exit_code=2, stderr_tail="usage", noise=["hello"]),
 ]
 
