@@ -1,0 +1,93 @@
+"""Errors of dragoman on their way through a broker: told in one process, raised in another.
+
+Owns the words of the ``data`` of a JSON-RPC error, in both directions. A caller gets the class that
+a direct start of the peer would have raised, with the same sentence and fields. Tracebacks and
+causes stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from dragoman import errors
+from dragoman.errors import BrokerBusy, CallError, DragomanError
+
+KEY: Final = "dragoman"
+"""Where in the data of an error ours stands; other members are the peer's own."""
+
+BUSY: Final = -32050
+"""The code of `BrokerBusy` on the wire."""
+
+MAX_TEXT_SIZE: Final = 16 * 1024
+"""Characters of a text among the details, from its end: the last words of a peer are the telling
+ones."""
+
+
+def describe(error: DragomanError) -> dict[str, Any]:
+    """The data of a JSON-RPC error that stands for this one."""
+    details = {name: told for name, value in vars(error).items() if (told := _plain(value))}
+    return {
+        KEY: {
+            "errorClass": error.error_class,
+            "kind": type(error).__name__,
+            "message": str(error),
+            "details": {name: told[0] for name, told in details.items()},
+        }
+    }
+
+
+def revive(data: Any, message: str = "") -> DragomanError | None:
+    """The error that such data stands for; None if there is nothing of ours in it."""
+    told = data.get(KEY) if isinstance(data, dict) else None
+    if not isinstance(told, dict) or not isinstance(told.get("errorClass"), str):
+        return None
+    # The kind is finer than the stable name; a newer dragoman may have kinds that we do not know.
+    kind = _kinds().get(str(told.get("kind")))
+    if kind is None or kind.error_class != told["errorClass"]:
+        kind = _classes().get(told["errorClass"], CallError)
+    # The constructors take what makes a sentence, and here is the finished one already.
+    error = kind.__new__(kind)
+    error.args = (str(told.get("message") or message),)
+    details = told.get("details")
+    if isinstance(details, dict):
+        for name, value in details.items():
+            if isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
+                error.__dict__[name] = tuple(value) if isinstance(value, list) else value
+    return error
+
+
+def busy(limit: int) -> BrokerBusy:
+    """The error for one request too many."""
+    return BrokerBusy(f"{limit} requests wait at this broker already; try again when some are done")
+
+
+def _plain(value: Any) -> tuple[Any] | None:
+    """A value as JSON has it, in a tuple because it may be None; nothing if JSON has no such."""
+    if isinstance(value, str):
+        return (value[-MAX_TEXT_SIZE:],)
+    try:
+        return (msgspec.json.decode(msgspec.json.encode(value)),)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def _all(root: type[DragomanError]) -> Iterator[type[DragomanError]]:
+    yield root
+    for child in root.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from _all(child)
+
+
+def _kinds() -> dict[str, type[DragomanError]]:
+    return {kind.__name__: kind for kind in _all(DragomanError)}
+
+
+def _classes() -> dict[str, type[DragomanError]]:
+    """The widest class of each stable name: a finer case has its parent's."""
+    found: dict[str, type[DragomanError]] = {}
+    for kind in _all(DragomanError):
+        found.setdefault(kind.error_class, kind)
+    return found

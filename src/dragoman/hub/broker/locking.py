@@ -1,0 +1,133 @@
+"""A lock file: held by one process, and free again whatever ends that process.
+
+Owns the taking, the giving free and the question whether somebody holds it. The operating system
+keeps the lock and not the file, so a file without a holder is only litter. The text in it says who
+took it last, for those who find that the holder does not answer.
+
+A file is removed only while its lock is held, and whoever takes a lock looks afterwards whether the
+file is still the one with that name: else two could hold "the same" lock on two files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Final, Self
+
+MAX_TEXT_SIZE: Final = 4096
+"""Bytes of a holder's text that are read."""
+
+LOCKED_BYTE: Final = 1 << 30
+"""Which byte is locked on Windows, where a locked byte cannot be read: none of the text."""
+
+
+class HeldLock:
+    """A lock that this process holds until it is released, or until the process ends."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0
+
+    def write(self, text: bytes) -> None:
+        """Say who holds it."""
+        os.ftruncate(self._fd, 0)
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        os.write(self._fd, text)
+
+    def release(self, *, remove: bool = True) -> None:
+        """Give it free and remove the file. Idempotent."""
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        try:
+            if remove and sys.platform != "win32":
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path)
+        finally:
+            # Closing gives the lock free, too.
+            os.close(fd)
+        if remove and sys.platform == "win32":
+            # An open file cannot be removed there; one that somebody has taken since stays.
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def try_lock(path: Path) -> HeldLock | None:
+    """Take the lock now; None if somebody holds it. Raises `OSError` if there can be no file."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            if not _take(fd):
+                os.close(fd)
+                return None
+            if _is_file(fd, path):
+                return HeldLock(path, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        # Whoever had it removed the file between our opening and our taking: that was another one.
+        os.close(fd)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock."""
+    try:
+        fd = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return False
+    try:
+        return not _take(fd, shared=True)
+    finally:
+        os.close(fd)
+
+
+def read_text(path: Path) -> bytes:
+    """What the last holder wrote; empty if there is no file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_TEXT_SIZE)
+    except OSError:
+        return b""
+
+
+def _is_file(fd: int, path: Path) -> bool:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(fd), found)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(fd: int, *, shared: bool = False) -> bool:
+        os.lseek(fd, LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _take(fd: int, *, shared: bool = False) -> bool:
+        # Two that only look do not take each other for a holder.
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,197 @@
+"""All that a broker needs to know about its peer, fixed when it is started.
+
+Owns the shape, its JSON, and the name of the endpoint, which is the same for callers who may share
+a peer and another one for all who may not. The broker reads neither configuration nor catalogue:
+what counts was decided by whoever started it. The text holds credentials, so it travels on the
+broker's standard input and is never written to a file, a log or a command line.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct, field
+
+from dragoman.client.budgets import Budgets
+from dragoman.version import __version__
+
+if TYPE_CHECKING:
+    from dragoman.hub.config.paths import Paths
+
+PROTOCOL: Final = 1
+"""The number of the `_dragoman/*` extensions as they are; a broker of another number is no use."""
+
+DEFAULT_TTL: Final = 30 * 60.0
+"""Seconds that an idle broker stays: a pause for coffee should not cost a cold start."""
+
+DEFAULT_MAX_IDLE: Final = 4
+"""Idle brokers that may stay at once: a real peer holds 100 to 900 MB."""
+
+OF_THE_TERMINAL: Final = (
+    "TERM", "COLORTERM", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT*",
+    "XDG_ACTIVATION_TOKEN", "LC_TERMINAL*",
+)  # fmt: skip
+"""Variables that differ from one terminal of a user to the next and say nothing about who pays or
+what the peer may do. They do not count in the name, so that a second terminal finds the broker."""
+
+_UNFIT: Final = re.compile(r"[^a-z0-9_.-]+")
+
+MAX_PEER_SIZE: Final = 24
+"""Characters of the peer in the name: a socket's path has little room."""
+
+
+class Folders(Struct, frozen=True, kw_only=True):
+    """Where the broker keeps what it keeps."""
+
+    state: str
+    runtime: str
+    data: str
+
+
+class FileIdentity(Struct, frozen=True, kw_only=True):
+    """A file of the peer as it was at the start; another one is another version of the peer."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+class BrokerSpec(Struct, frozen=True, kw_only=True):
+    """What a broker is to do."""
+
+    peer: str
+    """The peer's name, or the name of its program."""
+    title: str = ""
+    """What people call it."""
+    command: tuple[str, ...] | None = None
+    """The words to start it with; None if there is an address."""
+    address: str | None = None
+    protocol: str = "auto"
+    """The dialect it speaks, or ``auto``."""
+    env: dict[str, str] = field(default_factory=dict)
+    """The whole environment of the peer's process."""
+    workspace: str
+    """The real path of the folder it works in."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Options of the client of its dialect."""
+    budgets: Budgets = Budgets()
+    max_line_size: int | None = None
+    mode_after_open: str | None = None
+    missing_file_is_empty: bool = False
+    login_hint: str = ""
+    """What a person does to log in."""
+    read_files: bool = True
+    write_files: bool = True
+    terminals: bool = False
+    unstable: bool = False
+    parallel: bool | None = None
+    """Whether the peer's card says that it runs sessions at once; None if nobody measured it."""
+    identity: tuple[FileIdentity, ...] = ()
+    """The files that the command names."""
+    version: str = __version__
+    """Of the dragoman that starts the broker."""
+    secret_values: tuple[str, ...] = ()
+    """Values that must not reach the disk."""
+    paths: Folders
+    ttl: float = DEFAULT_TTL
+    max_idle: int = DEFAULT_MAX_IDLE
+
+    @property
+    def identity_digest(self) -> str:
+        """The identity in one word, for the comparison at every hello."""
+        return _digest(self.identity)
+
+    def encode(self) -> bytes:
+        """The spec as JSON, in one line."""
+        return msgspec.json.encode(self)
+
+
+def decode(text: bytes) -> BrokerSpec:
+    """A spec out of its JSON. Raises `msgspec.MsgspecError` if it is none."""
+    return msgspec.json.decode(text, type=BrokerSpec)
+
+
+def endpoint_name(spec: BrokerSpec) -> str:
+    """The name of the endpoint: the peer, and what else must be the same to share it.
+
+    What may differ among callers is left out: budgets, how long the broker stays, the files of the
+    peer (a changed one replaces the broker under the same name) and our own version (so does it).
+    """
+    covered = (
+        spec.peer,
+        spec.command,
+        spec.address,
+        spec.protocol,
+        sorted((name, value) for name, value in spec.env.items() if not _of_the_terminal(name)),
+        spec.workspace,
+        spec.details,
+        spec.max_line_size,
+        spec.mode_after_open,
+        spec.missing_file_is_empty,
+        spec.read_files,
+        spec.write_files,
+        spec.terminals,
+        spec.unstable,
+    )
+    return f"{_fit(spec.peer)}-{_digest(covered)}"
+
+
+def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
+    """The files among the words of a command, each at its real path, as they are now."""
+    found: dict[str, FileIdentity] = {}
+    for word in command:
+        if not os.path.isabs(word):
+            continue
+        try:
+            path = os.path.realpath(word)
+            info = os.stat(path)
+        except (OSError, ValueError):
+            continue
+        if os.path.isfile(path):
+            found[path] = FileIdentity(path=path, size=info.st_size, mtime_ns=info.st_mtime_ns)
+    return tuple(found.values())
+
+
+def folders_of(paths: Paths) -> Folders:
+    """The folders of a broker among those of dragoman."""
+    return Folders(state=str(paths.state), runtime=str(paths.runtime), data=str(paths.data))
+
+
+def real_workspace(folder: str | os.PathLike[str]) -> str:
+    """A folder by its real path, so that a link to it means the same broker."""
+    return str(Path(folder).expanduser().resolve())
+
+
+def _of_the_terminal(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in OF_THE_TERMINAL)
+
+
+def _fit(peer: str) -> str:
+    word = _UNFIT.sub("-", os.path.basename(peer).lower())[:MAX_PEER_SIZE].strip("-.")
+    return word or "peer"
+
+
+def _digest(value: Any) -> str:
+    text = msgspec.json.encode(value, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    """The values of the variables that hold credentials, by their names or as they look."""
+    from dragoman.hub.config.checking import SECRET_NAME
+    from dragoman.hub.redaction import SHORTEST
+
+    known = set(names)
+    found = {
+        value
+        for name, value in environ.items()
+        if (name in known or SECRET_NAME.search(name)) and len(value) >= SHORTEST
+    }
+    return tuple(sorted(found))

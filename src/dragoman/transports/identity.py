@@ -1,0 +1,164 @@
+"""Which process a number means: proof that a process is the one that was written down.
+
+It owns the identity of a process (number, start time, boot, namespace), the question whether that
+very process lives, and its killing. A bare process id from a file is never trusted: it may have
+been given to somebody else. Our own children need none of this; they are in `child`.
+
+On Linux the start time is the kernel's count of ticks since the boot, which no change of the clock
+touches. Elsewhere psutil is asked, if it is installed; without it nothing is proved, and nothing
+is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+class ProcessState(enum.Enum):
+    """What is known of a process that was written down."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+    """It was written down in another process namespace, or this system does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process, told apart from every other one that had or will have its number."""
+
+    pid: int
+    started: str
+    """When it was started, in the system's own count; compared and never read."""
+    boot: str
+    """Which start of the machine it belongs to."""
+    namespace: str = ""
+    """In which space its number counts: a container has one of its own."""
+
+
+def own_identity() -> ProcessIdentity:
+    """This process."""
+    found = identify(os.getpid())
+    # Without a way to prove it, the number alone is written down, and proves nothing later.
+    return found or ProcessIdentity(pid=os.getpid(), started="", boot="")
+
+
+def identify(pid: int, *, proc: Path = PROC) -> ProcessIdentity | None:
+    """The process that has this number now. None if there is none, it is dead, or nobody tells."""
+    if pid <= 0:
+        return None
+    started = _started(pid, proc)
+    if not started:
+        return None
+    return ProcessIdentity(pid=pid, started=started, boot=_boot(proc), namespace=_namespace(proc))
+
+
+def state_of(identity: ProcessIdentity, *, proc: Path = PROC) -> ProcessState:
+    """Whether this very process lives. A zombie is dead."""
+    if not identity.started or not identity.boot:
+        return ProcessState.UNKNOWN
+    boot = _boot(proc)
+    if not boot:
+        return ProcessState.UNKNOWN
+    if boot != identity.boot:
+        return ProcessState.DEAD
+    if identity.namespace != _namespace(proc):
+        return ProcessState.UNKNOWN
+    alive = _started(identity.pid, proc) == identity.started
+    return ProcessState.ALIVE if alive else ProcessState.DEAD
+
+
+def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
+    """Send a signal to this very process. False if it does not live, or may not be killed by us.
+
+    The handle is taken first and the identity proved under it, so that a number that is given to
+    somebody else in between is never hit.
+    """
+    if identity.pid in (0, 1, os.getpid()):
+        return False
+    try:
+        handle = os.pidfd_open(identity.pid)
+    except (AttributeError, OSError):
+        handle = -1
+    try:
+        if state_of(identity) is not ProcessState.ALIVE:
+            return False
+        if handle >= 0:
+            signal.pidfd_send_signal(handle, number)
+        else:
+            os.kill(identity.pid, number)
+    except OSError:
+        return False
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return True
+
+
+def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
+    """Bytes of memory that a process has, where the system tells."""
+    try:
+        pages = int((proc / str(pid) / "statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _started(pid: int, proc: Path) -> str:
+    """When a living process was started; empty if there is none."""
+    if sys.platform != "linux":
+        return _started_elsewhere(pid)
+    try:
+        text = (proc / str(pid) / "stat").read_bytes()
+    except OSError:
+        return ""
+    # The second field is the program's name in parentheses, which may hold spaces and parentheses.
+    fields = text.rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
+        return ""
+    return fields[19].decode()
+
+
+def _started_elsewhere(pid: int) -> str:
+    with contextlib.suppress(ImportError):
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                return f"{process.create_time():.3f}"
+    return ""
+
+
+@functools.cache
+def _boot(proc: Path) -> str:
+    if sys.platform != "linux":
+        with contextlib.suppress(ImportError):
+            import psutil
+
+            # Derived from the clock on some systems, so a moment's difference is no other boot.
+            return str(round(psutil.boot_time() / 60))
+        return ""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+@functools.cache
+def _namespace(proc: Path) -> str:
+    if sys.platform != "linux":
+        return ""
+    try:
+        return os.readlink(proc / "self/ns/pid")
+    except OSError:
+        return ""
