@@ -29,6 +29,17 @@ LOG_TAIL_SIZE = 2_000
 """Characters of npm's output that are shown when it fails."""
 
 
+TRUST = "NODE_EXTRA_CA_CERTS"
+SYSTEM_TRUST = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+def environment() -> dict[str, str]:
+    """Ours, and whom the machine trusts: node asks nobody but itself unless it is told to, and on
+    many networks every certificate is signed by somebody of that network."""
+    trusted = os.environ.get(TRUST) or os.environ.get("SSL_CERT_FILE") or str(SYSTEM_TRUST)
+    return {**os.environ, TRUST: trusted} if Path(trusted).is_file() else dict(os.environ)
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
     """One package in one exact version."""
@@ -96,6 +107,7 @@ def install(pin: Pin) -> str:
                 subprocess.run(
                     command,
                     check=True,
+                    env=environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
