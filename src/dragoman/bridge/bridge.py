@@ -11,8 +11,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dragoman.bridge.link import RAW_KEY, Link
+from dragoman.bridge.link import Link
+from dragoman.bridge.relay import Upstream
 from dragoman.bridge.services import Services
+from dragoman.bridge.sieve import RAW_KEY
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import Answer, Decision, Question
@@ -63,12 +65,16 @@ class Bridge:
         peer.answer_with(self._decide)
         self.services = Services(self._links.get)
         peer.inquire_with(self.services.inquire)
+        self._upstream: Upstream | None = None
         if isinstance(peer.client, AcpClient):
             peer.client.serve_with(self.services.serve)
+            if self._before is None:
+                # Whoever watches wants events, and lines that pass through make none.
+                self._upstream = Upstream(peer.client)
 
     async def serve(self, stream: Stream) -> ConnectionLost:
         """Serve one client until it or the peer has gone; returns why its connection ended."""
-        return await Link(self).serve(stream)
+        return await Link(self).serve(stream, self._upstream)
 
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
         """Serve clients on a Unix socket; close the returned listener to stop."""

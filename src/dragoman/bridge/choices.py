@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dragoman.agent.settings import Settings
+from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Conversation
 from dragoman.dialects.acp import v1 as acp
 from dragoman.events import parts
@@ -49,16 +50,9 @@ class Choices(Settings):
         self, mode_id: str | None, values: Mapping[str, str | bool], client: acp.ClientCapabilities
     ) -> list[acp.SessionConfigOption]:
         session = self._native()
-        options: list[acp.SessionConfigOption]
         if session is not None:
-            options = list(session.config_options or ())
-            if session.models is not None and not any(_is_model(option) for option in options):
-                options.append(_models(session.models))
-        else:
-            options = [_option(option) for option in self._view.options]
-        if _takes_booleans(client):
-            return options
-        return [option for option in options if not isinstance(option, acp.SessionConfigBoolean)]
+            return choices_of(session, client)
+        return _taken([_option(option) for option in self._view.options], client)
 
     def _mode_list(self) -> Sequence[acp.SessionMode]:
         session = self._native()
@@ -74,9 +68,29 @@ class Choices(Settings):
 def stands_for_models(conversation: Conversation, option_id: str) -> bool:
     """Whether an option is the one that was made up for the models of the agent."""
     session: Any = getattr(conversation, "session", None)
-    if option_id != MODEL_OPTION or session is None or session.models is None:
-        return False
-    return not any(_is_model(option) for option in session.config_options or ())
+    return option_id == MODEL_OPTION and session is not None and lacks_models(session)
+
+
+def lacks_models(session: Session) -> bool:
+    """Whether the models of an agent stand apart from its options."""
+    return session.models is not None and not any(map(_is_model, session.config_options or ()))
+
+
+def choices_of(session: Session, client: acp.ClientCapabilities) -> list[acp.SessionConfigOption]:
+    """The options of a session of an agent that speaks ACP itself, its models among them."""
+    options = list(session.config_options or ())
+    if lacks_models(session):
+        options.append(_models(session.models))
+    return _taken(options, client)
+
+
+def _taken(
+    options: list[acp.SessionConfigOption], client: acp.ClientCapabilities
+) -> list[acp.SessionConfigOption]:
+    """Those that a client can show."""
+    if _takes_booleans(client):
+        return options
+    return [option for option in options if not isinstance(option, acp.SessionConfigBoolean)]
 
 
 def _is_model(option: acp.SessionConfigOption) -> bool:

@@ -24,7 +24,10 @@ from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech
 from dragoman.bridge import answers
 from dragoman.bridge.choices import Choices, stands_for_models
+from dragoman.bridge.relay import Upstream
+from dragoman.bridge.sieve import RAW_KEY
 from dragoman.bridge.speaking import Speaker
+from dragoman.bridge.through import Through
 from dragoman.client.conversation import Conversation, ConversationTurn, Opening
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.client.turns import End as Ended
@@ -46,9 +49,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 log: Final = logging.getLogger("dragoman.bridge")
-
-RAW_KEY: Final = "dragoman.raw"
-"""Where in an update's `_meta` the peer's own message stands, if that is wanted."""
 
 TOLD_TIMEOUT: Final = 10.0
 """How long a question waits for the events before it to reach the client. They are on their way:
@@ -153,10 +153,17 @@ class Link:
 
     # -- life
 
-    async def serve(self, stream: Stream) -> ConnectionLost:
-        """Serve the client until it or the peer has gone; returns why its connection ended."""
+    async def serve(self, stream: Stream, upstream: Upstream | None = None) -> ConnectionLost:
+        """Serve the client until it or the peer has gone; returns why its connection ended.
+
+        With `upstream`, what a client that speaks ACP says passes through as it is.
+        """
+        through = (
+            None if upstream is None else Through(upstream, self._server, raw=self._bridge.raw)
+        )
+        handlers = through or self._server
         try:
-            connection = Connection(stream, End.AGENT, self._server, settings=self._bridge.settings)
+            connection = Connection(stream, End.AGENT, handlers, settings=self._bridge.settings)
         except BaseException:
             await stream.aclose()
             raise
@@ -168,6 +175,8 @@ class Link:
         finally:
             self._bridge.services.forget(self)
             await self._close_sessions()
+            if through is not None:
+                await through.aclose()
 
     async def _end_with_peer(self, connection: Connection) -> None:
         """A bridge without a far side is of no use: answer what is open, and end."""

@@ -8,6 +8,7 @@ are: `through` and the hub's broker do.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Any, Final, Protocol
 
@@ -16,10 +17,11 @@ from msgspec import Raw, Struct
 
 from dragoman.client.acp.client import AcpClient
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import DragomanError
+from dragoman.errors import CallCancelled, DragomanError
 from dragoman.rpc import Call, Connection, Handlers
 from dragoman.rpc.calls import Settle
-from dragoman.wire.messages import UNDECODABLE, Notification, Request
+from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 log: Final = logging.getLogger("dragoman.bridge")
@@ -71,6 +73,10 @@ class Upstream:
         self._opening = 0
         self._early: list[tuple[str, Notification]] = []
         self._early_size = 0
+        self.asked: dict[Id, Call] = {}
+        """Questions of the agent that somebody else was asked, by the agent's own ids."""
+        self.pages: dict[str, Connection] = {}
+        """Whose user was sent to a page, until he is done there."""
         client.relay_with(self._take_over)
 
     def _take_over(self, handlers: Handlers) -> Handlers:
@@ -138,7 +144,28 @@ class Upstream:
                 return
             if session_id is not None and self._keep(session_id, notification):
                 return
+        elif self.asked and notification.method == acp.CANCEL_REQUEST.name:
+            self._call_off(notification)
+        elif self.pages and notification.method == acp.ELICITATION_COMPLETE.name:
+            self._page_done(notification)
         self._handlers.notification(notification)
+
+    def _page_done(self, notification: Notification) -> None:
+        with contextlib.suppress(msgspec.ValidationError):
+            done = acp.decode(notification.params, acp.CompleteElicitationNotification)
+            connection = self.pages.pop(done.elicitation_id, None)
+            if connection is not None and connection.failure is None:
+                connection.pass_on(notification.line)
+
+    def _call_off(self, notification: Notification) -> None:
+        """The agent wants no answer any more."""
+        try:
+            message = acp.decode(notification.params, acp.CancelRequestNotification)
+        except msgspec.ValidationError:
+            return
+        call = None if message.request_id is None else self.asked.pop(message.request_id, None)
+        if call is not None:
+            call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
 
     def _keep(self, session_id: str, notification: Notification) -> bool:
         size = self._early_size + len(notification.line)

@@ -67,6 +67,7 @@ class Flow:
         "_timer",
         "blocked",
         "calling",
+        "held",
         "paused",
         "queued",
         "soft_size",
@@ -90,6 +91,8 @@ class Flow:
         self.taken = 0
         self.calling = 0
         """Handlers of this connection's items that wait for an answer on it right now."""
+        self.held = 0
+        """Who wants nothing more to be read for now, whatever waits."""
         self.stalled = False
         self.paused = False
         self.blocked = False
@@ -104,6 +107,12 @@ class Flow:
         wanted = self.queued > limits.hard_size or (
             self.blocked and not self.calling and not self.stalled
         )
+        if self.held and not wanted:
+            # Nobody's queue is the reason, so none is looked after.
+            if not self.paused:
+                self.paused = True
+                self._pause()
+            return
         if wanted and not self.paused:
             self.paused = True
             self._pause()
@@ -115,6 +124,16 @@ class Flow:
         elif not self.paused and self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def hold(self) -> None:
+        """Read nothing more until `release`."""
+        self.held += 1
+        self.evaluate()
+
+    def release(self) -> None:
+        """Read on, unless somebody else holds or the limits are reached."""
+        self.held -= 1
+        self.evaluate()
 
     def progressed(self) -> None:
         """Something was taken while the limits mattered."""

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.agent import Agent, Turn
-from dragoman.bridge import Bridge, serve
-from dragoman.bridge import bridge as bridging
+from dragoman.bridge import Bridge, relay, serve
 from dragoman.client.acp.peer import open_peer
 from dragoman.client.conversation import Terms
 from dragoman.client.permissions import Answer, Question
@@ -60,8 +59,8 @@ async def test_a_session_that_is_closed_is_nobodys_any_more() -> None:
     async with bridged(echo()) as (near, bridge):
         async with near.session() as session:
             assert (await soon(session.ask("x"))).text == "x"
-            assert list(bridge._links) == [session.id]
-        assert bridge._links == {}
+            assert bridge._upstream is not None and session.id in bridge._upstream
+        assert session.id not in bridge._upstream
 
 
 @aio
@@ -145,7 +144,7 @@ async def test_a_session_whose_client_has_gone_is_closed_and_forgotten() -> None
 async def test_only_so_much_is_kept_for_a_session_that_is_being_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bridging, "MAX_EARLY", 3)
+    monkeypatch.setattr(relay, "MAX_EARLY", 3)
     async with scene() as here:
         client = await here.client()
         del here.agent.replies["session/new"]

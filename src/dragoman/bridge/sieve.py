@@ -1,0 +1,184 @@
+"""What a client cannot take of what a peer says, where both speak ACP.
+
+Owns the exceptions to passing things on as they are: updates and options that a client did not say
+it knows are put in other words or left out, and models that stand apart from the options are
+offered as one more option. It passes nothing on itself: `through` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from dragoman.bridge.choices import MODEL_OPTION, choices_of, lacks_models
+from dragoman.bridge.speaking import Speaker
+from dragoman.client.acp.session import APPLY, Session
+from dragoman.client.permissions import Answer
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.dialects.acp.v1.table import Gate
+from dragoman.events.place import Place
+from dragoman.wire.messages import UNDECODABLE, Notification
+
+RAW_KEY: Final = "dragoman.raw"
+"""Where in an update's `_meta` the peer's own message stands, if that is wanted."""
+
+_GATED: Final = {
+    "session.notices": ("notice",),
+    "session.compaction": ("compaction_update", "compaction_summary_chunk"),
+}
+"""Updates that only clients with a capability get."""
+
+_BOOLEANS: Final = "session.configOptions.boolean"
+_OPTIONS: Final = "config_option_update"
+_KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
+_decode_update: Final = decoder(acp.SessionNotification)
+_decode_permission: Final = decoder(acp.RequestPermissionRequest)
+
+
+class _Kind(Struct):
+    sessionUpdate: str = ""
+
+
+class _Update(Struct):
+    update: _Kind
+
+
+class _Option(Struct):
+    kind: str = ""
+
+
+class _Question(Struct):
+    options: list[_Option] = []
+
+
+_kind: Final = msgspec.json.Decoder(_Update).decode
+_question: Final = msgspec.json.Decoder(_Question).decode
+
+
+def can(client: acp.ClientCapabilities, capability: str) -> bool:
+    """Whether a client said that it knows something, by its dotted name on the wire."""
+    return Gate("client", (capability,)).is_open(client)
+
+
+def hello(raw: Raw, client: acp.ClientCapabilities) -> Any:
+    """The peer's answer to the handshake, without the ways to log in that the client cannot go."""
+    answer = msgspec.json.decode(raw)
+    methods = answer.get("authMethods")
+    if isinstance(methods, list) and not client.auth.terminal:
+        answer["authMethods"] = [
+            method
+            for method in methods
+            if not (isinstance(method, dict) and method.get("type") == "terminal")
+        ]
+    return answer
+
+
+def question(params: Raw) -> Any:
+    """A question for permission, without options of a kind that nobody could show."""
+    try:
+        if all(option.kind in _KINDS for option in _question(params).options):
+            return params
+        asked = _decode_permission(params)
+    except UNDECODABLE:
+        return params
+    return replace(asked, options=[each for each in asked.options if each.kind in _KINDS])
+
+
+class Sieve:
+    """What passes to one client of one session."""
+
+    def __init__(
+        self, client: acp.ClientCapabilities, session: Session, place: Place, *, raw: bool
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._place = place
+        self._raw = raw
+        self._strange = frozenset(
+            kind
+            for capability, kinds in _GATED.items()
+            if not can(client, capability)
+            for kind in kinds
+        )
+        self._speaker = Speaker(
+            notices=can(client, "session.notices"), compaction=can(client, "session.compaction")
+        )
+        self._booleans = can(client, _BOOLEANS)
+
+    @property
+    def passes_all(self) -> bool:
+        """Whether the client takes everything, so that nothing has to be looked at."""
+        return self._booleans and not self._strange and self._session.models is None
+
+    def updates(self, notification: Notification) -> Sequence[acp.SessionUpdate] | None:
+        """What the client gets in place of an update; None if it gets the update itself."""
+        params = notification.params
+        try:
+            kind = _kind(params).update.sessionUpdate
+        except UNDECODABLE:
+            return None
+        known = kind not in self._strange
+        if known and (kind != _OPTIONS or (self._booleans and self._session.models is None)):
+            return None
+        try:
+            update = _decode_update(params).update
+        except msgspec.ValidationError:
+            return None
+        apply = APPLY.get(type(update))
+        if apply is not None:
+            apply(self._session, update)
+        updates: list[acp.SessionUpdate] = []
+        if known:
+            if options := self.choices():
+                updates.append(acp.ConfigOptionUpdate(config_options=options))
+        else:
+            events = meaning.of_update(update, self._place, notification.line)
+            updates = [said for event in events for said in self._speaker.updates(event)]
+        if self._raw:
+            meta = {RAW_KEY: msgspec.json.decode(notification.line)}
+            return [replace(each, meta=meta) for each in updates]
+        return updates
+
+    # -- options
+
+    def choices(self) -> list[acp.SessionConfigOption]:
+        """What the client may choose in the session."""
+        return choices_of(self._session, self._client)
+
+    def opened(self, raw: Raw) -> Any:
+        """The answer that opened the session."""
+        if self._session.models is None and (self._booleans or b'"boolean"' not in bytes(raw)):
+            return raw
+        options = self.choices()
+        answer = msgspec.json.decode(raw)
+        if options or answer.get("configOptions"):
+            answer["configOptions"] = [Raw(acp.encode(option)) for option in options]
+        return answer
+
+    def chosen(self, raw: Raw) -> Any:
+        """The answer to a choice."""
+        if self._session.models is None and self._booleans:
+            return raw
+        try:
+            answer = acp.SESSION_SET_CONFIG_OPTION.decode_result(raw)
+        except msgspec.ValidationError:
+            return raw
+        self._session.config_options = answer.config_options
+        return acp.SetSessionConfigOptionResponse(config_options=self.choices())
+
+    def chosen_model(self, params: Raw) -> str | None:
+        """The model that was chosen by the option that was made up for it; None for any other."""
+        if not lacks_models(self._session):
+            return None
+        try:
+            wish = acp.SESSION_SET_CONFIG_OPTION.decode_params(params)
+        except msgspec.ValidationError:
+            return None
+        value = wish.value
+        return value if wish.config_id == MODEL_OPTION and isinstance(value, str) else None

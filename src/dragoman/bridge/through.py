@@ -1,0 +1,520 @@
+"""One client of a bridge whose peer speaks ACP too: lines pass through as they are.
+
+Owns what has to be known of a client on the way: which sessions are its own, which of its requests
+and which questions of the peer are still open, and what a client cannot take (`sieve`). Everything
+else is passed on unread. A client that speaks another language is handed over to `link`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.bridge import answers, sieve
+from dragoman.bridge.relay import HERE, Upstream, session_of
+from dragoman.bridge.sieve import Sieve
+from dragoman.client.acp.inquiring import reply_of
+from dragoman.client.acp.session import Session
+from dragoman.client.permissions import Answer, choose
+from dragoman.dialects import discovery
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
+from dragoman.events import model
+from dragoman.events.place import Place
+from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
+from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
+from dragoman.wire.peer import Noise, Stray
+
+log: Final = logging.getLogger("dragoman.bridge")
+
+_PROMPT: Final = acp.SESSION_PROMPT.name
+_PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
+_ELICIT: Final = acp.ELICITATION_CREATE.name
+_CANCEL: Final = acp.SESSION_CANCEL.name
+_CANCELLED: Final = acp.PromptResponse(stop_reason=acp.StopReason.CANCELLED)
+_ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
+"""What is served here if the peer has no such method."""
+_decode_options: Final = decoder(acp.RequestPermissionRequest)
+
+Then = Callable[[Raw], Any]
+"""What becomes of the result of a request before it is passed on."""
+
+
+class Passage:
+    """One session of a client. What the peer says about it passes through here."""
+
+    def __init__(self, through: Through, session: Session) -> None:
+        self._through = through
+        self._connection = through.connection
+        self.session = session
+        self.sieve = through.sieve(session)
+        self.prompt: tuple[Request, Call] | None = None
+        self.questions: dict[Id, tuple[Request, Call]] = {}
+        self._grace: asyncio.TimerHandle | None = None
+        self._passes_all = self.sieve.passes_all
+
+    def opened(self, answer: Any) -> None:
+        """The session is open, with these settings."""
+        self.session.opened(answer.modes, answer.models, answer.config_options)
+        self._passes_all = self.sieve.passes_all
+
+    # -- what the peer says
+
+    def update(self, notification: Notification) -> None:
+        connection = self._connection
+        if connection.failure is not None:
+            return
+        updates = None if self._passes_all else self.sieve.updates(notification)
+        if updates is None:
+            connection.pass_on(notification.line)
+        else:
+            for update in updates:
+                told = acp.SessionNotification(session_id=self.session.id, update=update)
+                connection.post(notification.method, told)
+        if connection.is_full:
+            self._through.hold_up()
+
+    def request(self, request: Request) -> Any:
+        params: Any = request.params
+        if self._connection.failure is not None or not self._through.serves(request):
+            return HERE
+        if request.method == _PERMISSION:
+            params = sieve.question(params)
+        call = self._connection.begin(
+            request.method,
+            params,
+            settle=lambda result, error: self._answered(request, result, error),
+        )
+        self.questions[request.id] = (request, call)
+        self._through.upstream.asked[request.id] = call
+        return LATER
+
+    def _answered(self, request: Request, result: Raw | None, error: DragomanError | None) -> None:
+        self.questions.pop(request.id, None)
+        upstream = self._through.upstream
+        upstream.asked.pop(request.id, None)
+        if error is None:
+            assert result is not None
+            if request.method == _ELICIT:
+                self._note_page(request, result)
+            upstream.connection.answer(request, result)
+        elif isinstance(error, CallCancelled) or request.method not in _DECLINED:
+            refusal = answers.refusal(error)
+            upstream.connection.refuse(request, refusal.code, refusal.message, refusal.data)
+        else:
+            log.warning("nobody could be asked (%s): %s", request.method, error)
+            upstream.connection.answer(request, _DECLINED[request.method](request))
+
+    def _note_page(self, request: Request, result: Raw) -> None:
+        """Whose user was sent to a page, until he is done there."""
+        with contextlib.suppress(msgspec.ValidationError):
+            asked = acp.ELICITATION_CREATE.decode_params(request.params)
+            reply = acp.ELICITATION_CREATE.decode_result(result)
+            if isinstance(asked, acp.ElicitationUrl) and reply_of(reply).action == "accept":
+                self._through.upstream.pages[asked.elicitation_id] = self._connection
+
+    # -- what the client says
+
+    def cancel(self) -> None:
+        """The client wants the turn to end."""
+        upstream = self._through.upstream.connection
+        if upstream.failure is None:
+            upstream.post(_CANCEL, acp.CancelNotification(session_id=self.session.id))
+        if self.prompt is None:
+            return
+        for request, call in list(self.questions.values()):
+            if request.method == _PERMISSION:
+                self.questions.pop(request.id, None)
+                upstream.answer(request, acp.cancelled())
+                # What the client still answers comes too late.
+                call.give_up(UsageError("the turn was cancelled"))
+        if self._grace is None:
+            grace = self.session.client.budgets.cancel_grace
+            loop = asyncio.get_running_loop()
+            self._grace = loop.call_later(grace, self._abandon)
+
+    def _abandon(self) -> None:
+        """A cancel was not answered: the client gets its answer, and the session is given up."""
+        if self.prompt is not None:
+            request, call = self.prompt
+            self.session.unusable = True
+            self.ended()
+            self._through.answered(request, _CANCELLED)
+            call.give_up(UsageError("cancelled without an answer"))
+
+    def ended(self) -> None:
+        """The turn is over."""
+        self.prompt = None
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+
+    async def aclose(self) -> None:
+        """The client has gone, or wants no more of this session."""
+        if self.prompt is not None:
+            self.cancel()
+        self.ended()
+        with contextlib.suppress(DragomanError):
+            await self.session.close()
+
+
+class Through:
+    """Handles what a client says. `otherwise` serves it if it speaks something else than ACP."""
+
+    def __init__(self, upstream: Upstream, otherwise: Handlers, *, raw: bool = False) -> None:
+        self.upstream = upstream
+        self._raw = raw
+        self._otherwise = otherwise
+        self._instead: Handlers | None = None
+        self._passages: dict[str, Passage] = {}
+        self._calls: dict[Id, Call] = {}
+        self._capabilities: acp.ClientCapabilities | None = None
+        self._served: dict[str, bool] = {}
+        self._offered: dict[str, bool] = {}
+        self._held_up = False
+        self._requests: dict[str, Callable[[Request], Any]] = {
+            acp.INITIALIZE.name: self._initialize,
+            acp.SESSION_NEW.name: self._open_new,
+            "session/fork": self._open_new,
+            acp.SESSION_LOAD.name: self._open_known,
+            acp.SESSION_RESUME.name: self._open_known,
+            acp.SESSION_CLOSE.name: self._close,
+            acp.SESSION_DELETE.name: self._forward,
+            acp.SESSION_SET_CONFIG_OPTION.name: self._set_option,
+            _PROMPT: self._prompt,
+        }
+
+    # -- called by the connection
+
+    def attach(self, connection: Connection) -> None:
+        self.connection = connection
+        self._otherwise.attach(connection)
+
+    def request(self, request: Request) -> Any:
+        if self._instead is not None:
+            return self._instead.request(request)
+        if self._capabilities is None and not self._is_acp(request):
+            self._instead = self._otherwise
+            return self._instead.request(request)
+        try:
+            if not self._offers(request.method):
+                raise boundary.method_not_found(request.method)
+            handler = self._requests.get(request.method)
+            return self._about(request) if handler is None else handler(request)
+        except DragomanError as error:
+            raise answers.refusal(error) from error
+
+    def notification(self, notification: Notification) -> None:
+        if self._instead is not None or self._capabilities is None:
+            (self._instead or self._otherwise).notification(notification)
+        elif notification.method == _CANCEL:
+            passage = self._passages.get(session_of(notification.params) or "")
+            if passage is not None:
+                passage.cancel()
+        elif notification.method == acp.CANCEL_REQUEST.name:
+            self._cancel_request(notification)
+        elif self.upstream.connection.failure is None:
+            self.upstream.connection.post(notification.method, notification.params)
+
+    def noise(self, noise: Noise | Stray) -> None:
+        log.debug("noise: %.200r", noise.line)
+
+    # -- the handshake
+
+    def _is_acp(self, request: Request) -> bool:
+        params: Any = None
+        with contextlib.suppress(*UNDECODABLE):
+            params = msgspec.json.decode(request.params)
+        if discovery.of_request(request.method, params) != discovery.ACP:
+            return False
+        return request.method == acp.INITIALIZE.name
+
+    def _initialize(self, request: Request) -> Any:
+        try:
+            client = acp.INITIALIZE.decode_params(request.params)
+        except msgspec.ValidationError as error:
+            raise boundary.invalid_params(error) from error
+        if self._capabilities is None:
+            # A second handshake is answered like the first and changes nothing.
+            self._capabilities = client.client_capabilities
+        return sieve.hello(self.upstream.client.hello, self._capabilities)
+
+    def _offers(self, method: str) -> bool:
+        """Whether the peer said that it has such a method."""
+        offered = self._offered.get(method)
+        if offered is None:
+            known = acp.method_table().request(method)
+            gate = None if known is None else known.gate
+            agent = self.upstream.client.agent.agent_capabilities
+            offered = gate is None or method in _ALWAYS or gate.is_open(agent)
+            self._offered[method] = offered
+        return offered
+
+    def serves(self, request: Request) -> bool:
+        """Whether the client said that it answers such a question."""
+        method = request.method
+        if method == _ELICIT:
+            return self._serves_page_or_form(request)
+        served = self._served.get(method)
+        if served is None:
+            known = acp.method_table().request(method)
+            gate = None if known is None else known.gate
+            assert self._capabilities is not None
+            served = gate is None or gate.is_open(self._capabilities)
+            self._served[method] = served
+        return served
+
+    def _serves_page_or_form(self, request: Request) -> bool:
+        assert self._capabilities is not None
+        try:
+            asked = acp.ELICITATION_CREATE.decode_params(request.params)
+        except msgspec.ValidationError:
+            return False
+        form = isinstance(asked, acp.ElicitationForm)
+        return sieve.can(self._capabilities, f"elicitation.{'form' if form else 'url'}")
+
+    def sieve(self, session: Session) -> Sieve:
+        assert self._capabilities is not None
+        source = model.Source(meaning.DIALECT, self.upstream.connection.name)
+        place = Place(source, itertools.count(), session.id)
+        return Sieve(self._capabilities, session, place, raw=self._raw)
+
+    # -- requests of the client
+
+    def _about(self, request: Request) -> Any:
+        """Any other request: the peer knows what it means."""
+        session_id = session_of(request.params)
+        if session_id is not None:
+            self._own(session_id)
+        return self._forward(request)
+
+    def _own(self, session_id: str | None) -> Passage:
+        passage = self._passages.get(session_id or "")
+        if passage is None:
+            raise RemoteError(codes.NOT_FOUND, "there is no such session")
+        return passage
+
+    def _forward(self, request: Request, then: Then | None = None, params: Any = None) -> Any:
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            self._settled(request, result, error, then)
+
+        params = request.params if params is None else params
+        self._calls[request.id] = self.upstream.connection.begin(
+            request.method, params, settle=settle
+        )
+        return LATER
+
+    def _settled(
+        self,
+        request: Request,
+        result: Raw | None,
+        error: DragomanError | None,
+        then: Then | None = None,
+    ) -> None:
+        self._calls.pop(request.id, None)
+        if error is None:
+            assert result is not None
+            try:
+                self.answered(request, result if then is None else then(result))
+            except DragomanError as failure:
+                self._failed(request, failure)
+        else:
+            self._failed(request, error)
+
+    def answered(self, request: Request, result: Any) -> None:
+        self.connection.answer(request, result)
+
+    def _failed(self, request: Request, error: DragomanError) -> None:
+        refusal = answers.refusal(error)
+        self.connection.refuse(request, refusal.code, refusal.message, refusal.data)
+
+    def _cancel_request(self, notification: Notification) -> None:
+        try:
+            message = acp.decode(notification.params, acp.CancelRequestNotification)
+        except msgspec.ValidationError:
+            return
+        for passage in self._passages.values():
+            if passage.prompt is not None and passage.prompt[0].id == message.request_id:
+                # What the peer still says is part of the turn, and its answer is the client's.
+                passage.cancel()
+                return
+        call = None if message.request_id is None else self._calls.get(message.request_id)
+        if call is not None:
+            call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
+
+    # -- sessions
+
+    def _open_new(self, request: Request) -> Any:
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            opened: list[Passage] = []
+
+            def then(result: Raw) -> Any:
+                answer = acp.SESSION_NEW.decode_result(result)
+                if answer.session_id in self.upstream:
+                    raise RemoteError(codes.INTERNAL_ERROR, "the agent opened a session twice")
+                passage = self._pass(request, answer.session_id)
+                passage.opened(answer)
+                opened.append(passage)
+                return passage.sieve.opened(result)
+
+            self._settled(request, result, error, then)
+            # Behind the answer: before it, no client could know what an update is about.
+            for passage in opened:
+                self.upstream.route(passage.session.id, passage)
+
+        self._calls[request.id] = self.upstream.open(request.method, request.params, settle)
+        return LATER
+
+    def _open_known(self, request: Request) -> Any:
+        session_id = session_of(request.params)
+        if session_id is None:
+            return self._forward(request)
+        if session_id in self.upstream:
+            raise UsageError(f"the session {session_id} is already open on this connection")
+        method = acp.method_table().request(request.method)
+        assert method is not None
+        # Its history comes before the answer.
+        passage = self._pass(request, session_id)
+        self.upstream.route(session_id, passage)
+
+        def then(result: Raw) -> Any:
+            passage.opened(method.decode_result(result))
+            return passage.sieve.opened(result)
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            if error is not None:
+                self._drop(session_id)
+            self._settled(request, result, error, then)
+
+        try:
+            self._calls[request.id] = self.upstream.open(request.method, request.params, settle)
+        except DragomanError:
+            self._drop(session_id)
+            raise
+        return LATER
+
+    def _pass(self, request: Request, session_id: str) -> Passage:
+        """From now on a session is the client's."""
+        cwd, *others = _folders(request.params)
+        session = self.upstream.client.shelter(session_id, cwd, others)
+        passage = self._passages[session_id] = Passage(self, session)
+        return passage
+
+    def _drop(self, session_id: str) -> Passage | None:
+        self.upstream.forget(session_id)
+        passage = self._passages.pop(session_id, None)
+        if passage is not None:
+            self.upstream.client.forget(passage.session)
+        return passage
+
+    def _close(self, request: Request) -> Any:
+        passage = self._own(session_of(request.params))
+        return self._closed(passage)
+
+    async def _closed(self, passage: Passage) -> acp.CloseSessionResponse:
+        self._passages.pop(passage.session.id, None)
+        self.upstream.forget(passage.session.id)
+        try:
+            await passage.session.close()
+        except DragomanError as error:
+            raise answers.refusal(error) from error
+        return acp.CloseSessionResponse()
+
+    def _set_option(self, request: Request) -> Any:
+        passage = self._own(session_of(request.params))
+        model_id = passage.sieve.chosen_model(request.params)
+        if model_id is None:
+            return self._forward(request, passage.sieve.chosen)
+        return self._set_model(passage, model_id)
+
+    async def _set_model(self, passage: Passage, model_id: str) -> Any:
+        try:
+            await passage.session.set_model(model_id)
+        except DragomanError as error:
+            raise answers.refusal(error) from error
+        return acp.SetSessionConfigOptionResponse(config_options=passage.sieve.choices())
+
+    # -- turns
+
+    def _prompt(self, request: Request) -> Any:
+        passage = self._own(session_of(request.params))
+        session = passage.session
+        if session.unusable:
+            raise UsageError(f"the session {session.id} was given up; open another")
+        if passage.prompt is not None:
+            raise UsageError(f"a turn of the session {session.id} is still running")
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            if passage.prompt is not None and passage.prompt[0] is request:
+                passage.ended()
+                self._settled(request, result, error)
+
+        call = self.upstream.connection.begin(_PROMPT, request.params, settle=settle)
+        passage.prompt = (request, call)
+        return LATER
+
+    # -- a client that does not keep up, or has gone
+
+    def hold_up(self) -> None:
+        """Read no more of the peer until the client has read what there is."""
+        if not self._held_up and self.connection.failure is None:
+            self._held_up = True
+            self.upstream.connection.flow.hold()
+            self.connection.tasks.start(self._let_go_on(), "wait for a slow client")
+
+    async def _let_go_on(self) -> None:
+        try:
+            await self.connection.drain()
+        except ConnectionLost:
+            pass
+        finally:
+            self._held_up = False
+            self.upstream.connection.flow.release()
+
+    async def aclose(self) -> None:
+        """The client has gone: nothing of it is left at the peer."""
+        for passage in list(self._passages.values()):
+            self._passages.pop(passage.session.id, None)
+            self.upstream.forget(passage.session.id)
+            await passage.aclose()
+
+
+def _folders(params: Raw) -> list[Path]:
+    """The folders of a session that is being opened, the working folder first."""
+    try:
+        wanted = acp.decode(params, acp.NewSessionRequest)
+    except msgspec.ValidationError:
+        return [Path("/")]
+    return [Path(wanted.cwd), *(Path(folder) for folder in wanted.additional_directories or ())]
+
+
+def _declined(request: Request) -> acp.ElicitationDeclined:
+    return acp.ElicitationDeclined()
+
+
+def _rejected(request: Request) -> acp.RequestPermissionResponse:
+    """The answer that allows nothing."""
+    try:
+        options = _decode_options(request.params).options
+    except msgspec.ValidationError:
+        return acp.cancelled()
+    option_id = choose(options, Answer.REJECT_ONCE)
+    return acp.cancelled() if option_id is None else acp.selected(option_id)
+
+
+_DECLINED: Final[dict[str, Callable[[Request], Any]]] = {
+    _PERMISSION: _rejected,
+    _ELICIT: _declined,
+}
+"""How questions to a user are answered where nobody can be asked."""
