@@ -32,6 +32,7 @@ class Listener(abc.ABC):
         self._tasks: set[asyncio.Task[None]] = set()
         self._unbegun: set[Stream] = set()
         self._closed = False
+        self._accepting = True
 
     @property
     @abc.abstractmethod
@@ -42,6 +43,12 @@ class Listener(abc.ABC):
     def _stop_accepting(self) -> None:
         """Let go of the address at once. Called once only."""
 
+    def stop_accepting(self) -> None:
+        """Let go of the address at once; who is connected stays until `aclose`. Idempotent."""
+        if self._accepting:
+            self._accepting = False
+            self._stop_accepting()
+
     async def aclose(self) -> None:
         """Stop accepting, cancel every handler and wait until their streams are closed.
 
@@ -51,7 +58,7 @@ class Listener(abc.ABC):
         if not self._closed:
             self._closed = True
             try:
-                self._stop_accepting()
+                self.stop_accepting()
             finally:
                 for task in self._tasks:
                     task.cancel()
