@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.agent import Agent, Turn
-from dragoman.bridge.link import RAW_KEY
+from dragoman.bridge.sieve import RAW_KEY
 from dragoman.client.permissions import Answer, Question, approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
