@@ -1,0 +1,44 @@
+"""Sessions and jobs that outlive the process they were started from.
+
+Owns what is kept of them, in one file, and what is not: secrets are taken out before anything
+reaches the disk. It starts no peer and serves nobody; `dragoman.hub.broker` does. The parts:
+`records`, `store`, `redacting` and `runs`, `writing`, `recording`, `history`.
+"""
+
+from dragoman.hub.sessions.history import history, text_of
+from dragoman.hub.sessions.recording import Recorder
+from dragoman.hub.sessions.records import (
+    JobRecord,
+    JobState,
+    Note,
+    SessionRecord,
+    new_job_id,
+    new_session_key,
+    root_of,
+)
+from dragoman.hub.sessions.redacting import Redactor
+from dragoman.hub.sessions.retention import KEPT_AGE, Pruned
+from dragoman.hub.sessions.runs import LineRedactor
+from dragoman.hub.sessions.store import FILE_NAME, Store, store_path
+from dragoman.hub.sessions.writing import Writer
+
+__all__ = [
+    "FILE_NAME",
+    "KEPT_AGE",
+    "JobRecord",
+    "JobState",
+    "LineRedactor",
+    "Note",
+    "Pruned",
+    "Recorder",
+    "Redactor",
+    "SessionRecord",
+    "Store",
+    "Writer",
+    "history",
+    "new_job_id",
+    "new_session_key",
+    "root_of",
+    "store_path",
+    "text_of",
+]

@@ -1,0 +1,352 @@
+"""One SQLite file: opened with care, written in transactions, and failing with words.
+
+Owns the connection, who may read the file, the bounds of every wait for it, the migrations, and
+what SQLite's errors mean. It knows no table: those are in `session_table`, `job_table` and
+`event_table`, and `store` puts them together.
+
+Any number of processes may have the file open. Whoever writes takes the lock at once, so that two
+never find out halfway that one of them has to give up. What was committed survives the death of
+every process; a machine that loses its power may lose the last moments, and never the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from dragoman.errors import (
+    StoreBusy,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreTooNew,
+)
+from dragoman.hub.sessions.redacting import Redactor
+from dragoman.hub.sessions.schema import APPLICATION_ID, MIGRATIONS, VERSION
+
+BUSY_TIMEOUT: Final = 10.0
+"""A writer holds the file for milliseconds; ten seconds mean that one is stopped or stuck."""
+
+RETRY_INTERVAL: Final = 0.02
+"""Between two tries of what SQLite refuses at once while another process opens the same file."""
+
+LOG_SIZE: Final = 16 * 1024 * 1024
+"""What the write-ahead log may keep of the disk when it is empty."""
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+_PRIMARY: Final = 0xFF
+"""SQLite's extended codes have the plain one in the lowest byte."""
+
+_REFUSALS: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+
+
+class Database:
+    """An open file. Threads may share it: they wait for each other."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, redact: Redactor) -> None:
+        self.path = path
+        self.redact = redact
+        self._connection = connection
+        self._lock = threading.RLock()
+        self._depth = 0
+
+    @classmethod
+    def open(cls, path: Path, redact: Redactor | None = None, *, read_only: bool = False) -> Self:
+        """Open the file, and make it where there is none.
+
+        To read is to change nothing, not even where there is no file yet: that reads as an empty
+        one. Raises `StoreError`.
+        """
+        with _explained(path):
+            connection = _open_to_read(path) if read_only else _open_to_write(path)
+        return cls(path, connection, redact or Redactor())
+
+    def close(self) -> None:
+        with self._lock, _explained(self.path):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Everything in the block is stored, or nothing of it. Blocks may be nested: an inner one
+        that fails takes back only its own part."""
+        with self._lock, _explained(self.path):
+            begin, end, undo = _BRACKETS[bool(self._depth)]
+            connection = self._connection
+            connection.execute(begin)
+            self._depth += 1
+            try:
+                yield connection
+                connection.execute(end)
+            except BaseException:
+                # SQLite ends a transaction by itself where the disk fails.
+                if connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        for statement in undo:
+                            connection.execute(statement)
+                raise
+            finally:
+                self._depth -= 1
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, _explained(self.path):
+            yield self._connection
+
+    def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
+        return StoreConflict(str(self.path), problem, remedy=remedy)
+
+    def _forget_log(self) -> None:
+        """Let nothing of what was deleted stay in the write-ahead log. Another process that reads
+        may hinder it; then a later one does it."""
+        with contextlib.suppress(sqlite3.Error), self._lock:
+            if not self._depth:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+_BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
+    False: ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",)),
+    True: ("SAVEPOINT inner", "RELEASE inner", ("ROLLBACK TO inner", "RELEASE inner")),
+}
+
+
+# -- opening
+
+
+def _open_to_write(path: Path) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        _make_private(path)
+    except OSError as error:
+        raise _of_os(path, error) from error
+    connection = _connect(f"{path.absolute().as_uri()}?mode=rw")
+    try:
+        _refuse_strangers(path, connection)
+        _log_ahead(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # What a user deletes is overwritten, and not only forgotten.
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE}")
+        _migrate(path, connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return _empty()
+    except OSError as error:
+        raise _of_os(path, error) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _connect(address)
+    try:
+        version = _refuse_strangers(path, connection)
+    except sqlite3.OperationalError as error:
+        connection.close()
+        log = path.with_name(f"{path.name}-wal")
+        if _code(error) not in _REFUSALS or (log.exists() and log.stat().st_size):
+            raise
+        # Readers, too, write beside the file, unless they are told that nobody changes it. In a
+        # folder that cannot be written nobody does.
+        connection = _connect(f"{address}&immutable=1")
+        version = _refuse_strangers(path, connection)
+    except BaseException:
+        connection.close()
+        raise
+    if version == VERSION:
+        return connection
+    connection.close()
+    if not version:
+        # Somebody is about to make it, or died in doing so.
+        return _empty()
+    raise StoreRefused(
+        str(path),
+        f"it has the older form {version}, which has to be changed before it can be read",
+        remedy="any `dragoman run` does that",
+    )
+
+
+def _connect(address: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        address,
+        uri=True,
+        timeout=BUSY_TIMEOUT,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _empty() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    for statement in (statement for migration in MIGRATIONS for statement in migration):
+        connection.execute(statement)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does, so that it never is anybody else's to read. Its
+    companions get the same mode from SQLite."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags, FILE_MODE)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
+        if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+            os.fchmod(descriptor, FILE_MODE)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_strangers(path: Path, connection: sqlite3.Connection) -> int:
+    """The version of the file; raises for what is newer than us, or not ours."""
+    version = int(_pragma(connection, "user_version"))
+    owner = int(_pragma(connection, "application_id"))
+    if owner != APPLICATION_ID:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables or version:
+            raise StoreCorrupt(str(path), "it is a file of another program", remedy=_MOVE_AWAY)
+    elif version > VERSION:
+        raise StoreTooNew(
+            str(path),
+            f"a newer dragoman has written it (form {version}, and this one knows {VERSION})",
+            remedy="use that dragoman, or let DRAGOMAN_STATE_HOME name another folder",
+        )
+    return version
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    # SQLite does not wait for this one: two that open a new file at once would wait for each other.
+    give_up_at = time.monotonic() + BUSY_TIMEOUT
+    while _pragma(connection, "journal_mode") != "wal":
+        try:
+            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                # A file system without shared memory. The older way is slower, and as safe.
+                return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+                raise
+            time.sleep(RETRY_INTERVAL)
+
+
+def _migrate(path: Path, connection: sqlite3.Connection) -> None:
+    if _pragma(connection, "user_version") == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it while we waited for the lock.
+        done = _refuse_strangers(path, connection)
+        for migration in MIGRATIONS[done:]:
+            for statement in migration:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
+    value: int | str = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
+# -- what went wrong
+
+_MOVE_AWAY: Final = "move it away, and a new one is made"
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+
+
+def explain(path: Path, error: sqlite3.Error) -> StoreError:
+    """An error of SQLite as one of ours, with what to do."""
+    code = _code(error)
+    where = str(path)
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
+        return StoreFull(where, "the disk is full", remedy=_MAKE_ROOM)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            where,
+            f"another process has held it for more than {BUSY_TIMEOUT:g} s",
+            remedy="see whether a dragoman is stopped, and try again",
+        )
+    if code in _REFUSALS:
+        return StoreRefused(
+            where,
+            f"it cannot be opened or written ({error})",
+            remedy="let this user write the folder, or let DRAGOMAN_STATE_HOME name another",
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(where, f"it is damaged ({error})", remedy=_MOVE_AWAY)
+    if code == sqlite3.SQLITE_CONSTRAINT:
+        return StoreConflict(where, f"it does not fit what is stored ({error})")
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreError(
+            where,
+            f"the disk does not take or give it ({error})",
+            remedy="see whether the disk is full, limited for this user, or broken",
+        )
+    return StoreError(where, f"{error}")
+
+
+_MAKE_ROOM: Final = "make room; `dragoman sessions prune` deletes old sessions"
+
+FULL_SIZE: Final = 64 * 1024
+"""A disk with less space than this is full for a file that grows by pages."""
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        found = os.statvfs(path.parent)
+    except (OSError, AttributeError):
+        return False
+    return found.f_bavail * found.f_frsize < FULL_SIZE
+
+
+def _of_os(path: Path, error: OSError) -> StoreError:
+    detail = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(str(path), detail, remedy=_MAKE_ROOM)
+    return StoreRefused(
+        str(path),
+        f"its folder cannot be used ({detail})",
+        remedy="let this user write it, or let DRAGOMAN_STATE_HOME name another",
+    )
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's plain code; errors of the module itself have none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY

@@ -1,0 +1,120 @@
+"""What is known of a stored session and of a job, as values.
+
+Owns the two records, the note, and the names they go by: our own keys and ids, and the folder that
+a session belongs to. It does not know where they are kept (`store`). In JSON the fields are
+spelled as the protocols spell theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+JobState: TypeAlias = Literal["queued", "running", "ended"]
+
+_DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Thirty-two digits in the order of their codes, without the letters that look like another."""
+
+_EPOCH: Final = 1_735_689_600
+"""The first second of 2025. Thirty bits of seconds since then last until 2059."""
+
+_RANDOM_BITS: Final = 20
+
+_lock = threading.Lock()
+_last = 0
+
+
+class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A conversation that outlives the process it was started from."""
+
+    key: str
+    """Our own name for it, never the peer's."""
+    peer: str
+    root: str
+    """The folder that it is found from, and from any folder below (`root_of`)."""
+    name: str | None = None
+    peer_session_id: str
+    cwd: str
+    created_at: float
+    updated_at: float
+    closed_at: float | None = None
+    title: str | None = None
+    mode: str | None = None
+    model: str | None = None
+    next_event: int = 0
+    """The number that the next event gets."""
+
+
+class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One prompt, from the wish to its end."""
+
+    id: str
+    session_key: str
+    """Empty where the work failed before there was a session."""
+    peer: str
+    root: str
+    prompt: str = ""
+    state: JobState = "queued"
+    outcome: str | None = None
+    stop: str | None = None
+    text: str = ""
+    failure: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    created_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    first_event: int = 0
+    """The number of its first event. Where it has not begun, this says nothing."""
+    next_event: int = 0
+    """The number behind its last event."""
+    endpoint: str | None = None
+    """The name of the broker's endpoint; None for a run without one."""
+    runner: dict[str, Any] = {}
+    """Which process runs it: pid, start time, boot id."""
+
+
+class Note(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that is no event of the peer, such as who allowed what."""
+
+    at_event: int
+    """The number of the event that it stands before."""
+    kind: str
+    data: dict[str, Any]
+    at: float
+
+
+def new_job_id() -> str:
+    """An id for a job, greater than those of earlier seconds."""
+    return f"j-{_new_word()}"
+
+
+def new_session_key() -> str:
+    """A key for a session, greater than those of earlier seconds."""
+    return f"s-{_new_word()}"
+
+
+def _new_word() -> str:
+    global _last
+    seconds = max(0, int(time.time()) - _EPOCH) & (1 << 30) - 1
+    number = seconds << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    with _lock:
+        if _last >> _RANDOM_BITS == seconds:
+            # Chance alone would make equal ones where a thousand are made within a second.
+            number = _last + 1
+        _last = number
+    return "".join(_DIGITS[number >> shift & 31] for shift in range(45, -1, -5))
+
+
+def root_of(folder: Path) -> Path:
+    """The root of the repository around a folder, else the folder itself, without links."""
+    real = Path(os.path.realpath(folder))
+    for above in (real, *real.parents):
+        if os.path.lexists(above / ".git"):
+            return above
+    return real
