@@ -38,6 +38,13 @@ for name, max_examples in (("quick", 100), ("default", 2_000), ("long", 50_000))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.fixture(autouse=True)
+def _no_broker_unless_a_test_is_about_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that is opened by its name must not leave a broker behind the test, so brokers are
+    off, here and in every program that a test starts. Tests of brokers turn them on."""
+    monkeypatch.setenv("DRAGOMAN_WARM", "0")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Measure no coverage in property tests: it makes them two to three times slower, and the
     unit tests have to cover a module without their help anyway."""

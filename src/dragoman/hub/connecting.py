@@ -2,53 +2,80 @@
 
 Owns only the fork: what is no address is the name of a peer, and the hub knows the way to it; all
 else goes to `dragoman.client.connecting` as it stands. A name needs no enabling. The user's
-settings count, a project's only as far as they are trusted.
+settings count, a project's only as far as they are trusted. A name goes to a warm broker unless
+somebody says otherwise.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from dragoman.client import connecting
+from dragoman.client.budgets import Budgets
 from dragoman.client.connecting import Target
 from dragoman.client.conversation import Peer
+from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.dialects.discovery import Cache
+from dragoman.errors import UsageError
+from dragoman.events import model
 
 if TYPE_CHECKING:
     from dragoman.client.blocking import BlockingPeer
 
-P = ParamSpec("P")
-R = TypeVar("R")
+
+class Options(TypedDict, total=False):
+    """The options of `dragoman.connect`, as `dragoman.client.connecting.connect` has them."""
+
+    dialect: str
+    permit: Permit
+    inquire: Inquire | None
+    visits: bool
+    budgets: Budgets | None
+    env: Mapping[str, str] | None
+    inherit: Iterable[str]
+    on_event: Callable[[model.Event], None] | None
+    cache: Cache | None
+    read_files: bool
+    write_files: bool
+    terminals: bool
+    unstable: bool
+    name: str
+    max_line_size: int | None
+    details: Mapping[str, Any] | None
 
 
-def _typed_as(model: Callable[P, R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
-    """Says to type checkers that a function takes what another one takes."""
-    return lambda function: cast("Callable[P, R]", function)
-
-
-@_typed_as(connecting.connect)
 @asynccontextmanager
 async def connect(
-    target: Target, *, workspace: str | os.PathLike[str] = ".", **options: Any
+    target: Target,
+    *,
+    workspace: str | os.PathLike[str] = ".",
+    warm: bool | None = None,
+    **options: Unpack[Options],
 ) -> AsyncIterator[Peer]:
-    """Start or reach an agent and talk with it until the block ends; then it is gone.
+    """Start or reach an agent and talk with it until the block ends.
 
     `target` is the name of a peer such as ``"gemini"``, the words of a command line, or an address
-    (``unix:/path``, ``ws://…``, ``wss://…``). The options are those of
-    `dragoman.client.connecting.connect`; for a name, they go before what is known of the peer.
+    (``unix:/path``, ``ws://…``, ``wss://…``). A program that is started for a command line ends
+    with the block. A peer by its name is reached through a broker that keeps it alive for the next
+    call; with ``warm=False``, or where the settings say so, it is started for this block alone.
+    The other options are those of `dragoman.client.connecting.connect`; for a name, they go before
+    what is known of the peer.
     """
     if not isinstance(target, str) or is_address(target):
+        if warm:
+            raise UsageError("only a peer that has a name has a broker: leave `warm` away")
         async with connecting.connect(target, workspace=workspace, **options) as peer:
             yield peer
         return
     # Whoever brings a command line needs no catalogue and does not load one.
     from dragoman.hub.naming import open_named
 
-    async with open_named(target, workspace=Path(workspace), **options) as peer:
+    async with open_named(target, workspace=Path(workspace), warm=warm, **options) as peer:
         yield peer
 
 

@@ -6,8 +6,9 @@ that show what they do go the same steps one by one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
 from dragoman.client.folders import absolute
 from dragoman.hub.catalogue import load_catalogue
-from dragoman.hub.config import find_paths, load_config
+from dragoman.hub.config import Config, find_paths, load_config
 from dragoman.hub.launching import way_to
 from dragoman.hub.opening import open_peer
 
 
 @asynccontextmanager
 async def open_named(
-    name: str,
+    peer_name: str,
+    /,
     *,
     workspace: Path,
     budgets: Budgets | None = None,
@@ -30,13 +32,25 @@ async def open_named(
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
     max_line_size: int | None = None,
+    warm: bool | None = None,
     **options: Any,
 ) -> AsyncIterator[Peer]:
-    """A peer of the catalogue, with the options of `dragoman.connect`."""
+    """A peer of the catalogue, with the options of `dragoman.connect`.
+
+    It is reached through its broker, unless `warm` or else the settings say otherwise.
+    """
     config = load_config(absolute(workspace), find_paths())
     settings = config.settings
-    way = way_to(name, catalogue=load_catalogue(config), settings=settings)
-    async with open_peer(
+    way = way_to(peer_name, catalogue=load_catalogue(config), settings=settings)
+    opened: Callable[..., AbstractAsyncContextManager[Peer]] = open_peer
+    if settings.warm if warm is None else warm:
+        # A call without a broker does not load what only brokers need.
+        from dragoman.hub.broker.calling import open_warm
+
+        opened = partial(
+            open_warm, paths=config.paths, ttl=ttl_of(config), max_idle=settings.max_idle_brokers
+        )
+    async with opened(
         way,
         workspace=workspace,
         budgets=budgets or settings.budgets(way.budgets()),
@@ -47,3 +61,8 @@ async def open_named(
         **options,
     ) as peer:
         yield peer
+
+
+def ttl_of(config: Config) -> float | None:
+    """How long an idle broker is to stay, if somebody has said so: one that is there is told."""
+    return None if config.origin("ttl") == "default" else config.settings.ttl

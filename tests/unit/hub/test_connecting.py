@@ -7,7 +7,9 @@ import inspect
 import pytest
 
 from dragoman.client import connecting as client
-from dragoman.hub.connecting import connect, is_address
+from dragoman.errors import UsageError
+from dragoman.hub.connecting import Options, connect, is_address
+from tests.aio import aio
 from tests.unit.test_init import loaded_by
 
 
@@ -37,5 +39,23 @@ def test_the_options_for_a_name_are_those_for_a_command_line() -> None:
         named = inspect.signature(function).parameters.values()
         return {each.name for each in named if each.kind is each.KEYWORD_ONLY}
 
-    assert options(client.connect) <= options(open_named) | options(open_peer)
+    known = set(Options.__annotations__) | {"workspace"}
+    assert options(client.connect) == known
+    assert known <= options(open_named) | options(open_peer)
     assert connect.__doc__ is not None and "name of a peer" in connect.__doc__
+
+
+@aio
+async def test_a_command_line_has_no_broker() -> None:
+    with pytest.raises(UsageError, match="only a peer that has a name"):
+        async with connect(["agent"], warm=True):
+            pass
+
+
+def test_the_options_for_brokers_are_those_for_a_direct_start_and_more() -> None:
+    from dragoman.hub.broker.calling import open_warm
+    from dragoman.hub.opening import open_peer
+
+    direct = inspect.signature(open_peer).parameters
+    warm = inspect.signature(open_warm).parameters
+    assert {name: warm[name] for name in direct} == dict(direct)

@@ -287,9 +287,13 @@ async def _reach(
         try:
             await client.start()
         except ConnectionLost as error:
+            gone = client.connection.failure is not None
+            await client.aclose()
+            if not gone:
+                # It was the peer that ended, and the broker says so.
+                raise
             # The broker has gone between its hello and the handshake. Nothing was prompted.
             lost = error
-            await client.aclose()
         except BaseException:
             await client.aclose()
             raise

@@ -8,7 +8,7 @@ that files define are handed on as they stand (`hub.catalogue.loading`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -190,6 +190,9 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
         raise ConfigInvalid(origin, str(error), key="timeouts") from error
     if settings.max_line_size is not None and settings.max_line_size <= 0:
         raise ConfigInvalid(origin, "it is a number of bytes above 0", key="max_line_size")
+    if settings.ttl < 0 or settings.max_idle_brokers < 0:
+        key = "ttl" if settings.ttl < 0 else "max_idle_brokers"
+        raise ConfigInvalid(origin, "it is a number of 0 or more", key=key)
     for pattern in settings.agent_files:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ConfigInvalid(origin, f"{pattern!r} leaves the project", key="agent_files")
@@ -245,6 +248,11 @@ def _narrowing(
         elif key == "agent_files" or (key == "permissions" and value in STRICTER[base[key]]):
             yield key, value
         elif table == "timeouts" and _shorter(value, base.get(key), key):
+            yield key, value
+        elif key == "warm" and value is False:
+            # Without a broker nothing outlives the call.
+            yield key, value
+        elif key in ("ttl", "max_idle_brokers") and value <= base[key]:
             yield key, value
         elif key == "max_line_size" and (base.get(key) is None or value < base[key]):
             yield key, value
@@ -302,6 +310,18 @@ def _scalar_keys() -> dict[str, tuple[str, type]]:
 
 KEYS: Final = _scalar_keys()
 
+NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
+    "max_line_size": int,
+    "max_idle_brokers": int,
+    "ttl": float,
+}
+"""Settings that are numbers, and how a text becomes one."""
+
+SWITCHES: Final = frozenset({"warm"})
+
+WORDS: Final = {"1": True, "true": True, "0": False, "false": False}
+"""How a variable says yes and no."""
+
 
 def _variable(name: str, text: str) -> Layer:
     if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not text:
@@ -316,9 +336,13 @@ def _variable(name: str, text: str) -> Layer:
     value: Any = text
     if key in ("enabled_peers", "agent_files"):
         value = [word.strip() for word in text.split(",") if word.strip()]
-    elif key == "max_line_size" or (key.startswith("timeouts.") and text != NEVER):
+    elif key in SWITCHES:
+        if text.lower() not in WORDS:
+            raise ConfigInvalid(name, f"{text!r} is neither {' nor '.join(WORDS)}")
+        value = WORDS[text.lower()]
+    elif key in NUMBERS or (key.startswith("timeouts.") and text != NEVER):
         try:
-            value = int(text) if key == "max_line_size" else float(text)
+            value = NUMBERS.get(key, float)(text)
         except ValueError as error:
             raise ConfigInvalid(name, f"{text!r} is no number") from error
     return _layer(_nest({key: value}), name)

@@ -65,6 +65,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How results are printed."""
     max_line_size: int | None = None
     """The longest message of an agent in bytes."""
+    warm: bool = True
+    """Whether peers are kept alive between calls, by a broker; else each call starts its own."""
+    ttl: float = 1800.0
+    """How many seconds an idle broker stays."""
+    max_idle_brokers: int = 4
+    """How many idle brokers stay at once; the one that has been idle for longest stops first."""
     agent_files: tuple[str, ...] = ("agents/*.md",)
     """Where a project has its agent files, relative to its folder."""
     timeouts: Timeouts = Timeouts()
