@@ -80,13 +80,18 @@ class Scene:
 
     async def client(self, **capabilities: Any) -> ClientEnd:
         """A client that has shaken hands."""
+        client = await self.stranger()
+        await client.hello(**capabilities)
+        return client
+
+    async def stranger(self) -> ClientEnd:
+        """A client that has said nothing yet."""
         ours, theirs = memory_pair()
         client = ClientEnd(theirs)
         theirs.start(client)
         group = await self.stack.enter_async_context(asyncio.TaskGroup())
         self.stack.push_async_callback(theirs.aclose)
         client.served = group.create_task(self.bridge.serve(ours))
-        await client.hello(**capabilities)
         return client
 
 

@@ -1,0 +1,124 @@
+"""Updates and requests of an agent find their way by the id of their session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dragoman.bridge import relay
+from dragoman.bridge.relay import HERE, Upstream, session_of
+from dragoman.client.acp.options import ClientOptions
+from dragoman.wire.messages import Notification, Request
+from tests.aio import aio
+from tests.unit.client.acp.agent_side import CWD, driven
+from tests.unit.rpc.other_side import turns, until
+
+
+class Owner:
+    """Has a session, and keeps what comes for it."""
+
+    def __init__(self, answer: Any = HERE) -> None:
+        self.updates: list[bytes] = []
+        self.requests: list[str] = []
+        self._answer = answer
+
+    def update(self, notification: Notification) -> None:
+        self.updates.append(notification.line)
+
+    def request(self, request: Request) -> Any:
+        self.requests.append(request.method)
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("params", "session"),
+    [(b'{"sessionId":"a","b":[1]}', "a"), (b"{}", None), (b'{"sessionId":7}', None), (b"7", None)],
+)
+def test_params_tell_their_session_or_none(params: bytes, session: str | None) -> None:
+    assert session_of(Raw(params)) == session
+
+
+@aio
+async def test_updates_go_to_whoever_has_the_session_and_the_rest_to_the_client() -> None:
+    noises: list[Any] = []
+    async with driven(ClientOptions(on_noise=noises.append)) as (client, agent):
+        upstream = Upstream(client)
+        owner = Owner()
+        upstream.route("s1", owner)
+        agent.update({"sessionUpdate": "a"}, {"sessionUpdate": "b"})
+        agent.update({"sessionUpdate": "c"}, session_id="s2")
+        await until(lambda: len(noises) == 1)
+        assert [b'"a"' in owner.updates[0], b'"b"' in owner.updates[1]] == [True, True]
+        upstream.forget("s1")
+        assert "s1" not in upstream
+        agent.update({"sessionUpdate": "d"})
+        await until(lambda: len(noises) == 2)
+        assert len(owner.updates) == 2
+
+
+@aio
+async def test_what_comes_before_its_session_is_known_is_kept_for_it() -> None:
+    noises: list[Any] = []
+    async with driven(ClientOptions(on_noise=noises.append)) as (client, agent):
+        upstream = Upstream(client)
+        owner = Owner()
+        del agent.replies["session/new"]
+        upstream.open("session/new", {}, lambda result, error: upstream.route("s1", owner))
+        asked = await agent.expect("session/new")
+        agent.update({"sessionUpdate": "a"})
+        agent.update({"sessionUpdate": "b"}, session_id="s2")
+        agent.answer(asked, {"sessionId": "s1"})
+        await until(lambda: len(noises) == 1)
+        assert len(owner.updates) == 1
+
+
+@aio
+async def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MAX_EARLY_SIZE", 300)
+    async with driven() as (client, agent):
+        upstream = Upstream(client)
+        owner = Owner()
+        del agent.replies["session/new"]
+        upstream.open("session/new", {}, lambda result, error: upstream.route("s1", owner))
+        asked = await agent.expect("session/new")
+        agent.update({"sessionUpdate": "a", "x": "x" * 90})
+        agent.update({"sessionUpdate": "b", "x": "x" * 290})
+        agent.answer(asked, {"sessionId": "s1"})
+        await until(lambda: "s1" in upstream)
+        await turns()
+        assert len(owner.updates) == 1
+
+
+@aio
+async def test_a_request_is_its_owners_or_is_served_by_the_client() -> None:
+    async with driven() as (client, agent):
+        upstream = Upstream(client)
+        mine = Owner({"outcome": {"outcome": "cancelled"}})
+        left = Owner(HERE)
+        upstream.route("s1", mine)
+        upstream.route("s2", left)
+        client.shelter("s2", CWD)
+        agent.ask("q1", "session/request_permission", agent.permission())
+        assert (await agent.heard_answer("q1"))["result"]["outcome"]["outcome"] == "cancelled"
+        agent.ask("q2", "session/request_permission", agent.permission(session_id="s2"))
+        # The client's own rule is to refuse.
+        assert (await agent.heard_answer("q2"))["result"]["outcome"]["optionId"] == "cancel"
+        assert (mine.requests, left.requests) == (
+            ["session/request_permission"],
+            ["session/request_permission"],
+        )
+        agent.ask("q3", "_no/such", {"sessionId": "s9"})
+        assert (await agent.heard_answer("q3"))["error"]["code"] == -32601
+
+
+@aio
+async def test_a_request_that_cannot_be_sent_leaves_nothing_expected() -> None:
+    async with driven() as (client, agent):
+        upstream = Upstream(client)
+        await client.aclose()
+        with pytest.raises(Exception, match="closed"):
+            upstream.open("session/new", {}, lambda result, error: None)
+        assert upstream._opening == 0
+        assert agent.told("session/new") == []

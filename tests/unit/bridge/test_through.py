@@ -1,0 +1,228 @@
+"""A client of ACP before an agent of ACP: what passes as it is, and what has to be known of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.client.budgets import Budgets
+from dragoman.transports.base import HIGH_WATER_SIZE
+from tests.aio import aio
+from tests.unit.bridge.both_sides import scene
+from tests.unit.client.acp.agent_side import Refusal
+from tests.unit.rpc.other_side import turns, until
+
+OPENING = {"cwd": "/workspace", "mcpServers": []}
+KNOWS_ALL: dict[str, Any] = {
+    "session": {"notices": {}, "compaction": {}, "configOptions": {"boolean": {}}}
+}
+
+
+def chunk(text: str) -> dict[str, Any]:
+    content = {"type": "text", "text": text}
+    return {"sessionUpdate": "agent_message_chunk", "content": content, "unheardOf": [1, None]}
+
+
+@aio
+async def test_an_update_passes_as_it_is_whatever_it_holds() -> None:
+    async with scene() as here:
+        client = await here.client(**KNOWS_ALL)
+        await client.open()
+        here.agent.update({"sessionUpdate": "of_no_known_kind", "x": {"y": 1}}, chunk("a"))
+        assert (await client.told("session/update"))["update"]["x"] == {"y": 1}
+        assert (await client.told("session/update"))["update"] == chunk("a")
+
+
+@aio
+async def test_a_request_that_nobody_here_knows_is_the_peers_to_answer() -> None:
+    async with scene(replies={"_their/own": {"yes": 1}}) as here:
+        client = await here.client()
+        assert await client.call("_their/own", {"a": 1}) == {"yes": 1}
+        client.say({"jsonrpc": "2.0", "method": "_their/note", "params": {"b": 2}})
+        assert (await here.agent.expect("_their/note"))["params"] == {"b": 2}
+
+
+@aio
+async def test_a_session_of_somebody_else_is_not_there() -> None:
+    async with scene() as here:
+        await (await here.client()).open()
+        other = await here.client()
+        for method in ("session/prompt", "session/set_mode"):
+            error = await other.refused(method, {"sessionId": "s1", "prompt": []})
+            assert error["code"] == -32002
+        error = await other.refused("session/load", {"sessionId": "s1", **OPENING})
+        assert "already open" in error["message"]
+        assert here.agent.told("session/load") == []
+
+
+@aio
+async def test_a_second_prompt_while_one_runs_is_refused_and_not_sent() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        first = client.prompt("one")
+        prompt = await here.agent.expect("session/prompt")
+        refused = await client.answered(client.prompt("two"))
+        assert "still running" in refused["error"]["message"]
+        here.agent.answer(prompt, {"stopReason": "end_turn"})
+        assert (await client.answered(first))["result"] == {"stopReason": "end_turn"}
+        assert len(here.agent.told("session/prompt")) == 1
+
+
+@aio
+async def test_a_cancel_that_is_never_answered_ends_the_turn_and_gives_the_session_up() -> None:
+    async with scene(budgets=Budgets(cancel_grace=0.02)) as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("one")
+        await here.agent.expect("session/prompt")
+        client.say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}})
+        assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
+        again = await client.answered(client.prompt("two"))
+        assert "given up" in again["error"]["message"]
+        assert len(here.agent.told("session/prompt")) == 1
+
+
+@aio
+async def test_a_question_is_answered_as_cancelled_when_its_turn_is() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("one")
+        prompt = await here.agent.expect("session/prompt")
+        here.agent.ask("q", "session/request_permission", here.agent.permission())
+        assert (await client.next())["method"] == "session/request_permission"
+        client.say({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}})
+        await here.agent.expect("session/cancel")
+        answer = await here.agent.heard_answer("q")
+        assert answer["result"]["outcome"] == {"outcome": "cancelled"}
+        here.agent.answer(prompt, {"stopReason": "cancelled"})
+        # The question is called off, and then the turn is over.
+        assert (await client.next())["method"] == "$/cancel_request"
+        assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
+
+
+@aio
+async def test_calling_a_prompt_off_cancels_its_turn_and_its_own_answer_comes() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("one")
+        prompt = await here.agent.expect("session/prompt")
+        off = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": prompting}}
+        client.say(off)
+        await here.agent.expect("session/cancel")
+        here.agent.answer(prompt, {"stopReason": "cancelled"})
+        assert (await client.answered(prompting))["result"]["stopReason"] == "cancelled"
+
+
+@aio
+async def test_calling_another_request_off_is_passed_on_and_answered_at_once() -> None:
+    async with scene() as here:
+        client = await here.client()
+        asking = client.begin("_their/own", {})
+        asked = await here.agent.expect("_their/own")
+        client.say(
+            {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": asking}}
+        )
+        off = await here.agent.expect("$/cancel_request")
+        assert off["params"]["requestId"] == asked["id"]
+        assert (await client.answered(asking))["error"]["code"] == -32800
+
+
+@aio
+async def test_a_question_that_the_peer_calls_off_is_called_off_at_the_client() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        client.prompt("one")
+        await here.agent.expect("session/prompt")
+        here.agent.ask("q", "session/request_permission", here.agent.permission())
+        asked = await client.next()
+        here.agent.say(
+            {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "q"}}
+        )
+        off = await client.told("$/cancel_request")
+        assert off["requestId"] == asked["id"]
+        assert (await here.agent.heard_answer("q"))["error"]["code"] == -32800
+
+
+@aio
+async def test_a_client_that_leaves_while_it_is_asked_has_allowed_nothing() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        client.prompt("one")
+        await here.agent.expect("session/prompt")
+        here.agent.ask("q", "session/request_permission", here.agent.permission())
+        await client.next()
+        await client.stream.aclose()
+        answer = await here.agent.heard_answer("q")
+        assert answer["result"]["outcome"] == {"outcome": "selected", "optionId": "cancel"}
+        await here.agent.expect("session/cancel")
+
+
+@aio
+async def test_a_session_that_cannot_be_loaded_is_nobodys() -> None:
+    async with scene(replies={"session/load": Refusal(-32002, "gone")}) as here:
+        client = await here.client()
+        for _ in range(2):
+            error = await client.refused("session/load", {"sessionId": "old", **OPENING})
+            assert (error["code"], error["message"]) == (-32002, "gone")
+
+
+@aio
+async def test_an_agent_that_opens_a_session_twice_is_not_believed() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        error = await client.refused("session/new", OPENING)
+        assert "twice" in error["message"]
+
+
+@aio
+async def test_nothing_of_the_peer_is_read_while_a_client_does_not_keep_up() -> None:
+    async with scene() as here:
+        client = await here.client(**KNOWS_ALL)
+        await client.open()
+        client.stream.pause_reading()
+        text = "x" * (HIGH_WATER_SIZE // 4)
+        flow = here.peer.client.connection.flow
+        for _ in range(40):
+            here.agent.update(chunk(text))
+            await turns()
+            if flow.paused:
+                break
+        assert flow.paused
+        client.stream.resume_reading()
+        await until(lambda: not flow.paused)
+
+
+@aio
+async def test_a_client_that_does_not_greet_in_acp_is_handed_over() -> None:
+    async with scene() as here:
+        client = await here.stranger()
+        greeting = {"protocolVersion": "2025-01-01", "capabilities": {}}
+        answer = await client.call("initialize", greeting)
+        assert isinstance(answer["protocolVersion"], str)
+
+
+@aio
+async def test_what_comes_before_the_handshake_is_refused() -> None:
+    async with scene() as here:
+        client = await here.stranger()
+        error = await client.refused("session/prompt", {"sessionId": "s1", "prompt": []})
+        assert "initialize" in error["message"]
+        assert here.agent.told("session/prompt") == []
+
+
+@aio
+async def test_a_peer_that_dies_answers_what_is_open_and_ends_the_client() -> None:
+    async with scene() as here:
+        client = await here.client()
+        await client.open()
+        prompting = client.prompt("one")
+        await here.agent.expect("session/prompt")
+        await here.agent.stream.aclose()
+        answer = await client.answered(prompting)
+        assert answer["error"]["data"]["errorClass"]
+        await until(lambda: client.ended is not None)
