@@ -107,21 +107,17 @@ class Flow:
         wanted = self.queued > limits.hard_size or (
             self.blocked and not self.calling and not self.stalled
         )
-        if self.held and not wanted:
-            # Nobody's queue is the reason, so none is looked after.
-            if not self.paused:
-                self.paused = True
-                self._pause()
-            return
-        if wanted and not self.paused:
+        pausing = wanted or self.held > 0
+        if pausing and not self.paused:
             self.paused = True
             self._pause()
-        elif not wanted and self.paused:
+        elif not pausing and self.paused:
             self.paused = False
             self._resume()
-        if self.paused and self._timer is None:
+        # While somebody holds, nobody's queue is the reason, and none is looked after.
+        if wanted and self._timer is None:
             self._arm()
-        elif not self.paused and self._timer is not None:
+        elif not wanted and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 

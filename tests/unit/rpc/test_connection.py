@@ -22,6 +22,7 @@ from dragoman.errors import (
     ConnectionEnded,
     ConnectionLost,
     LineTooLong,
+    MessageTooLong,
     Overflow,
     RemoteError,
     UsageError,
@@ -614,3 +615,28 @@ async def test_telling_waits_only_where_the_other_side_does_not_keep_up() -> Non
         assert b'"n":2' in stream.writes[-1]
     with pytest.raises(ConnectionClosed):
         connection.tell("news", {})
+
+
+@aio
+async def test_a_line_from_elsewhere_is_passed_on_as_it_is_unless_it_is_too_long() -> None:
+    async with talk(Witness(), settings=Settings(max_line_size=60)) as (connection, other):
+        line = b'{"jsonrpc": "2.0", "method":"note" , "params":[1]}'
+        connection.pass_on(line)
+        assert await other.next() == {"jsonrpc": "2.0", "method": "note", "params": [1]}
+        with pytest.raises(MessageTooLong):
+            connection.pass_on(line + b" " * 60)
+        await connection.aclose()
+        with pytest.raises(ConnectionLost):
+            connection.pass_on(line)
+
+
+@aio
+async def test_what_comes_can_be_handed_to_somebody_else() -> None:
+    first, second = Witness(), Witness(lambda request: "second")
+    async with talk(first) as (connection, other):
+        other.say({"method": "one"})
+        await until(lambda: first.told == ["one"])
+        connection.hand_to(second)
+        other.say({"method": "two"}, {"id": 1, "method": "ask"})
+        assert (await other.next())["result"] == "second"
+        assert (first.told, second.told) == (["one"], ["two"])

@@ -242,6 +242,25 @@ async def test_reading_pauses_over_the_soft_limit_and_goes_on_below_it() -> None
 
 
 @aio
+async def test_whoever_holds_keeps_reading_paused_whatever_the_lanes_do() -> None:
+    stream, flow, clock = make()
+    flow.hold()
+    assert flow.paused and not clock.ticking
+    lane: Lane[int] = Lane(flow)
+    for item in range(4):
+        lane.put(item, 1)
+    assert clock.ticking
+    lane.take()
+    lane.take()
+    assert flow.paused and not clock.ticking
+    flow.hold()
+    flow.release()
+    assert flow.paused
+    flow.release()
+    assert not flow.paused and not stream.paused
+
+
+@aio
 async def test_the_lanes_of_a_connection_share_its_limit() -> None:
     stream, flow, _ = make()
     lanes: list[Lane[int]] = [Lane(flow) for _ in range(4)]
