@@ -1,8 +1,8 @@
 """One SQLite file: opened with care, written in transactions, and failing with words.
 
 Owns the connection, who may read the file, the bounds of every wait for it, the migrations, and
-what SQLite's errors mean. It knows no table: those are in `session_table`, `job_table` and
-`event_table`, and `store` puts them together.
+what SQLite's errors mean. It knows no table: a subclass names its `Form`. Those of the store are in
+`session_table`, `job_table` and `event_table`; the ledger has its own.
 
 Any number of processes may have the file open. Whoever writes takes the lock at once, so that two
 never find out halfway that one of them has to give up. What was committed survives the death of
@@ -19,8 +19,9 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from dragoman.errors import (
     StoreBusy,
@@ -32,7 +33,7 @@ from dragoman.errors import (
     StoreTooNew,
 )
 from dragoman.hub.sessions.redacting import Redactor
-from dragoman.hub.sessions.schema import APPLICATION_ID, MIGRATIONS, VERSION
+from dragoman.hub.sessions.schema import APPLICATION_ID, MIGRATIONS
 
 BUSY_TIMEOUT: Final = 10.0
 """A writer holds the file for milliseconds; ten seconds mean that one is stopped or stuck."""
@@ -52,8 +53,36 @@ _PRIMARY: Final = 0xFF
 _REFUSALS: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a file holds, and what to say of it when it cannot be used."""
+
+    application_id: int
+    """In the header of the file, so that another's is not taken for it."""
+    migrations: tuple[tuple[str, ...], ...]
+    """Statements by version: the number of those that were applied is the version of the file."""
+    make_room: str
+    """What to do when the disk is full."""
+    upgraded_by: str
+    """What changes a file of an older version."""
+
+    @property
+    def version(self) -> int:
+        return len(self.migrations)
+
+
+_MAKE_ROOM: Final = "make room; `dragoman sessions prune` deletes old sessions"
+
+
 class Database:
     """An open file. Threads may share it: they wait for each other."""
+
+    form: ClassVar[Form] = Form(
+        application_id=APPLICATION_ID,
+        migrations=MIGRATIONS,
+        make_room=_MAKE_ROOM,
+        upgraded_by="any `dragoman run` does that",
+    )
 
     def __init__(self, path: Path, connection: sqlite3.Connection, redact: Redactor) -> None:
         self.path = path
@@ -69,12 +98,13 @@ class Database:
         To read is to change nothing, not even where there is no file yet: that reads as an empty
         one. Raises `StoreError`.
         """
-        with _explained(path):
-            connection = _open_to_read(path) if read_only else _open_to_write(path)
+        form = cls.form
+        with _explained(path, form):
+            connection = _open_to_read(path, form) if read_only else _open_to_write(path, form)
         return cls(path, connection, redact or Redactor())
 
     def close(self) -> None:
-        with self._lock, _explained(self.path):
+        with self._lock, _explained(self.path, self.form):
             self._connection.close()
 
     def __enter__(self) -> Self:
@@ -87,7 +117,7 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Everything in the block is stored, or nothing of it. Blocks may be nested: an inner one
         that fails takes back only its own part."""
-        with self._lock, _explained(self.path):
+        with self._lock, _explained(self.path, self.form):
             begin, end, undo = _BRACKETS[bool(self._depth)]
             connection = self._connection
             connection.execute(begin)
@@ -107,7 +137,7 @@ class Database:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _explained(self.path):
+        with self._lock, _explained(self.path, self.form):
             yield self._connection
 
     def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
@@ -130,41 +160,41 @@ _BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
 # -- opening
 
 
-def _open_to_write(path: Path) -> sqlite3.Connection:
+def _open_to_write(path: Path, form: Form) -> sqlite3.Connection:
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         _make_private(path)
     except OSError as error:
-        raise _of_os(path, error) from error
+        raise _of_os(path, error, form) from error
     connection = _connect(f"{path.absolute().as_uri()}?mode=rw")
     try:
-        _refuse_strangers(path, connection)
+        _refuse_strangers(path, connection, form)
         _log_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         # What a user deletes is overwritten, and not only forgotten.
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE}")
-        _migrate(path, connection)
+        _migrate(path, connection, form)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _open_to_read(path: Path) -> sqlite3.Connection:
+def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
     try:
         found = path.stat()
     except FileNotFoundError:
-        return _empty()
+        return _empty(form)
     except OSError as error:
-        raise _of_os(path, error) from error
+        raise _of_os(path, error, form) from error
     if not stat.S_ISREG(found.st_mode):
         raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = _connect(address)
     try:
-        version = _refuse_strangers(path, connection)
+        version = _refuse_strangers(path, connection, form)
     except sqlite3.OperationalError as error:
         connection.close()
         log = path.with_name(f"{path.name}-wal")
@@ -173,20 +203,20 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
         # Readers, too, write beside the file, unless they are told that nobody changes it. In a
         # folder that cannot be written nobody does.
         connection = _connect(f"{address}&immutable=1")
-        version = _refuse_strangers(path, connection)
+        version = _refuse_strangers(path, connection, form)
     except BaseException:
         connection.close()
         raise
-    if version == VERSION:
+    if version == form.version:
         return connection
     connection.close()
     if not version:
         # Somebody is about to make it, or died in doing so.
-        return _empty()
+        return _empty(form)
     raise StoreRefused(
         str(path),
         f"it has the older form {version}, which has to be changed before it can be read",
-        remedy="any `dragoman run` does that",
+        remedy=form.upgraded_by,
     )
 
 
@@ -200,9 +230,9 @@ def _connect(address: str) -> sqlite3.Connection:
     )
 
 
-def _empty() -> sqlite3.Connection:
+def _empty(form: Form) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    for statement in (statement for migration in MIGRATIONS for statement in migration):
+    for statement in (statement for migration in form.migrations for statement in migration):
         connection.execute(statement)
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -223,18 +253,18 @@ def _make_private(path: Path) -> None:
         os.close(descriptor)
 
 
-def _refuse_strangers(path: Path, connection: sqlite3.Connection) -> int:
+def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:
     """The version of the file; raises for what is newer than us, or not ours."""
     version = int(_pragma(connection, "user_version"))
     owner = int(_pragma(connection, "application_id"))
-    if owner != APPLICATION_ID:
+    if owner != form.application_id:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables or version:
             raise StoreCorrupt(str(path), "it is a file of another program", remedy=_MOVE_AWAY)
-    elif version > VERSION:
+    elif version > form.version:
         raise StoreTooNew(
             str(path),
-            f"a newer dragoman has written it (form {version}, and this one knows {VERSION})",
+            f"a newer dragoman has written it (form {version}, and this one knows {form.version})",
             remedy="use that dragoman, or let DRAGOMAN_STATE_HOME name another folder",
         )
     return version
@@ -254,18 +284,18 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(RETRY_INTERVAL)
 
 
-def _migrate(path: Path, connection: sqlite3.Connection) -> None:
-    if _pragma(connection, "user_version") == VERSION:
+def _migrate(path: Path, connection: sqlite3.Connection, form: Form) -> None:
+    if _pragma(connection, "user_version") == form.version:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have done it while we waited for the lock.
-        done = _refuse_strangers(path, connection)
-        for migration in MIGRATIONS[done:]:
+        done = _refuse_strangers(path, connection, form)
+        for migration in form.migrations[done:]:
             for statement in migration:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA application_id = {form.application_id}")
+        connection.execute(f"PRAGMA user_version = {form.version}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -284,19 +314,19 @@ _MOVE_AWAY: Final = "move it away, and a new one is made"
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path, form: Form) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise explain(path, error) from error
+        raise explain(path, error, make_room=form.make_room) from error
 
 
-def explain(path: Path, error: sqlite3.Error) -> StoreError:
+def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) -> StoreError:
     """An error of SQLite as one of ours, with what to do."""
     code = _code(error)
     where = str(path)
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
-        return StoreFull(where, "the disk is full", remedy=_MAKE_ROOM)
+        return StoreFull(where, "the disk is full", remedy=make_room)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(
             where,
@@ -322,8 +352,6 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreError(where, f"{error}")
 
 
-_MAKE_ROOM: Final = "make room; `dragoman sessions prune` deletes old sessions"
-
 FULL_SIZE: Final = 64 * 1024
 """A disk with less space than this is full for a file that grows by pages."""
 
@@ -336,10 +364,10 @@ def _is_full(path: Path) -> bool:
     return found.f_bavail * found.f_frsize < FULL_SIZE
 
 
-def _of_os(path: Path, error: OSError) -> StoreError:
+def _of_os(path: Path, error: OSError, form: Form) -> StoreError:
     detail = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(str(path), detail, remedy=_MAKE_ROOM)
+        return StoreFull(str(path), detail, remedy=form.make_room)
     return StoreRefused(
         str(path),
         f"its folder cannot be used ({detail})",
