@@ -1,0 +1,318 @@
+"""One caller of a broker: what it asks, and who answers.
+
+Owns the connection to one caller and the table of what it may ask. Sessions are opened by `opening`
+and prompts run by `turning`; what neither concerns goes on to the peer as it came, and the peer's
+answer comes back as it came. A caller that misbehaves harms itself only: what it may have open at
+once is bounded, and nobody ever waits for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import DragomanError, RemoteError
+from dragoman.hub.broker import extensions, failures
+from dragoman.hub.broker.extensions import PromptMeta
+from dragoman.hub.broker.jobs import Job
+from dragoman.hub.broker.opening import CLOSE, LOAD, NEW, RESUME
+from dragoman.hub.broker.reading import renamed
+from dragoman.hub.broker.turning import PROMPT
+from dragoman.hub.sessions.records import new_job_id
+from dragoman.rpc import LATER, Call, Connection, End, Settings, boundary
+from dragoman.wire import codes
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.peer import Noise, Stray
+
+if TYPE_CHECKING:
+    from dragoman.hub.broker.serving import Broker
+    from dragoman.hub.broker.session import LiveSession
+    from dragoman.transports.base import Stream
+
+log: Final = logging.getLogger("dragoman.broker")
+
+MAX_FORWARDED: Final = 100
+"""Requests of one caller that may be open at the peer, besides prompts."""
+
+FORK: Final = "session/fork"
+PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
+
+
+class Caller:
+    """Serves one caller."""
+
+    def __init__(self, broker: Broker, stream: Stream) -> None:
+        self._broker = broker
+        self.capabilities = acp.ClientCapabilities()
+        self.greeted = False
+        self.sessions: dict[str, LiveSession] = {}
+        """What it has open, by the names that it uses."""
+        self._forwarded: dict[Id, Call] = {}
+        self._prompts: dict[Id, Job] = {}
+        limit = broker.spec.max_line_size
+        self.connection = Connection(
+            stream,
+            End.AGENT,
+            self,
+            settings=Settings(
+                max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,
+                cancel_notice=_cancel_notice,
+            ),
+        )
+        self._handlers: dict[str, Callable[[Request], Any]] = {
+            acp.INITIALIZE.name: self._initialize,
+            NEW: self._opens,
+            FORK: self._opens,
+            LOAD: lambda request: self._guarded(broker.sessions.load(self, request.params)),
+            RESUME: lambda request: self._guarded(broker.sessions.resume(self, request.params)),
+            CLOSE: lambda request: self._guarded(broker.sessions.close(self, request.params)),
+            PROMPT: self._prompt,
+            extensions.HELLO: lambda request: broker.hello(request.params),
+            extensions.PING: lambda request: {},
+            extensions.STATUS: lambda request: broker.status(self),
+            extensions.STOP: self._stop,
+            extensions.SUBMIT: self._submit,
+            extensions.ATTACH: self._attach,
+            extensions.DETACH: self._detach,
+            extensions.RESULT: lambda request: self._guarded(broker.result(request.params)),
+            extensions.CANCEL: self._cancel_job,
+        }
+
+    async def serve(self) -> None:
+        """Serve until the caller has gone."""
+        async with self.connection:
+            await self.connection.wait_ended()
+
+    def offers(self, method: str) -> bool:
+        """Whether it can answer this question of the peer."""
+        if not self.greeted or self.connection.failure is not None:
+            return False
+        if method == PERMISSION:
+            return True
+        known = acp.method_table(unstable=self._broker.spec.unstable).request(method)
+        return (
+            known is not None and known.gate is not None and known.gate.is_open(self.capabilities)
+        )
+
+    # -- called by the connection
+
+    def attach(self, connection: Connection) -> None:
+        pass
+
+    def request(self, request: Request) -> Any:
+        try:
+            handler = self._handlers.get(request.method)
+            if handler is not None:
+                return handler(request)
+            return self._forward(request)
+        except RemoteError:
+            raise
+        except DragomanError as error:
+            raise extensions.refusal(error) from error
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method == acp.SESSION_CANCEL.name:
+            try:
+                about = extensions.read(notification.params, extensions.About)
+            except RemoteError:
+                return
+            session = self._broker.sessions.get(about.session_id)
+            if session is not None:
+                self._broker.turns.cancel_for(self, session)
+        elif notification.method == acp.CANCEL_REQUEST.name:
+            self._call_off(notification)
+        elif notification.method.startswith("_") and (far := self._broker.far) is not None:
+            # The peer's own words are between it and its callers.
+            far.connection.post(notification.method, notification.params)
+
+    def noise(self, noise: Noise | Stray) -> None:
+        log.debug("a caller sends noise: %.200r", noise.line)
+
+    # -- what it asks of the broker
+
+    def _initialize(self, request: Request) -> Any:
+        try:
+            asked = acp.INITIALIZE.decode_params(request.params)
+        except msgspec.ValidationError as error:
+            raise boundary.invalid_params(error) from error
+        self.capabilities = asked.client_capabilities
+        self.greeted = True
+        return self._guarded(self._broker.greet())
+
+    def _opens(self, request: Request) -> Any:
+        self._broker.check_work()
+        return self._guarded(self._broker.open_session(self, request.method, request.params))
+
+    def _prompt(self, request: Request) -> Any:
+        self._broker.check_work()
+        body = extensions.members(request.params)
+        meta = extensions.our_meta(body, PromptMeta)
+        session = self._broker.sessions.require(extensions.text(body.get("sessionId")) or "")
+        job = Job(
+            meta.job or new_job_id(),
+            session,
+            extensions.without_our_meta(body),
+            caller=self,
+            request=request,
+            stay=meta.stay,
+            policy=meta.policy,
+            fresh=meta.fresh,
+        )
+        self._know(session, body)
+        self._broker.turns.put(job)
+        if job.ended_at is None:
+            self._prompts[request.id] = job
+            job.when_ended(functools.partial(self._prompts.pop, request.id, None))
+        return LATER
+
+    def _submit(self, request: Request) -> Any:
+        self._broker.check_work()
+        asked = extensions.read(request.params, extensions.Submit)
+        session = self._broker.sessions.require(asked.session_id)
+        params = {"sessionId": extensions.pack(asked.session_id), "prompt": asked.prompt}
+        job = Job(asked.job, session, params, policy=asked.policy, fresh=asked.fresh)
+        self._broker.turns.put(job)
+        return {"job": job.id, "state": job.state}
+
+    def _know(self, session: LiveSession, body: dict[str, Raw]) -> None:
+        """A caller may prompt in a session that another one opened."""
+        if session not in self.sessions.values():
+            session.reader(self).session_id = extensions.text(body.get("sessionId")) or session.id
+
+    def _cancel_job(self, request: Request) -> Any:
+        asked = extensions.read(request.params, extensions.JobWanted)
+        job = self._broker.turns.jobs.get(asked.job)
+        return {"cancelled": job is not None and self._broker.turns.cancel(job)}
+
+    def _stop(self, request: Request) -> Any:
+        asked = extensions.read(request.params, extensions.Stop)
+        return {"stopping": self._broker.asked_to_stop(asked, self)}
+
+    def _attach(self, request: Request) -> Any:
+        asked = extensions.read(request.params, extensions.Attach)
+        session = self._broker.sessions.require(asked.session_id)
+        self.connection.tasks.start(self._attached(request, asked, session), "attach")
+        return LATER
+
+    async def _attached(
+        self, request: Request, asked: extensions.Attach, session: LiveSession
+    ) -> None:
+        first = await self._broker.recording.first_event(session)
+        start = session.log.next if asked.start is None else max(asked.start, 0)
+        if start < first:
+            self.connection.refuse(
+                request,
+                codes.NOT_FOUND,
+                f"event {start} is not kept any more; the oldest that is, is {first}",
+                {"first": first},
+            )
+            return
+        reader = session.reader(self)
+        if session not in self.sessions.values():
+            reader.session_id = asked.session_id
+        reader.attached = True
+        job = session.job
+        told = {
+            "next": session.log.next,
+            "first": first,
+            "running": None if job is None else job.id,
+        }
+        # The events come behind the answer.
+        self.connection.answer(request, told)
+        reader.go_back(start)
+
+    def _detach(self, request: Request) -> Any:
+        about = extensions.read(request.params, extensions.About)
+        session = self._broker.sessions.require(about.session_id)
+        reader = session.readers.get(self)
+        if reader is not None:
+            reader.attached = False
+            mine = session.job is not None and session.job.caller is self
+            if not mine and not (reader.opened and session.job is None):
+                reader.unwant()
+        return {}
+
+    # -- what it asks of the peer
+
+    def _forward(self, request: Request) -> Any:
+        """Pass a request on as it came."""
+        method = request.method
+        if method.startswith("_dragoman/") or not (
+            method.startswith("_")
+            or acp.method_table(unstable=self._broker.spec.unstable).request(method) is not None
+        ):
+            raise boundary.method_not_found(method)
+        if len(self._forwarded) >= MAX_FORWARDED:
+            raise failures.busy(len(self._forwarded))
+        far = self._broker.far
+        if far is None:
+            return self._guarded(self._forward_later(request))
+        params, session = self._named_for_peer(request.params)
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            self._forwarded.pop(request.id, None)
+            if error is not None:
+                refused = extensions.refusal(error)
+                self.connection.refuse(request, refused.code, refused.message, refused.data)
+            elif result is not None:
+                if session is not None:
+                    session.was_set(method, request.params, result)
+                self.connection.answer(request, result)
+
+        self._forwarded[request.id] = far.connection.begin(
+            method, params, settle=settle, timeout=self._broker.timeout_of(method)
+        )
+        return LATER
+
+    async def _forward_later(self, request: Request) -> Any:
+        """The same, once the peer is there."""
+        far = await self._broker.ready()
+        params, _ = self._named_for_peer(request.params)
+        timeout = self._broker.timeout_of(request.method)
+        return await far.connection.call(request.method, params, timeout=timeout)
+
+    def _named_for_peer(self, params: Raw) -> tuple[Raw, LiveSession | None]:
+        """Params with the peer's own name of the session that they are about."""
+        try:
+            name = extensions.read(params, extensions.About).session_id
+        except RemoteError:
+            return params, None
+        session = self._broker.sessions.get(name)
+        if session is None or session.id == name:
+            return params, session
+        return renamed(params, session.id), session
+
+    def _call_off(self, notification: Notification) -> None:
+        try:
+            id = acp.CANCEL_REQUEST.decode_params(notification.params).request_id
+        except msgspec.ValidationError:
+            return
+        if id is None:
+            return
+        call = self._forwarded.pop(id, None)
+        if call is not None:
+            call.give_up(RemoteError(codes.REQUEST_CANCELLED, "the request was cancelled"))
+        elif (job := self._prompts.get(id)) is not None:
+            self._broker.turns.cancel(job)
+        else:
+            self.connection.cancel_inbound(id)
+
+    async def _guarded(self, work: Any) -> Any:
+        """Work for the caller, with its errors as the protocol's."""
+        try:
+            return await work
+        except RemoteError:
+            raise
+        except DragomanError as error:
+            raise extensions.refusal(error) from error
+
+
+def _cancel_notice(id: Id) -> tuple[str, Any]:
+    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

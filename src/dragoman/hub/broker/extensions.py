@@ -1,0 +1,164 @@
+"""What is spoken on a broker's socket beyond the protocol of agents.
+
+Owns the names of the ``_dragoman/…`` methods, the shapes of their parameters, and what stands under
+``dragoman`` in the `_meta` of ordinary requests and answers. How errors travel is in `failures`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import DragomanError, RemoteError, UsageError
+from dragoman.hub.broker import failures
+from dragoman.rpc import boundary
+from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE
+
+T = TypeVar("T")
+
+HELLO: Final = "_dragoman/hello"
+PING: Final = "_dragoman/ping"
+STATUS: Final = "_dragoman/status"
+STOP: Final = "_dragoman/stop"
+SUBMIT: Final = "_dragoman/submit"
+ATTACH: Final = "_dragoman/attach"
+DETACH: Final = "_dragoman/detach"
+RESULT: Final = "_dragoman/result"
+CANCEL: Final = "_dragoman/cancel"
+
+META: Final = "dragoman"
+"""Where in a `_meta` ours stands."""
+
+PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
+
+
+class Stop(Struct, rename="camel"):
+    """`_dragoman/stop`: end, with `drain` after the turns, with `if_idle` only if nothing runs."""
+
+    drain: bool = True
+    if_idle: bool = False
+
+
+class Attach(Struct, rename="camel"):
+    """`_dragoman/attach`: follow a session from an event on; None: from now on."""
+
+    session_id: str
+    start: int | None = None
+
+
+class About(Struct, rename="camel"):
+    """Anything that is about a session and of which nothing else matters."""
+
+    session_id: str
+
+
+class JobWanted(Struct, rename="camel"):
+    """`_dragoman/result` and `_dragoman/cancel`."""
+
+    job: str
+    wait: bool = False
+
+
+class SessionMeta(Struct):
+    """With `session/new`, `session/load` and `session/resume`: how the session is to be stored."""
+
+    name: str | None = None
+    key: str | None = None
+
+
+class PromptMeta(Struct):
+    """With a prompt: its job, and what becomes of it when the caller has left."""
+
+    job: str | None = None
+    stay: bool = True
+    policy: PolicyName | None = None
+    fresh: bool = False
+
+
+class Submit(Struct, rename="camel"):
+    """`_dragoman/submit`: a prompt for which nobody waits."""
+
+    session_id: str
+    prompt: Raw
+    job: str
+    policy: PolicyName | None = None
+    fresh: bool = False
+
+
+def read(params: Raw, shape: type[T]) -> T:
+    """Parameters as a shape of this module. Raises the refusal for what is none."""
+    try:
+        return msgspec.json.decode(params if memoryview(params).nbytes else b"{}", type=shape)
+    except UNDECODABLE as error:
+        raise boundary.invalid_params(error) from error
+
+
+def members(params: Raw) -> dict[str, Raw]:
+    """Parameters or a result as their members, each as it came."""
+    found: dict[str, Raw] = read(params, dict[str, Raw])
+    return found
+
+
+def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
+    """What stands in the `_meta` for us."""
+    meta = body.get("_meta")
+    if meta is None or bytes(meta) == b"null":
+        return shape()
+    ours = read(meta, dict[str, Raw]).get(META)
+    return shape() if ours is None else read(ours, shape)
+
+
+def without_our_meta(body: dict[str, Raw]) -> dict[str, Raw]:
+    """The members as the peer is to see them: what is for us is none of its business."""
+    meta = body.get("_meta")
+    if meta is None or bytes(meta) == b"null":
+        return body
+    others = {name: value for name, value in read(meta, dict[str, Raw]).items() if name != META}
+    body = {name: value for name, value in body.items() if name != "_meta"}
+    if others:
+        body["_meta"] = pack(others)
+    return body
+
+
+def with_our_meta(result: Raw, ours: dict[str, Any]) -> Raw:
+    """A result with our words in its `_meta`, beside those of the peer."""
+    try:
+        body = members(result) if bytes(result) != b"null" else {}
+        meta = body.get("_meta")
+        theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
+    except RemoteError:
+        # A result that is no object is the peer's own business.
+        return result
+    body["_meta"] = pack(theirs | {META: pack(ours)})
+    return pack(body)
+
+
+def pack(value: Any) -> Raw:
+    return Raw(msgspec.json.encode(value))
+
+
+def text(raw: Raw | None) -> str | None:
+    """A member that should be a string; None if it is none."""
+    try:
+        value = None if raw is None else msgspec.json.decode(raw)
+    except UNDECODABLE:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def refusal(error: DragomanError) -> RemoteError:
+    """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
+    if isinstance(error, RemoteError):
+        return RemoteError(error.code, error.message, error.data)
+    if error.error_class == "broker_busy":
+        code = failures.BUSY
+    elif error.error_class in ("unknown_session", "unknown_job"):
+        code = codes.NOT_FOUND
+    elif isinstance(error, UsageError):
+        code = codes.INVALID_PARAMS
+    else:
+        code = codes.INTERNAL_ERROR
+    return RemoteError(code, str(error), failures.describe(error))

@@ -1,0 +1,163 @@
+"""Jobs: prompts with an id, from their arrival to their end.
+
+Owns what is known of each while the broker lives, and what a job says of itself to callers. What
+becomes of a job when the broker is gone is in the store (`recording`); when it runs is decided by
+`queueing` and done by `turning`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.errors import UsageError
+from dragoman.events.words import Outcome
+from dragoman.hub.broker.extensions import PolicyName
+
+if TYPE_CHECKING:
+    from dragoman.hub.broker.caller import Caller
+    from dragoman.hub.broker.session import LiveSession
+    from dragoman.wire.messages import Request
+
+MAX_ENDED: Final = 256
+"""Jobs that have ended of which the broker still knows; older ones are in the store."""
+
+MAX_PROMPT_SIZE: Final = 4096
+"""Characters of a prompt that are kept, to know it again."""
+
+
+class Job:
+    """One prompt."""
+
+    def __init__(
+        self,
+        id: str,
+        session: LiveSession,
+        params: dict[str, Raw],
+        *,
+        caller: Caller | None = None,
+        request: Request | None = None,
+        stay: bool = True,
+        policy: PolicyName | None = None,
+        fresh: bool = False,
+    ) -> None:
+        self.id = id
+        self.session = session
+        self.params = params
+        """The parameters of the prompt, without what is for us."""
+        self.caller = caller
+        """Who asked; None if nobody waits for it any more."""
+        self.request = request
+        """What it asked with; None if it was submitted."""
+        self.stay = stay
+        self.policy = policy
+        self.fresh = fresh
+        self.state = "queued"
+        self.context = "live"
+        self.outcome: Outcome | None = None
+        self.stop: str | None = None
+        self.failure: dict[str, Any] | None = None
+        self.usage: dict[str, Any] | None = None
+        self.text = ""
+        """What the agent said so far, redacted; written by the thread that stores."""
+        self.acted = False
+        """Whether the agent said or did anything; by the same thread."""
+        self.denied = False
+        """Whether a refused permission was the last that happened."""
+        # Instants are for people, so they are the wall's; nothing is measured with them.
+        self.created_at = time.time()
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
+        self.first_event = 0
+        self.next_event = 0
+        self._waiting: list[Callable[[], object]] = []
+
+    def when_ended(self, action: Callable[[], object]) -> None:
+        """Do something at the end; at once if that was."""
+        if self.state == "ended":
+            action()
+        else:
+            self._waiting.append(action)
+
+    def begin(self, first_event: int) -> None:
+        self.state = "running"
+        self.started_at = time.time()
+        self.first_event = self.next_event = first_event
+
+    def end(
+        self,
+        outcome: Outcome,
+        *,
+        next_event: int,
+        stop: str | None = None,
+        failure: dict[str, Any] | None = None,
+        usage: dict[str, Any] | None = None,
+    ) -> None:
+        """It is over. Whoever waits for that is told by `settled`, once all is stored."""
+        self.outcome = outcome
+        self.stop = stop
+        self.failure = failure
+        self.usage = usage
+        self.ended_at = time.time()
+        self.next_event = next_event
+
+    def conclude(self) -> None:
+        """Its text is known now: look once more at what looked like a success."""
+        if self.outcome is Outcome.OK and not self.text.strip():
+            if self.denied:
+                self.outcome = Outcome.DENIED
+            elif not self.acted:
+                self.outcome = Outcome.EMPTY
+
+    def settled(self) -> None:
+        """Everything about it is known."""
+        self.state = "ended"
+        waiting, self._waiting = self._waiting, []
+        for action in waiting:
+            action()
+
+    @property
+    def prompt_text(self) -> str:
+        """The prompt as a short text."""
+        try:
+            blocks = msgspec.json.decode(self.params.get("prompt", Raw(b"[]")))
+        except msgspec.DecodeError:
+            return ""
+        texts = [
+            str(block.get("text") or f"[{block.get('type')}]")
+            for block in (blocks if isinstance(blocks, list) else ())
+            if isinstance(block, dict)
+        ]
+        return "\n".join(texts)[:MAX_PROMPT_SIZE]
+
+
+class Jobs:
+    """The jobs that a broker knows, by their ids."""
+
+    def __init__(self, max_ended: int = MAX_ENDED) -> None:
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._max_ended = max_ended
+
+    def __iter__(self) -> Any:
+        return iter(list(self._jobs.values()))
+
+    def add(self, job: Job) -> None:
+        """A new job. An id that is taken is refused: a prompt is never run twice."""
+        if job.id in self._jobs:
+            raise UsageError(f"there is a job {job.id!r} already; a prompt is not sent twice")
+        self._jobs[job.id] = job
+        if len(self._jobs) > 2 * self._max_ended:
+            ended = [id for id, each in self._jobs.items() if each.state == "ended"]
+            for old in ended[: max(0, len(ended) - self._max_ended)]:
+                del self._jobs[old]
+
+    def get(self, id: str) -> Job | None:
+        return self._jobs.get(id)
+
+    def remove(self, job: Job) -> None:
+        self._jobs.pop(job.id, None)

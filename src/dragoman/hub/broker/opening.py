@@ -1,0 +1,457 @@
+"""Sessions: opened, found again, restored after the peer was started anew, and given up.
+
+Owns the sessions that the broker knows, by every name that a caller may use. A session that the
+peer has open is answered from here at once; one that it has not is resumed or loaded where it
+says that it can, and begun afresh only for a caller that allowed it. History that the peer repeats
+meanwhile is never stored. What happens in an open session is in `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import (
+    CallTimeout,
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    RemoteError,
+    TurnInProgress,
+    UnknownSession,
+)
+from dragoman.hub.broker import extensions
+from dragoman.hub.broker.eventlog import Room
+from dragoman.hub.broker.extensions import SessionMeta, pack, with_our_meta
+from dragoman.hub.broker.session import Keeping, LiveSession
+from dragoman.hub.sessions.records import SessionRecord, new_session_key
+
+if TYPE_CHECKING:
+    from dragoman.client.budgets import Budgets
+    from dragoman.hub.broker.caller import Caller
+    from dragoman.hub.broker.reaching import Far
+    from dragoman.rpc.tasks import TaskOwner
+
+NO_SERVERS: Final = Raw(b"[]")
+
+NEW: Final = acp.SESSION_NEW.name
+LOAD: Final = acp.SESSION_LOAD.name
+RESUME: Final = acp.SESSION_RESUME.name
+CLOSE: Final = acp.SESSION_CLOSE.name
+
+
+class SessionKeeping(Keeping, Protocol):
+    """Who stores sessions."""
+
+    def created(self, session: LiveSession) -> None: ...
+    def moved(self, session: LiveSession) -> None: ...
+    def closed(self, session: LiveSession) -> None: ...
+    async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
+
+
+class Hall(Protocol):
+    """What sessions need of the broker around them."""
+
+    tasks: TaskOwner
+    budgets: Budgets
+
+    @property
+    def far(self) -> Far | None: ...
+    async def ready(self) -> Far: ...
+    def is_used(self, session: LiveSession) -> bool:
+        """Whether a turn of the session runs or waits."""
+
+
+class Sessions:
+    """The sessions of a broker."""
+
+    def __init__(self, hall: Hall, keeping: SessionKeeping) -> None:
+        self._hall = hall
+        self._keeping = keeping
+        self._sessions: dict[str, LiveSession] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._room = Room()
+
+    def __iter__(self) -> Iterator[LiveSession]:
+        """Each of them once."""
+        return iter(list({id(each): each for each in self._sessions.values()}.values()))
+
+    def get(self, name: str) -> LiveSession | None:
+        return self._sessions.get(name)
+
+    def require(self, name: str) -> LiveSession:
+        session = self._sessions.get(name)
+        if session is None:
+            raise UnknownSession(
+                f"no session {name!r} is open in this broker; resume it, or open a new one"
+            )
+        return session
+
+    # -- what callers ask
+
+    async def new(self, caller: Caller, method: str, params: Raw) -> Raw:
+        """Open a session, or branch one off."""
+        body = extensions.members(params)
+        meta = extensions.our_meta(body, SessionMeta)
+        self._check_folder(body)
+        source = extensions.text(body.get("sessionId"))
+        if source is not None and (known := self._sessions.get(source)) is not None:
+            body["sessionId"] = pack(known.id)
+        far = await self._hall.ready()
+        made: list[LiveSession] = []
+
+        def opened(result: Raw) -> None:
+            response = acp.SESSION_NEW.decode_result(result)
+            if response.session_id in self._sessions:
+                raise InvalidAnswer(f"the peer opened {response.session_id!r} a second time")
+            session = self._make(far, response.session_id, body, meta, None)
+            session.sheltered.opened(response.modes, response.models, response.config_options)
+            made.append(session)
+            session.open_for(caller, session.id)
+            far.upstream.route(session.id, session)
+
+        sent = pack(extensions.without_our_meta(body))
+        try:
+            result = await self._open(far, method, sent, opened)
+            session = made[0]
+            changed = await self._prepare(session)
+        except BaseException:
+            for session in made:
+                self._forget(session)
+            raise
+        self._keeping.created(session)
+        if changed:
+            result = pack(extensions.members(result) | session.settings())
+        return with_our_meta(result, {"key": session.key})
+
+    async def resume(self, caller: Caller, params: Raw) -> Raw:
+        """Give a caller a session without its history."""
+        body, name, meta = self._named(params)
+        context = "live"
+        async with self._lock(name):
+            session = self._sessions.get(name)
+            if session is None:
+                session = await self._take_up(name, body, meta, caller=None)
+                context = "restored"
+            elif session.far is not self._hall.far:
+                far = await self._hall.ready()
+                context = await self._restore(session, far, fresh=False)
+        session.open_for(caller, name)
+        return with_our_meta(
+            pack(session.settings()),
+            {"key": session.key, "context": context, "next": session.log.next},
+        )
+
+    async def load(self, caller: Caller, params: Raw) -> Raw:
+        """Give a caller a session, and its history before that."""
+        body, name, meta = self._named(params)
+        async with self._lock(name):
+            session = self._sessions.get(name)
+            if session is None:
+                session = await self._take_up(name, body, meta, caller=caller)
+                session.open_for(caller, name)
+            else:
+                if session.far is not self._hall.far:
+                    await self._restore(session, await self._hall.ready(), fresh=False)
+                session.open_for(caller, name)
+                if session.whole:
+                    await self._tell_history(session, caller)
+                else:
+                    await self._load_again(session, caller)
+        return with_our_meta(pack(session.settings()), {"key": session.key})
+
+    async def close(self, caller: Caller, params: Raw) -> Raw:
+        """A caller is done with a session. It is closed when nobody else has it."""
+        about = extensions.read(params, extensions.About)
+        session = self.require(about.session_id)
+        session.close_for(caller)
+        if session.readers or self._hall.is_used(session):
+            return Raw(b"{}")
+        await self.give_up(session)
+        return Raw(b"{}")
+
+    async def give_up(self, session: LiveSession) -> None:
+        """Close a session at the peer, where it can do that, and forget it."""
+        far = self._hall.far
+        self._forget(session)
+        self._keeping.closed(session)
+        if far is None or session.far is not far:
+            return
+        # Said by a peer that is about to forget it anyway, so a refusal does not matter.
+        with contextlib.suppress(DragomanError):
+            if far.can("sessionCapabilities.close"):
+                await self._call(far, CLOSE, pack({"sessionId": session.id}))
+        await session.sheltered.release()
+
+    # -- for turns
+
+    async def restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
+        """See to it that the peer has a session. Returns what became of its context."""
+        async with self._lock(session.key):
+            context = "live"
+            if session.far is not far:
+                context = await self._restore(session, far, fresh=fresh)
+            await self._wait_replayed(session)
+            return context
+
+    # -- inside
+
+    def _make(
+        self,
+        far: Far,
+        id: str,
+        body: dict[str, Raw],
+        meta: SessionMeta,
+        record: SessionRecord | None,
+    ) -> LiveSession:
+        session = LiveSession(
+            self._keeping,
+            far,
+            id,
+            key=record.key if record is not None else meta.key or new_session_key(),
+            name=record.name if record is not None else meta.name,
+            cwd=_folder(body) or Path(),
+            additional=_others(body),
+            mcp_servers=body.get("mcpServers", NO_SERVERS),
+            next_event=0 if record is None else record.next_event,
+            room=self._room,
+        )
+        session.created_at = time.time() if record is None else record.created_at
+        self._sessions[id] = session
+        return session
+
+    def _forget(self, session: LiveSession) -> None:
+        session.far.upstream.forget(session.id)
+        for name in [name for name, each in self._sessions.items() if each is session]:
+            del self._sessions[name]
+        for caller in list(session.readers):
+            session.close_for(caller)
+        session.log.close()
+
+    def _named(self, params: Raw) -> tuple[dict[str, Raw], str, SessionMeta]:
+        body = extensions.members(params)
+        name = extensions.text(body.get("sessionId"))
+        if name is None:
+            extensions.read(params, extensions.About)
+            raise UnknownSession("the session has no id")
+        self._check_folder(body)
+        return body, name, extensions.our_meta(body, SessionMeta)
+
+    def _check_folder(self, body: dict[str, Raw]) -> None:
+        if _folder(body) is None:
+            raise RemoteError(-32602, "Invalid params", {"detail": "`cwd` is an absolute path"})
+
+    async def _take_up(
+        self, name: str, body: dict[str, Raw], meta: SessionMeta, caller: Caller | None
+    ) -> LiveSession:
+        """Have the peer open a session that this broker does not know. With a caller it gets the
+        history that the peer repeats."""
+        far = await self._hall.ready()
+        record = await self._keeping.find(name, meta.key)
+        if caller is None and not far.can("sessionCapabilities.resume") and not _loads(far):
+            raise UnknownSession(
+                f"the session {name!r} is not open any more, and the peer can neither resume nor "
+                "load sessions: begin a new one"
+            )
+        session = self._make(far, name, body, meta, record)
+        session.whole = False
+        far.upstream.route(name, session)
+        if caller is not None:
+            session.open_for(caller, name)
+        try:
+            await self._have_opened(session, far, caller)
+            await self._prepare(session)
+        except BaseException:
+            self._forget(session)
+            raise
+        if record is None:
+            self._keeping.created(session)
+        return session
+
+    async def _restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
+        """Have a new process of the peer take up a session of the one before."""
+        can = far.can("sessionCapabilities.resume") or _loads(far)
+        problem: DragomanError = UnknownSession(
+            f"the peer was started again and cannot take up the session {session.id!r}: it can "
+            "neither resume nor load sessions; begin a new one, or allow a fresh start"
+        )
+        if can:
+            session.moved(far, session.id)
+            try:
+                await self._have_opened(session, far, None)
+                await self._prepare(session)
+                return "restored"
+            except RemoteError as error:
+                problem = UnknownSession(
+                    f"the peer was started again and has lost the session {session.id!r}: {error}; "
+                    "begin a new one, or allow a fresh start"
+                )
+                far.upstream.forget(session.id)
+                await session.sheltered.release()
+                session.lost()
+            except BaseException:
+                far.upstream.forget(session.id)
+                session.lost()
+                raise
+        if not fresh:
+            raise problem
+        await self._begin_afresh(session, far)
+        return "fresh"
+
+    async def _begin_afresh(self, session: LiveSession, far: Far) -> None:
+        """The session goes on under its names, and the peer knows nothing of what was."""
+
+        def opened(result: Raw) -> None:
+            response = acp.SESSION_NEW.decode_result(result)
+            session.moved(far, response.session_id)
+            session.sheltered.opened(response.modes, response.models, response.config_options)
+            self._sessions[response.session_id] = session
+
+        body: dict[str, Any] = {"cwd": str(session.cwd), "mcpServers": session.mcp_servers}
+        if session.additional:
+            body["additionalDirectories"] = [str(each) for each in session.additional]
+        await self._open(far, NEW, pack(body), opened)
+        await self._prepare(session)
+        session.note("fresh", {"peerSessionId": session.id})
+        self._keeping.moved(session)
+
+    async def _have_opened(self, session: LiveSession, far: Far, caller: Caller | None) -> None:
+        """Resume or load. For a caller that wants the history only loading will do."""
+        body: dict[str, Any] = {
+            "sessionId": session.id,
+            "cwd": str(session.cwd),
+            "mcpServers": session.mcp_servers,
+        }
+        if session.additional:
+            body["additionalDirectories"] = [str(each) for each in session.additional]
+
+        def opened(result: Raw) -> None:
+            response = acp.SESSION_RESUME.decode_result(result)
+            session.sheltered.opened(response.modes, response.models, response.config_options)
+
+        if caller is None and far.can("sessionCapabilities.resume"):
+            await self._open(far, RESUME, pack(body), opened)
+            return
+        session.begin_replay(caller)
+        try:
+            await self._open(far, LOAD, pack(body), opened)
+        except BaseException:
+            session.end_replay()
+            raise
+        session.loaded_at = asyncio.get_running_loop().time()
+        # One real agent repeats most of its history after the answer.
+        self._hall.tasks.start(self._wait_replayed(session), "wait for the end of a replay")
+
+    async def _wait_replayed(self, session: LiveSession) -> None:
+        budgets = self._hall.budgets
+        loop = asyncio.get_running_loop()
+        while session.replaying:
+            over_at = min(
+                max(session.heard_at, session.loaded_at) + budgets.replay_quiet,
+                session.loaded_at + budgets.replay_total,
+            )
+            if (left := over_at - loop.time()) <= 0 or session.far.failure is not None:
+                session.end_replay()
+                return
+            # What is waited for is that nothing comes.
+            await asyncio.sleep(left)
+
+    async def _tell_history(self, session: LiveSession, caller: Caller) -> None:
+        """The whole history is here, so that the peer need not repeat it."""
+        reader = session.reader(caller)
+        told = asyncio.Event()
+        reader.go_back(0)
+        reader.behind(told.set)
+        # As long as the caller takes to read it; its end cancels this.
+        await told.wait()
+
+    async def _load_again(self, session: LiveSession, caller: Caller) -> None:
+        if self._hall.is_used(session):
+            raise TurnInProgress("a session cannot be loaded while a turn of it runs")
+        if not _loads(session.far):
+            raise UnknownSession("the peer cannot repeat the history of a session: resume it")
+        await self._have_opened(session, session.far, caller)
+
+    async def _prepare(self, session: LiveSession) -> bool:
+        """Set the mode that every session begins in. Returns whether that changed anything."""
+        before = session.sheltered.modes, session.sheltered.config_options
+        await session.sheltered.prepare(mode=None, model=None)
+        return before != (session.sheltered.modes, session.sheltered.config_options)
+
+    async def _open(self, far: Far, method: str, params: Raw, opened: Callable[[Raw], None]) -> Raw:
+        """Call a method that opens a session; `opened` is called while the answer is being read,
+        before anything that the peer sends behind it."""
+        future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                assert result is not None
+                try:
+                    opened(result)
+                except msgspec.ValidationError as invalid:
+                    error = InvalidAnswer(f"the answer to {method} is malformed: {invalid}")
+                except DragomanError as refused:
+                    error = refused
+            if error is not None:
+                future.set_exception(far.client.explain(error))
+            else:
+                assert result is not None
+                future.set_result(result)
+
+        call = far.upstream.open(method, params, settle)
+        timeout = self._hall.budgets.session
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            call.give_up(ConnectionLost("nobody waits any more"))
+            raise CallTimeout(method, timeout) from None
+        except asyncio.CancelledError:
+            call.give_up(ConnectionLost("nobody waits any more"))
+            raise
+
+    async def _call(self, far: Far, method: str, params: Raw) -> Raw:
+        return await far.connection.call(method, params, timeout=self._hall.budgets.request)
+
+    @contextlib.asynccontextmanager
+    async def _lock(self, name: str) -> AsyncIterator[None]:
+        """One at a time for each name; a name that nobody wants needs no lock."""
+        session = self._sessions.get(name)
+        name = name if session is None else session.key
+        lock, users = self._locks.get(name, (asyncio.Lock(), 0))
+        self._locks[name] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(name)
+            if users > 1:
+                self._locks[name] = (lock, users - 1)
+
+
+def _loads(far: Far) -> bool:
+    return far.can("loadSession")
+
+
+def _folder(body: dict[str, Raw]) -> Path | None:
+    text = extensions.text(body.get("cwd"))
+    return Path(text) if text is not None and Path(text).is_absolute() else None
+
+
+def _others(body: dict[str, Raw]) -> list[Path]:
+    raw = body.get("additionalDirectories")
+    try:
+        found = [] if raw is None else msgspec.json.decode(raw, type=list[str] | None)
+    except msgspec.DecodeError:
+        return []
+    return [Path(each) for each in found or []]

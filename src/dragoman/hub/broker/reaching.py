@@ -1,0 +1,132 @@
+"""The peer behind a broker, whatever it speaks, as a connection that speaks ACP v1.
+
+Owns the start of the peer from a spec and the one difference between peers: one that speaks ACP is
+used as it is, any other is put behind a bridge in this process. When it is started, and again, is
+decided in `restarting`; what is said to it, everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from dragoman.bridge.bridge import Bridge
+from dragoman.bridge.relay import Upstream
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.client.connecting import connect
+from dragoman.client.conversation import Peer
+from dragoman.client.permissions import deny_all
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.table import Gate
+from dragoman.dialects.discovery import ACP
+from dragoman.errors import ConnectionLost
+from dragoman.hub.broker.spec import BrokerSpec
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.transports.memory import memory_pair
+
+NAME: Final = "dragoman"
+
+
+class Far:
+    """A peer that answers. `generation` counts the starts, so that sessions know theirs."""
+
+    def __init__(self, upstream: Upstream, peer: Peer, generation: int) -> None:
+        self.upstream = upstream
+        self.client: AcpClient = upstream.client
+        self.connection = upstream.connection
+        self.generation = generation
+        self._peer = peer
+
+    def can(self, capability: str) -> bool:
+        """Whether the peer advertised a capability, by its dotted name on the wire."""
+        return Gate("agent", (capability,)).is_open(self.client.agent.agent_capabilities)
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the peer, where it is one."""
+        # The carrier alone knows it, and only one of the carriers is a process.
+        return getattr(self._peer.client.connection._stream, "pid", None)
+
+    @property
+    def failure(self) -> ConnectionLost | None:
+        """Why the peer is gone. Behind a bridge the first to know is the peer's own connection."""
+        failure: ConnectionLost | None = self._peer.client.connection.failure
+        return failure or self.connection.failure
+
+    async def wait_ended(self) -> ConnectionLost:
+        await self.connection.wait_ended()
+        failure = self.failure
+        assert failure is not None
+        return failure
+
+
+@asynccontextmanager
+async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
+    """Start or reach the peer of a spec and shake hands. Raises what a direct start raises."""
+    async with AsyncExitStack() as stack:
+        peer = await stack.enter_async_context(
+            connect(
+                list(spec.command) if spec.command is not None else str(spec.address),
+                workspace=spec.workspace,
+                dialect=spec.protocol,
+                permit=deny_all,
+                budgets=spec.budgets,
+                env=spec.env,
+                read_files=spec.read_files,
+                write_files=spec.write_files,
+                terminals=spec.terminals,
+                unstable=spec.unstable,
+                name=NAME,
+                max_line_size=spec.max_line_size,
+                details=_details(spec),
+            )
+        )
+        if isinstance(peer.client, AcpClient):
+            # Nobody here wants events; without this every answer would be told as one.
+            peer.client.connection.on_answer = None
+            yield Far(Upstream(peer.client), peer, generation)
+            return
+        near, far = memory_pair()
+        tasks = TaskOwner("broker's bridge")
+        stack.push_async_callback(tasks.aclose)
+        tasks.start(Bridge(peer, max_line_size=spec.max_line_size).serve(far), "serve the bridge")
+        client = AcpClient(near, _options(spec))
+        stack.push_async_callback(client.aclose)
+        upstream = Upstream(client)
+        await client.start()
+        yield Far(upstream, peer, generation)
+
+
+def _details(spec: BrokerSpec) -> dict[str, Any]:
+    """Options of the dialect's client. An agent is told that its user can be asked; whether that
+    is so depends on the caller of the moment, and who cannot ask declines."""
+    details = dict(spec.details)
+    if spec.protocol == ACP:
+        details["elicit"] = _decline
+        if spec.mode_after_open is not None:
+            details.setdefault("starting_mode", spec.mode_after_open)
+        if spec.missing_file_is_empty:
+            details.setdefault("missing_file_is_empty", True)
+    return details
+
+
+def _options(spec: BrokerSpec) -> ClientOptions:
+    return ClientOptions(
+        elicit=_decline,
+        elicit_url=True,
+        read_files=spec.read_files,
+        write_files=spec.write_files,
+        terminals=spec.terminals,
+        unstable=spec.unstable,
+        budgets=spec.budgets,
+        max_line_size=spec.max_line_size,
+        starting_mode=spec.mode_after_open,
+        missing_file_is_empty=spec.missing_file_is_empty,
+        name=NAME,
+    )
+
+
+def _decline(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    return acp.ElicitationDeclined()

@@ -1,0 +1,415 @@
+"""What a broker keeps on the disk: events, jobs, sessions, and what was decided.
+
+Owns the way from the logs to the store: in batches, in the store's own thread, with secrets taken
+out on the way. The disk never holds up a turn: when it fails, that is said once, and everything
+goes on in memory. What a store is, is in `dragoman.hub.sessions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import DragomanError, StoreConflict, StoreError, UnknownSession
+from dragoman.hub.broker.jobs import Job
+from dragoman.hub.broker.session import LiveSession
+from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
+from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
+from dragoman.hub.sessions.redacting import Redactor
+from dragoman.hub.sessions.runs import LineRedactor
+from dragoman.hub.sessions.store import Store, store_path
+from dragoman.hub.sessions.writing import Writer
+
+log: Final = logging.getLogger("dragoman.broker")
+
+SAVE_INTERVAL: Final = 0.1
+"""Seconds between two batches: what a kill of the broker can cost."""
+
+FETCH_COUNT: Final = 2000
+"""Lines that are read from the disk at once for a reader that catches up."""
+
+TEXT_SIZE: Final = 1024 * 1024
+"""Characters of an answer that a job keeps; the events have all of it."""
+
+_TOLD: Final = (b'"agent_message_chunk"', b'"tool_call')
+
+
+class _Content(Struct):
+    text: str = ""
+
+
+class _Update(Struct, tag_field="sessionUpdate", tag="agent_message_chunk"):
+    content: _Content
+
+
+class _Params(Struct):
+    update: _Update
+
+
+_decode_chunk: Final = msgspec.json.Decoder(_Params).decode
+
+
+class Scribe:
+    """Prepares the lines of one session for the store, in the store's thread."""
+
+    def __init__(self, key: str, next: int, redact: Redactor) -> None:
+        self.key = key
+        self.next = next
+        """The number that the next line gets in the store."""
+        self.muted = False
+        """Whether the session cannot be stored, while others can."""
+        self._lines = LineRedactor(redact)
+
+    def write(
+        self, store: Store | None, lines: Sequence[bytes], job: Job | None, *, end: bool
+    ) -> int:
+        """Store lines; at the `end` of a turn also what was held back. Returns the number below
+        which everything is stored, as far as it can be."""
+        safe: list[bytes] = []
+        for line in lines:
+            safe += self._lines.feed(line)
+        if end:
+            safe += self._lines.flush()
+        if job is not None:
+            _collect(job, safe)
+        if safe and store is not None and not self.muted:
+            try:
+                store.append(self.key, self.next, safe, None if job is None else job.id)
+            except (StoreConflict, UnknownSession) as error:
+                # Deleted by somebody, or written by another broker: its events stay in memory.
+                self.muted = True
+                log.warning("session %s is not stored any more: %s", self.key, error)
+        self.next += len(safe)
+        return self.next
+
+
+def _collect(job: Job, lines: Sequence[bytes]) -> None:
+    """Add to a job what the agent said."""
+    said: list[str] = []
+    for line in lines:
+        if _TOLD[0] in line:
+            job.acted = True
+            try:
+                said.append(_decode_chunk(line).update.content.text)
+            except msgspec.MsgspecError:
+                # An image, or a word in a text that looks like the name of an update.
+                continue
+        elif not job.acted and _TOLD[1] in line:
+            job.acted = True
+    if said:
+        job.text = (job.text + "".join(said))[:TEXT_SIZE]
+
+
+class Recording:
+    """Stores what happens in a broker."""
+
+    def __init__(self, spec: BrokerSpec, *, runner: dict[str, Any] | None = None) -> None:
+        self._spec = spec
+        self._endpoint = endpoint_name(spec)
+        self._runner = runner or {}
+        self._redact = Redactor(spec.secret_values)
+        self._loop = asyncio.get_running_loop()
+        self._writer: Writer | None = None
+        self._marked: list[LiveSession] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._scribes: dict[str, Scribe] = {}
+        self._sessions: dict[str, LiveSession] = {}
+        self._ending: dict[str, Job] = {}
+        self.trouble = ""
+        """Why nothing is stored; empty while all is well."""
+
+    async def open(self) -> None:
+        """Open the store. That it cannot be opened is no reason not to serve."""
+        path = store_path(Path(self._spec.paths.state))
+        try:
+            store = await asyncio.to_thread(Store.open, path, self._redact)
+        except StoreError as error:
+            self._in_trouble(error)
+            return
+        self._writer = Writer(store, on_trouble=self._on_trouble)
+        self._writer.start()
+
+    async def close(self) -> None:
+        """Store what is left."""
+        for session in list(self._sessions.values()):
+            self._save(session, None, end=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.close()
+            await asyncio.to_thread(writer.store.close)
+
+    @property
+    def _works(self) -> Writer | None:
+        writer = self._writer
+        return writer if writer is not None and writer.trouble is None else None
+
+    # -- events
+
+    def mark(self, session: LiveSession) -> None:
+        self._marked.append(session)
+        if self._timer is None:
+            self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
+
+    def _beat(self) -> None:
+        self._timer = None
+        marked, self._marked = self._marked, []
+        for session in marked:
+            self.save(session)
+
+    def save(self, session: LiveSession) -> None:
+        self._save(session, session.job, end=False)
+
+    def _save(self, session: LiveSession, job: Job | None, *, end: bool) -> None:
+        session.marked = False
+        first, lines = session.log.take()
+        if lines:
+            session.look_through(lines)
+        elif not end:
+            return
+        scribe = self._scribe(session, first)
+        size = sum(map(len, lines))
+        # The lines are views of longer ones; what is stored outlives those.
+        texts = [bytes(line) for line in lines]
+        writer = self._works
+        if writer is None:
+            scribe.write(None, texts, job, end=end)
+            session.log.stored = session.log.taken
+            session.log.trim()
+            return
+
+        def write(store: Store) -> None:
+            stored = scribe.write(store, texts, job, end=end)
+            self._tell(self._stored, session, stored)
+
+        writer.put(write, size=size)
+
+    def _scribe(self, session: LiveSession, first: int) -> Scribe:
+        scribe = self._scribes.get(session.key)
+        if scribe is None:
+            scribe = self._scribes[session.key] = Scribe(session.key, first, self._redact)
+            self._sessions[session.key] = session
+        return scribe
+
+    def _stored(self, session: LiveSession, number: int) -> None:
+        session.log.stored = max(session.log.stored, number)
+        session.log.trim()
+
+    async def fetch(self, key: str, start: int, stop: int) -> Sequence[bytes]:
+        """Lines from the disk; none if the first of them is not there."""
+        writer = self._works
+        if writer is None:
+            return []
+
+        def read(store: Store) -> list[tuple[int, bytes]]:
+            return list(islice(store.lines(key, start, stop), FETCH_COUNT))
+
+        try:
+            found = await writer.call(read)
+        except (StoreError, UnknownSession) as error:
+            log.warning("session %s cannot be read: %s", key, error)
+            return []
+        return [line for _, line in found] if found and found[0][0] == start else []
+
+    async def settle(self, session: LiveSession) -> None:
+        """Wait until everything that happened so far is stored, or at least looked at."""
+        self.save(session)
+        if (writer := self._works) is not None:
+            await writer.flush()
+
+    async def first_event(self, session: LiveSession) -> int:
+        """The number of the oldest event of a session that can still be read."""
+        writer = self._works
+        if writer is None:
+            return session.log.first
+        key = session.key
+        try:
+            stored = await writer.call(lambda store: store.first_event(key))
+        except (StoreError, UnknownSession):
+            return session.log.first
+        return min(stored, session.log.first)
+
+    def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None:
+        writer = self._works
+        if writer is not None:
+            key, number = session.key, session.log.next
+            writer.put(lambda store: store.note(key, number, kind, data))
+
+    # -- sessions
+
+    def created(self, session: LiveSession) -> None:
+        writer = self._works
+        if writer is None:
+            return
+        now = time.time()
+        record = SessionRecord(
+            key=session.key,
+            peer=self._spec.peer,
+            root=str(root_of(session.cwd)),
+            name=session.name,
+            peer_session_id=session.id,
+            cwd=str(session.cwd),
+            created_at=session.created_at,
+            updated_at=now,
+            next_event=0,
+        )
+        writer.put(functools.partial(_create_session, record=record))
+
+    def moved(self, session: LiveSession) -> None:
+        self._change(session, peer_session_id=session.id)
+
+    def closed(self, session: LiveSession) -> None:
+        self._save(session, None, end=True)
+        self._change(session, closed_at=time.time())
+        self._scribes.pop(session.key, None)
+        self._sessions.pop(session.key, None)
+
+    def _change(self, session: LiveSession, **fields: Any) -> None:
+        writer = self._works
+        if writer is not None:
+            key = session.key
+            writer.put(lambda store: store.update_session(key, **fields))
+
+    async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
+        """What is known of a session by its own key, or by the peer's name for it."""
+        writer = self._works
+        if writer is None:
+            return None
+        peer = self._spec.peer
+
+        def read(store: Store) -> SessionRecord | None:
+            found = None if key is None else store.session(key)
+            return found or store.find_by_peer_id(peer, peer_session_id)
+
+        try:
+            return await writer.call(read)
+        except StoreError as error:
+            log.warning("the store cannot be read: %s", error)
+            return None
+
+    # -- jobs
+
+    def job_changed(self, job: Job) -> None:
+        writer = self._works
+        if writer is None:
+            return
+        if job.started_at is None:
+            record = self.record(job)
+            writer.put(lambda store: store.create_job(record))
+        else:
+            fields = {
+                "state": "running",
+                "started_at": job.started_at,
+                "first_event": job.first_event,
+                "next_event": job.next_event,
+            }
+            writer.put(lambda store: store.update_job(job.id, **fields))
+
+    def job_ended(self, job: Job) -> None:
+        """Store the end of a job behind its events, and let those know who wait for it."""
+        self._save(job.session, job, end=True)
+        writer = self._works
+        if writer is None:
+            job.conclude()
+            job.settled()
+            return
+        self._ending[job.id] = job
+
+        def write(store: Store) -> None:
+            job.conclude()
+            try:
+                record = self.record(job)
+                fields = {name: getattr(record, name) for name in _ENDS}
+                store.update_job(job.id, **(fields | {"state": "ended"}))
+            finally:
+                self._tell(self._settled, job)
+
+        writer.put(write)
+
+    def _settled(self, job: Job) -> None:
+        if self._ending.pop(job.id, None) is not None:
+            job.settled()
+
+    def record(self, job: Job) -> JobRecord:
+        """The job as it is stored, and as callers see it."""
+        return JobRecord(
+            id=job.id,
+            session_key=job.session.key,
+            peer=self._spec.peer,
+            root=str(root_of(job.session.cwd)),
+            prompt=job.prompt_text,
+            state="ended" if job.state == "ended" else "running" if job.started_at else "queued",
+            outcome=None if job.outcome is None else job.outcome.value,
+            stop=job.stop,
+            text=job.text,
+            failure=job.failure,
+            usage=job.usage,
+            created_at=job.created_at,
+            started_at=job.started_at,
+            ended_at=job.ended_at,
+            first_event=job.first_event,
+            next_event=job.next_event,
+            endpoint=self._endpoint,
+            runner=self._runner,
+        )
+
+    async def find_job(self, id: str) -> JobRecord | None:
+        """A job that the broker does not know any more."""
+        writer = self._works
+        if writer is None:
+            return None
+        try:
+            return await writer.call(lambda store: store.job(id))
+        except StoreError:
+            return None
+
+    # -- trouble
+
+    def _on_trouble(self, error: DragomanError) -> None:
+        """Nothing is stored any more, or one thing is not."""
+        if self._writer is None or self._writer.trouble is None:
+            return
+        self._in_trouble(error)
+        for session in self._sessions.values():
+            session.log.stored = session.log.taken
+        for job in list(self._ending.values()):
+            job.conclude()
+            self._settled(job)
+
+    def _in_trouble(self, error: DragomanError) -> None:
+        if not self.trouble:
+            self.trouble = str(error)
+            log.error("nothing is stored from now on: %s", error)
+
+    def _tell(self, tell: Any, *values: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(tell, *values)
+        except RuntimeError:
+            log.debug("the loop has ended before the store")
+
+
+_ENDS: Final = (
+    "outcome", "stop", "text", "failure", "usage", "started_at", "ended_at", "first_event",
+    "next_event",
+)  # fmt: skip
+
+
+def _create_session(store: Store, *, record: SessionRecord) -> None:
+    try:
+        store.create_session(record)
+    except StoreConflict:
+        if record.name is None:
+            raise
+        # The name was given away meanwhile; without it the session can still be found by its key.
+        log.warning("the name %r is taken; session %s is stored without", record.name, record.key)
+        store.create_session(msgspec.structs.replace(record, name=None))

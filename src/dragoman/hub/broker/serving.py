@@ -1,0 +1,342 @@
+"""A broker: one peer, kept alive, served to many callers at once.
+
+Puts the parts together and decides nothing that one of them could: `restarting` keeps the peer,
+`opening` its sessions, `turning` the prompts, `caller` serves each caller, `recording` stores what
+happens, and `life` says where the broker stands. The process around it is in `process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import time
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import (
+    BrokerBusy,
+    CallTimeout,
+    ConnectionClosed,
+    ConnectionLost,
+    DragomanError,
+    UnknownJob,
+)
+from dragoman.hub.broker import extensions, failures
+from dragoman.hub.broker.caller import Caller
+from dragoman.hub.broker.hosting import Host
+from dragoman.hub.broker.jobs import Job
+from dragoman.hub.broker.life import Happening, Life, State
+from dragoman.hub.broker.opening import Sessions
+from dragoman.hub.broker.queueing import MAX_WAITING
+from dragoman.hub.broker.reaching import Far, reach
+from dragoman.hub.broker.recording import Recording
+from dragoman.hub.broker.restarting import MAX_DELAY, Keeper, Open
+from dragoman.hub.broker.session import LiveSession
+from dragoman.hub.broker.spec import PROTOCOL, BrokerSpec
+from dragoman.hub.broker.turning import Turns
+from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.transports.base import Stream
+from dragoman.transports.identity import own_identity, resident_size
+
+log: Final = logging.getLogger("dragoman.broker")
+
+LAST_WORDS_TIMEOUT: Final = 2.0
+"""How long the last answers may take to leave when the broker ends."""
+
+
+class Hello(msgspec.Struct, rename="camel"):
+    """`_dragoman/hello`: who calls, and how long the broker is to stay when idle."""
+
+    version: str = ""
+    identity: str = ""
+    ttl: float | None = None
+
+
+class Broker:
+    """Serves one peer. Made in the process that is to do so, with a loop running."""
+
+    def __init__(self, spec: BrokerSpec, host: Host, *, open: Open | None = None) -> None:
+        self.spec = spec
+        self.budgets = spec.budgets
+        self.tasks = TaskOwner("broker")
+        self._host = host
+        self._life = Life(self._changed)
+        self._keeper = Keeper(open or (lambda number: reach(spec, number)), self)
+        runner = dataclasses.asdict(own_identity())
+        self.recording = Recording(spec, runner=runner)
+        self.sessions = Sessions(self, self.recording)
+        self.turns = Turns(self, parallel=spec.parallel is True)
+        self._callers: set[Caller] = set()
+        self._far: Far | None = None
+        self._waiting: set[asyncio.Future[Far]] = set()
+        self._opening = 0
+        self._problem: DragomanError | None = None
+        self._ending = asyncio.Event()
+        self._started_at = time.time()
+        self._idle_since: float | None = None
+        self._was_idle: bool | None = None
+
+    # -- for the process
+
+    async def serve(self, stream: Stream) -> None:
+        """Serve one caller until it has gone."""
+        caller = Caller(self, stream)
+        self._callers.add(caller)
+        self.work_changed()
+        try:
+            await caller.serve()
+        finally:
+            self._left(caller)
+
+    async def run(self) -> None:
+        """Keep the peer until the broker is to end; then everything is closed."""
+        await self.recording.open()
+        keeper = self.tasks.start(self._keeper.run(), "keep the peer")
+        self.work_changed()
+        try:
+            ending = self.tasks.start(self._ending.wait(), "wait for the end")
+            await asyncio.wait({keeper, ending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await finish(self._close())
+
+    def stop(self, *, drain: bool) -> None:
+        """End `run`; with `drain` not before the turns that run or wait have ended."""
+        if not drain:
+            self._life.happens(Happening.STOP)
+        elif self._life.happens(Happening.DRAIN) is State.DRAINING and not self.turns.queue.busy:
+            self._life.happens(Happening.DONE)
+
+    async def _close(self) -> None:
+        self._life.happens(Happening.STOP)
+        self.turns.fail_waiting(ConnectionClosed("the broker was stopped"))
+        self.turns.close()
+        # The peer goes first: the turns that still run are answered by that.
+        await self.tasks.aclose()
+        for caller in list(self._callers):
+            # What was answered last leaves before the connection ends.
+            try:
+                async with asyncio.timeout(LAST_WORDS_TIMEOUT):
+                    await caller.connection.drain()
+            except (TimeoutError, ConnectionLost):
+                log.debug("a caller did not take its last answers")
+            await caller.connection.aclose()
+        await self.recording.close()
+
+    def _changed(self, state: State) -> None:
+        log.info("the broker is %s", state.value)
+        if state in (State.DRAINING, State.STOPPED):
+            self._host.release()
+        if state is State.STOPPED:
+            self._ending.set()
+
+    def _left(self, caller: Caller) -> None:
+        self._callers.discard(caller)
+        self.turns.left(caller)
+        for session in self.sessions:
+            if caller in session.readers:
+                session.questions.left(caller)
+                session.close_for(caller)
+        self.work_changed()
+
+    # -- the peer
+
+    @property
+    def far(self) -> Far | None:
+        """The peer, if it answers."""
+        far = self._far
+        return far if far is not None and far.failure is None else None
+
+    async def ready(self) -> Far:
+        """The peer, as soon as it answers. Raises why it does not."""
+        far = self.far
+        if far is not None:
+            return far
+        if self._life.state is State.STOPPED:
+            raise ConnectionClosed("the broker was stopped")
+        future: asyncio.Future[Far] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        self._keeper.want()
+        timeout = self.budgets.spawn + self.budgets.initialize + MAX_DELAY
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise CallTimeout("the peer", timeout) from None
+        finally:
+            self._waiting.discard(future)
+
+    def peer_up(self, far: Far) -> None:
+        self._far = far
+        self._problem = None
+        if (pid := far.pid) is not None:
+            self._host.peer_started(pid)
+        self._life.happens(Happening.READY)
+        if self.turns.queue.busy:
+            self._life.happens(Happening.WORK)
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(far)
+
+    def peer_down(self, far: Far, failure: ConnectionLost) -> None:
+        log.warning("the peer is gone: %s", failure)
+        self._far = None
+        if (pid := far.pid) is not None:
+            self._host.peer_ended(pid)
+        self._life.happens(Happening.LOST)
+
+    def peer_unstartable(self, error: DragomanError) -> None:
+        log.error("the peer cannot be started: %s", error)
+        self._problem = error
+        self._life.happens(Happening.UNSTARTABLE)
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(error.fresh())
+        self.turns.fail_waiting(error)
+
+    def peer_coming(self) -> None:
+        self._life.happens(Happening.WANTED)
+
+    def is_wanted(self) -> bool:
+        return bool(self._waiting or self.turns.queue.busy)
+
+    # -- for turns and sessions
+
+    async def restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
+        return await self.sessions.restore(session, far, fresh=fresh)
+
+    def is_used(self, session: LiveSession) -> bool:
+        return session.job is not None or any(self.turns.queue.waiting(session.key))
+
+    def job_changed(self, job: Job) -> None:
+        self.recording.job_changed(job)
+
+    def job_ended(self, job: Job) -> None:
+        self.recording.job_ended(job)
+
+    def work_changed(self) -> None:
+        """Callers come and go, turns begin and end: say so where it matters."""
+        busy = self.turns.queue.busy
+        if busy:
+            self._life.happens(Happening.WORK)
+        else:
+            self._life.happens(Happening.DONE)
+        idle = not busy and not self._callers
+        if idle is not self._was_idle:
+            self._was_idle = idle
+            self._idle_since = time.time() if idle else None
+            self._host.idle_changed(idle)
+
+    # -- for callers
+
+    def check_work(self) -> None:
+        """Refuse what is new when the broker is about to end."""
+        if not self._life.takes_work:
+            raise BrokerBusy("this broker is about to end; connect again for the next one")
+
+    async def greet(self) -> Raw:
+        """The answer to the handshake: the peer's own, with what the broker adds."""
+        far = await self.ready()
+        body = extensions.members(far.client.hello)
+        body["protocolVersion"] = extensions.pack(acp.PROTOCOL_VERSION)
+        can = extensions.members(body.get("agentCapabilities", Raw(b"{}")))
+        sessions = can.get("sessionCapabilities", Raw(b"{}"))
+        sessions = Raw(b"{}") if bytes(sessions) == b"null" else sessions
+        more = {"resume": Raw(b"{}"), "close": Raw(b"{}")}
+        can["sessionCapabilities"] = extensions.pack(more | extensions.members(sessions) | more)
+        body["agentCapabilities"] = extensions.pack(can)
+        return extensions.with_our_meta(extensions.pack(body), {"broker": self._hello()})
+
+    async def open_session(self, caller: Caller, method: str, params: Raw) -> Raw:
+        if self._opening >= MAX_WAITING:
+            raise failures.busy(self._opening)
+        self._opening += 1
+        try:
+            return await self.sessions.new(caller, method, params)
+        finally:
+            self._opening -= 1
+
+    def hello(self, params: Raw) -> dict[str, Any]:
+        asked = extensions.read(params, Hello)
+        if asked.ttl is not None:
+            self._host.keep_for(asked.ttl)
+        return self._hello()
+
+    def _hello(self) -> dict[str, Any]:
+        return {
+            "version": self.spec.version,
+            "protocol": PROTOCOL,
+            "peer": self.spec.peer,
+            "workspace": self.spec.workspace,
+            "identity": self.spec.identity_digest,
+            "pid": os.getpid(),
+            "startedAt": self._started_at,
+            "draining": not self._life.takes_work,
+            "state": self._life.state.value,
+            "ttl": self.spec.ttl,
+        }
+
+    def status(self, caller: Caller) -> dict[str, Any]:
+        """What goes on. The caller who asks does not count as one."""
+        pid = None if self.far is None else self.far.pid
+        return {
+            **self._hello(),
+            "callers": len(self._callers - {caller}),
+            "peerPid": pid,
+            "peerRss": None if pid is None else resident_size(pid),
+            "rss": resident_size(os.getpid()),
+            "starts": self._keeper.starts,
+            "problem": None if self._problem is None else str(self._problem),
+            "storing": self.recording.trouble or None,
+            "sessions": [self._told(session) for session in self.sessions],
+            "jobs": self.turns.status(),
+            "waiting": len(self.turns.queue),
+            "idleSince": self._idle_since,
+        }
+
+    def _told(self, session: LiveSession) -> dict[str, Any]:
+        job = session.job
+        return {
+            "sessionId": session.id,
+            "key": session.key,
+            "name": session.name,
+            "owner": bool(session.readers),
+            "running": None if job is None else job.id,
+            "queued": sum(1 for _ in self.turns.queue.waiting(session.key)),
+            "quarantined": session.quarantined,
+        }
+
+    def asked_to_stop(self, asked: extensions.Stop, caller: Caller) -> bool:
+        if asked.if_idle and (self.turns.queue.busy or self._callers - {caller}):
+            return False
+        # After the answer has left.
+        asyncio.get_running_loop().call_soon(lambda: self.stop(drain=asked.drain))
+        return True
+
+    async def result(self, params: Raw) -> Any:
+        """A job as it stands, or as it ended if the caller waits for that."""
+        asked = extensions.read(params, extensions.JobWanted)
+        job = self.turns.jobs.get(asked.job)
+        if job is None:
+            record = await self.recording.find_job(asked.job)
+            if record is None:
+                raise UnknownJob(f"there is no job {asked.job!r}; it may have been deleted")
+            return msgspec.to_builtins(record)
+        if asked.wait and job.state != "ended":
+            over = asyncio.Event()
+            job.when_ended(over.set)
+            # As long as the job takes; the end of the caller cancels this.
+            await over.wait()
+        elif job.state != "ended":
+            # What was said so far.
+            await self.recording.settle(job.session)
+        told: dict[str, Any] = msgspec.to_builtins(self.recording.record(job))
+        return told | {"sessionId": job.session.id, "context": job.context}
+
+    def timeout_of(self, method: str) -> float | None:
+        """How long the peer may take. A login takes as long as its user needs."""
+        return None if method == acp.AUTHENTICATE.name else self.budgets.request

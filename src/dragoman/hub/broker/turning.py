@@ -1,0 +1,379 @@
+"""Turns: from a prompt that arrives to the answer behind its last event.
+
+Owns the queue in motion: a job is started when its time has come, sent to the peer once, and ended
+by the peer's answer, by the peer's death, or by a cancel that the peer did not heed. It does not
+know callers beyond answering them, nor how a session is restored (`opening`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+import os
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.client.results import explain
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.errors import (
+    BudgetExceeded,
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    SessionUnusable,
+    UsageError,
+)
+from dragoman.events import model
+from dragoman.events.place import Place
+from dragoman.hub.broker import extensions, failures
+from dragoman.hub.broker.cancelling import Move, Trigger
+from dragoman.hub.broker.jobs import Job, Jobs
+from dragoman.hub.broker.queueing import Full, Queue
+from dragoman.rpc.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from dragoman.client.budgets import Budgets
+    from dragoman.hub.broker.caller import Caller
+    from dragoman.hub.broker.reaching import Far
+    from dragoman.hub.broker.session import LiveSession
+
+log: Final = logging.getLogger("dragoman.broker")
+
+PROMPT: Final = acp.SESSION_PROMPT.name
+CANCELLED: Final = Raw(b'{"stopReason":"cancelled"}')
+_NOWHERE: Final = Place(model.Source("acp", "broker"), itertools.count(), None)
+"""Where the end of a turn happens for which nobody makes events."""
+
+LOOKS_PER_BUDGET: Final = 8
+"""How often a turn that nobody follows is looked at in the time of its smallest budget."""
+
+
+class Hall(Protocol):
+    """What turns need of the broker around them."""
+
+    tasks: TaskOwner
+    budgets: Budgets
+
+    @property
+    def far(self) -> Far | None:
+        """The peer, if it answers."""
+
+    async def ready(self) -> Far:
+        """The peer, as soon as it answers. Raises why it does not."""
+
+    async def restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
+        """See to it that the peer has the session. Returns what became of its context."""
+
+    def job_changed(self, job: Job) -> None:
+        """Store what a job says of itself."""
+
+    def job_ended(self, job: Job) -> None:
+        """Store the end of a job, and call its `settled` then."""
+
+    def work_changed(self) -> None:
+        """Something runs or waits, or nothing does any more."""
+
+
+class Turns:
+    """The turns of a broker."""
+
+    def __init__(self, hall: Hall, *, parallel: bool) -> None:
+        self._hall = hall
+        self.jobs = Jobs()
+        self.queue: Queue[Job] = Queue(lambda job: job.session.key, parallel=parallel)
+        self._graces: dict[Job, asyncio.TimerHandle] = {}
+        self._vigils: dict[Job, asyncio.TimerHandle] = {}
+        self._called_off: set[Job] = set()
+        """Jobs that were cancelled while their session was being restored."""
+
+    # -- in
+
+    def put(self, job: Job) -> None:
+        """Run a job when its time has come. Raises `BrokerBusy` where too many wait."""
+        if self.jobs.get(job.id) is not None:
+            raise UsageError(f"there is a job {job.id!r} already; a prompt is not sent twice")
+        try:
+            self.queue.put(job)
+        except Full as error:
+            raise failures.busy(len(self.queue)) from error
+        self.jobs.add(job)
+        self._hall.job_changed(job)
+        self._hall.work_changed()
+        self.advance()
+
+    def advance(self) -> None:
+        """Start everything that may run now."""
+        while (job := self.queue.ready()) is not None:
+            self._start(job)
+
+    def _start(self, job: Job) -> None:
+        session = job.session
+        refused = self._objection(session)
+        if refused is not None:
+            self._end(job, error=refused)
+            return
+        far = self._hall.far
+        if far is not None and session.far is far and not session.replaying:
+            self._send(job, far)
+        else:
+            self._hall.tasks.start(self._prepare(job), f"prepare {job.id}")
+
+    def _objection(self, session: LiveSession) -> DragomanError | None:
+        if session.quarantined:
+            return SessionUnusable(
+                f"the session {session.id} is set aside: the peer has not ended a turn that was "
+                "cancelled; use another session, or stop the broker to start the peer again"
+            )
+        if not os.path.isdir(session.cwd):
+            return UsageError(
+                f"the folder {str(session.cwd)!r} of the session is gone: it was deleted or moved"
+            )
+        return None
+
+    async def _prepare(self, job: Job) -> None:
+        """Have the peer and the session there, and send the prompt."""
+        try:
+            far = await self._hall.ready()
+            job.context = await self._hall.restore(job.session, far, fresh=job.fresh)
+        except DragomanError as error:
+            if job in self._called_off:
+                self._dropped(job)
+            else:
+                self._end(job, error=error)
+            return
+        except BaseException:
+            self._end(job, error=ConnectionLost("the broker ends"))
+            raise
+        if job in self._called_off:
+            self._dropped(job)
+        elif (now := self._hall.far) is not job.session.far or now is None:
+            # The peer died again meanwhile. Nothing was sent, so there is nothing to lose.
+            self._hall.tasks.start(self._prepare(job), f"prepare {job.id} again")
+        else:
+            self._send(job, now)
+
+    def _dropped(self, job: Job) -> None:
+        self._called_off.discard(job)
+        self.queue.done(job)
+        self._hall.work_changed()
+        self.advance()
+
+    def _send(self, job: Job, far: Far) -> None:
+        """Send the prompt. This happens once for every job."""
+        session = job.session
+        session.job = job
+        session.cancelling.on(Trigger.BEGIN)
+        job.begin(session.log.next)
+        session.turn_began(job.caller)
+        body = {**job.params, "sessionId": extensions.pack(session.id)}
+        self._hall.job_changed(job)
+        try:
+            far.connection.begin(
+                PROMPT, extensions.pack(body), settle=functools.partial(self._settled, job)
+            )
+        except DragomanError as error:
+            session.cancelling.on(Trigger.ANSWER)
+            self._end(job, error=error)
+            return
+        if job.caller is None:
+            self._keep_vigil(job)
+
+    # -- out
+
+    def _settled(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
+        """The peer answered, or died."""
+        session = job.session
+        move = session.cancelling.on(Trigger.ANSWER)
+        if move is Move.RELEASE:
+            log.info("session %s: the peer has ended its turn after all", session.id)
+        elif move is Move.SETTLE:
+            gone = session.far.failure
+            if error is not None and gone is not None:
+                error = gone.fresh()
+                error.may_have_run = True
+            self._end(job, result=result, error=error)
+        self.advance()
+
+    def _end(
+        self, job: Job, *, result: Raw | None = None, error: DragomanError | None = None
+    ) -> None:
+        """A job is over, for whatever reason."""
+        session = job.session
+        for timers in (self._graces, self._vigils):
+            if (timer := timers.pop(job, None)) is not None:
+                timer.cancel()
+        next_event = session.log.next
+        if session.job is job:
+            session.job = None
+        elif job.started_at is None:
+            job.first_event = next_event
+        if result is not None:
+            error = self._conclude(job, result, next_event)
+        if error is not None:
+            outcome, failure = explain(error)
+            told = msgspec.to_builtins(failure, enc_hook=str)
+            job.end(outcome, next_event=next_event, failure=told)
+        self._answer(job, result, error)
+        if session.job is None:
+            session.turn_ended()
+        self.queue.done(job)
+        self._hall.job_ended(job)
+        self._hall.work_changed()
+        if error is not None:
+            self.advance()
+
+    def _conclude(self, job: Job, result: Raw, next_event: int) -> DragomanError | None:
+        try:
+            response = acp.SESSION_PROMPT.decode_result(result)
+        except msgspec.ValidationError as error:
+            return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
+        ended = meaning.of_answer(response, _NOWHERE, None)
+        usage = None if ended.usage is None else msgspec.to_builtins(ended.usage, enc_hook=str)
+        job.end(ended.outcome, next_event=next_event, stop=ended.stop, usage=usage)
+        return None
+
+    def _answer(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
+        """Answer the prompt, behind everything that happened in its turn."""
+        caller, request = job.caller, job.request
+        if caller is None or request is None:
+            return
+        connection = caller.connection
+
+        def answer() -> None:
+            if error is not None:
+                refused = extensions.refusal(error)
+                connection.refuse(request, refused.code, refused.message, refused.data)
+                return
+            assert result is not None
+            ours = {"job": job.id, "nextEvent": job.next_event, "context": job.context}
+            connection.answer(request, extensions.with_our_meta(result, ours))
+
+        job.session.reader(caller).behind(answer)
+
+    # -- cancelling
+
+    def cancel(self, job: Job) -> bool:
+        """End a job before its time. Returns whether there was anything to end."""
+        if job.ended_at is not None:
+            return False
+        session = job.session
+        if session.job is job:
+            if session.cancelling.on(Trigger.CANCEL) is Move.SEND:
+                self._send_cancel(job)
+            return True
+        if self.queue.drop(job):
+            self._end(job, result=CANCELLED)
+            self.advance()
+            return True
+        if job not in self._called_off and job in self.queue.running:
+            # Its session is being restored. The answer need not wait for that, its place must.
+            self._called_off.add(job)
+            self._end_in_place(job)
+        return True
+
+    def _end_in_place(self, job: Job) -> None:
+        self._conclude(job, CANCELLED, job.session.log.next)
+        self._answer(job, CANCELLED, None)
+        self._hall.job_ended(job)
+
+    def _send_cancel(self, job: Job) -> None:
+        session = job.session
+        session.questions.call_off()
+        cancel = acp.CancelNotification(session_id=session.id)
+        try:
+            session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
+        except DragomanError as error:
+            log.debug("the peer could not be told of a cancel: %s", error)
+        loop = asyncio.get_running_loop()
+        grace = self._hall.budgets.cancel_grace
+        self._graces[job] = loop.call_later(grace, self._grace_over, job)
+
+    def _grace_over(self, job: Job) -> None:
+        if job.session.cancelling.on(Trigger.GRACE_OVER) is Move.GIVE_UP:
+            log.warning(
+                "session %s is set aside: the peer did not end its turn within %g s of a cancel",
+                job.session.id,
+                self._hall.budgets.cancel_grace,
+            )
+            job.session.note("quarantine", {"job": job.id})
+            self._end(job, result=CANCELLED)
+            self.advance()
+
+    # -- callers that leave
+
+    def left(self, caller: Caller) -> None:
+        """A caller has gone. Its turns go on, unless it did not want that."""
+        for job in [*self.queue.waiting(), *self.queue.running]:
+            if job.caller is not caller:
+                continue
+            job.caller = job.request = None
+            if not job.stay:
+                self.cancel(job)
+            elif job.session.job is job:
+                self._keep_vigil(job)
+
+    def cancel_for(self, caller: Caller, session: LiveSession) -> None:
+        """A caller cancels in a session: what it asked for itself, and what nobody else follows."""
+        for job in [*self.queue.waiting(session.key), *self.queue.running]:
+            if job.session is session and job.caller in (caller, None):
+                self.cancel(job)
+
+    def _keep_vigil(self, job: Job) -> None:
+        """Nobody follows the turn, so that its budgets have to be watched here."""
+        budgets = self._hall.budgets
+        limits = [b for b in (budgets.first_event, budgets.silence, budgets.total) if b is not None]
+        if not limits or job in self._vigils:
+            return
+        loop = asyncio.get_running_loop()
+        interval = min(limits) / LOOKS_PER_BUDGET
+        began_at = quiet_since = loop.time()
+        seen = job.session.log.next
+
+        def look() -> None:
+            nonlocal quiet_since, seen
+            now = loop.time()
+            events = job.session.log.next
+            if events != seen:
+                seen, quiet_since = events, now
+            silence = budgets.first_event if events == job.first_event else budgets.silence
+            if budgets.total is not None and now - began_at >= budgets.total:
+                expire("total", budgets.total)
+            elif silence is not None and now - quiet_since >= silence:
+                expire("silence" if events != job.first_event else "first_event", silence)
+            else:
+                self._vigils[job] = loop.call_later(interval, look)
+
+        def expire(budget: str, timeout: float) -> None:
+            self._vigils.pop(job, None)
+            log.warning("job %s: %s", job.id, BudgetExceeded(budget, timeout))
+            job.session.note("budget", {"job": job.id, "budget": budget})
+            self.cancel(job)
+
+        self._vigils[job] = loop.call_later(interval, look)
+
+    # -- the end
+
+    def fail_waiting(self, error: DragomanError) -> None:
+        """The peer cannot be had: whoever waits for it is told."""
+        for job in list(self.queue.waiting()):
+            if self.queue.drop(job):
+                self._end(job, error=error.fresh())
+
+    def close(self) -> None:
+        """The broker ends: nothing is watched any more."""
+        for timers in (self._graces, self._vigils):
+            for timer in timers.values():
+                timer.cancel()
+            timers.clear()
+
+    def status(self) -> list[dict[str, Any]]:
+        return [
+            {"id": job.id, "state": job.state, "sessionId": job.session.id}
+            for job in self.jobs
+            if job.state != "ended"
+        ]
