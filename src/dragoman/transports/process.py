@@ -177,15 +177,21 @@ def start_detached(
     """
     environment = build_environment(inherit=inherit, extra=env, platform=platform)
     popen = _start(argv, environment, cwd, (stdin, stdout, stderr), platform=platform)
+    reap_detached()
+    if sys.platform != "win32":
+        _detached.add(popen.pid)
+        popen.returncode = 0
+    return popen.pid
+
+
+def reap_detached() -> frozenset[int]:
+    """Reap the detached children that have ended; those that have not are returned."""
     for pid in list(_detached):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
                 continue
         _detached.discard(pid)
-    if sys.platform != "win32":
-        _detached.add(popen.pid)
-        popen.returncode = 0
-    return popen.pid
+    return frozenset(_detached)
 
 
 _detached: set[int] = set()

@@ -23,12 +23,17 @@ from dragoman.hub.broker.endpoint import Endpoint, make_private
 from dragoman.hub.broker.failures import revive
 from dragoman.hub.broker.spec import BrokerSpec
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe
-from dragoman.transports.process import start_detached
+from dragoman.transports.process import reap_detached, start_detached
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "dragoman.hub.broker")
 """Without the working folder on the path of imports: a checkout must not bring its own dragoman."""
 
 ROOT: Final = os.path.abspath(os.sep)
+
+REAP_TIMEOUT: Final = 1.0
+"""Seconds to wait for the end of the first process, which is over when the second speaks."""
+
+REAP_INTERVAL: Final = 0.005
 
 MAX_LOG_SIZE: Final = 1024 * 1024
 """Bytes of a log at which the next start begins a new one and keeps this one as the old one."""
@@ -42,8 +47,8 @@ MAX_WORD_SIZE: Final = 256 * 1024
 
 async def start(
     spec: BrokerSpec, endpoint: Endpoint, *, timeout: float, program: Sequence[str] = PROGRAM
-) -> int:
-    """Start a broker and wait until it listens; its process id.
+) -> None:
+    """Start a broker and wait until it listens.
 
     Raises `BrokerUnavailable`, with the end of its log, or what the broker says is wrong.
     """
@@ -91,8 +96,17 @@ async def start(
                 f"the broker for {spec.peer} was not there within {timeout:g} s{_shown(tail)}",
                 log_tail=tail,
             ) from None
+    await _reap(pid)
     _judge(answer, spec, endpoint, log_size)
-    return pid
+
+
+async def _reap(pid: int) -> None:
+    """The program that was started goes on in a process of its own; the first one has ended."""
+    give_up_at = asyncio.get_running_loop().time() + REAP_TIMEOUT
+    while pid in reap_detached():
+        if asyncio.get_running_loop().time() >= give_up_at:
+            return
+        await asyncio.sleep(REAP_INTERVAL)
 
 
 def _ignore(error: OSError) -> None:

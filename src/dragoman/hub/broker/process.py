@@ -218,6 +218,7 @@ def main(make: Make | None = None) -> int:
         log.error("there is no spec on the standard input: %s", error)
         return 2
     _begin_log(spec)
+    _leave_parent()
     word = _Word()
     process = BrokerProcess(spec, word.say)
     try:
@@ -248,6 +249,13 @@ def _read_spec() -> bytes:
     # What a child of ours would inherit by accident must not be this pipe.
     _replace(0, os.O_RDONLY)
     return text
+
+
+def _leave_parent() -> None:
+    """Go on in a process that is nobody's child: whoever started us need not reap us one day, and
+    we cannot get a terminal by accident, because we lead no session."""
+    if sys.platform != "win32" and os.fork():
+        os._exit(0)
 
 
 class _Word:

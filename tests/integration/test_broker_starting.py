@@ -1,0 +1,316 @@
+"""Brokers as processes of their own: found, started once, shared, replaced and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dragoman.errors import BrokerUnavailable
+from dragoman.hub.broker.knocking import STATUS, ask_broker
+from dragoman.hub.broker.listing import list_brokers, reap, status_of, stop_broker
+from dragoman.hub.broker.spec import BrokerSpec, FileIdentity
+from dragoman.hub.broker.starting import Reached, ensure
+from dragoman.hub.config.paths import Paths
+from dragoman.transports.identity import ProcessState, identify, state_of
+from dragoman.transports.process import start_child
+from tests.aio import aio
+from tests.integration.broker_places import PROGRAM, Place, broker_place, peer_of, wait_dead
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sockets with paths")
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with broker_place() as place:
+        yield place
+
+
+async def reach(spec: BrokerSpec) -> Reached:
+    return await ensure(spec, program=PROGRAM)
+
+
+def paths_of(place: Place) -> Paths:
+    folder = place.folder
+    return Paths(
+        config=folder / "config",
+        data=folder / "data",
+        cache=folder / "cache",
+        state=folder / "state",
+        runtime=folder / "run",
+    )
+
+
+def read(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+CALLER = """
+import asyncio, sys
+import msgspec
+from dragoman.hub.broker.spec import BrokerSpec
+from dragoman.hub.broker.starting import ensure
+
+async def main():
+    spec = msgspec.json.decode(sys.argv[1], type=BrokerSpec)
+    sys.stdin.readline()
+    reached = await ensure(spec, program=sys.argv[2:])
+    print(reached.greeting.pid, flush=True)
+    sys.stdin.readline()
+    await reached.stream.aclose()
+
+asyncio.run(main())
+"""
+"""A process that waits for a word, reaches the broker, says its process id and waits again."""
+
+
+@aio
+async def test_the_second_call_finds_the_broker_of_the_first(place: Place) -> None:
+    spec = place.spec()
+    first = await reach(spec)
+    second = await reach(spec)
+    assert first.started and not second.started
+    assert first.greeting.pid == second.greeting.pid != os.getpid()
+    for reached in (first, second):
+        await reached.stream.aclose()
+    # It outlives its callers, in a session of its own, away from any folder that may go.
+    third = await reach(spec)
+    pid = third.greeting.pid
+    assert pid == first.greeting.pid
+    assert os.getsid(pid) not in (os.getsid(0), pid)
+    assert f"\nPPid:\t{os.getpid()}\n" not in read(f"/proc/{pid}/status").decode()
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    await third.stream.aclose()
+
+
+@aio
+async def test_many_callers_at_the_same_moment_start_one_broker(place: Place) -> None:
+    spec = place.spec()
+    reached = await asyncio.gather(*(reach(spec) for _ in range(20)))
+    assert len({one.greeting.pid for one in reached}) == 1
+    assert sum(one.started for one in reached) == 1
+    for one in reached:
+        await one.stream.aclose()
+    assert len(place.records()) == 1
+
+
+@aio
+async def test_processes_that_call_at_the_same_moment_share_one_broker(place: Place) -> None:
+    argv = [sys.executable, "-c", CALLER, msgspec.json.encode(place.spec()).decode(), *PROGRAM]
+    callers = []
+    for _ in range(6):
+        stdin, tell = os.pipe()
+        hear, stdout = os.pipe()
+        child = start_child(
+            argv, stdin=stdin, stdout=stdout, stderr=2, env={"PYTHONPATH": "src"}, inherit=["PATH"]
+        )
+        os.close(stdin)
+        os.close(stdout)
+        callers.append((child, tell, hear))
+    try:
+        for _, tell, _ in callers:
+            os.write(tell, b"go\n")
+        said = await asyncio.gather(
+            *(asyncio.to_thread(os.read, hear, 100) for _, _, hear in callers)
+        )
+        assert len(set(said)) == 1 and int(said[0]) > 0
+        # The one that started it is killed with all the others; the broker stays.
+        for child, _, _ in callers:
+            os.kill(child.pid, signal.SIGKILL)
+            await child.wait_exited()
+        status = await ask_broker(place.endpoint(place.spec()).address, STATUS, {})
+        assert status["callers"] == 0
+        assert len(place.records()) == 1
+    finally:
+        for child, tell, hear in callers:
+            os.close(tell)
+            os.close(hear)
+            child.output_ended()
+            await child.shutdown()
+
+
+@aio
+async def test_others_may_not_look_into_what_a_broker_makes(place: Place) -> None:
+    spec = place.spec()
+    reached = await reach(spec)
+    endpoint = reached.endpoint
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode)
+        for path in (
+            endpoint.runtime,
+            Path(endpoint.address),
+            endpoint.lock,
+            endpoint.record(reached.greeting.pid),
+            endpoint.logs,
+            endpoint.log,
+        )
+    }
+    assert set(modes.values()) == {0o700, 0o600}
+    assert modes["brokers"] == modes["logs"] == 0o700
+    await reached.stream.aclose()
+
+
+@aio
+async def test_nothing_secret_is_in_the_brokers_environment_or_files(place: Place) -> None:
+    secret = "sk-" + "c0ffee" * 6
+    spec = place.spec(env={"TOKEN": secret}, secret_values=(secret,))
+    reached = await reach(spec)
+    await reached.stream.aclose()
+    pid = reached.greeting.pid
+    process = Path(f"/proc/{pid}")
+    texts = [process.joinpath(name).read_bytes() for name in ("environ", "cmdline")]
+    texts += [path.read_bytes() for path in place.folder.rglob("*") if path.is_file()]
+    assert not any(secret.encode() in text for text in texts)
+    peer = await peer_of(place, spec)
+    # The peer has it, and exactly what the spec says.
+    seen = read(f"/proc/{peer.pid}/environ")
+    assert f"TOKEN={secret}".encode() in seen
+
+
+@aio
+async def test_a_failed_start_says_why_and_hides_secrets(place: Place) -> None:
+    secret = "sk-" + "c0ffee" * 6
+    spec = place.spec(env={"TOKEN": secret}, secret_values=(secret,), details={"fail": True})
+    with pytest.raises(BrokerUnavailable, match=r"it fails with \[redacted\]") as raised:
+        await reach(spec)
+    assert "Traceback" in raised.value.log_tail
+    assert secret not in place.log(spec)
+    # A lock without a holder is no hindrance: the next start fails for its own reason.
+    with pytest.raises(BrokerUnavailable, match="it fails with"):
+        await reach(spec)
+
+
+@aio
+async def test_a_program_that_is_no_broker_is_told_with_its_last_words(place: Place) -> None:
+    program = (sys.executable, "-c", "import sys; sys.exit('no such module')")
+    with pytest.raises(BrokerUnavailable, match="its log ends with: no such module"):
+        await ensure(place.spec(), program=program)
+
+
+@aio
+async def test_a_newer_dragoman_lets_an_older_broker_finish_and_starts_its_own(
+    place: Place,
+) -> None:
+    old = place.spec(version="0.0.1")
+    first = await reach(old)
+    await first.stream.ask("initialize", {})  # A caller with work to do.
+    second = await reach(place.spec(version="0.0.2"))
+    assert second.started and second.greeting.version == "0.0.2"
+    assert second.endpoint == first.endpoint
+    # The old one still serves whom it has.
+    assert (await first.stream.ask(STATUS, {}))["callers"] == 1
+    draining = {record.version: record.draining for record in place.records()}
+    assert draining == {"0.0.1": True, "0.0.2": False}
+    process = identify(first.greeting.pid)
+    assert process is not None
+    await first.stream.aclose()
+    await asyncio.to_thread(wait_dead, process)
+    # An older caller makes do with the newer one.
+    third = await reach(old)
+    assert third.greeting.pid == second.greeting.pid
+    for one in (second, third):
+        await one.stream.aclose()
+
+
+@aio
+async def test_a_peer_with_other_files_gets_another_broker(place: Place) -> None:
+    def of(size: int) -> BrokerSpec:
+        return place.spec(identity=(FileIdentity(path="/x", size=size, mtime_ns=1),))
+
+    first = await reach(of(1))
+    await first.stream.aclose()
+    second = await reach(of(2))
+    assert second.greeting.pid != first.greeting.pid
+    assert second.endpoint == first.endpoint
+    await second.stream.aclose()
+
+
+@aio
+async def test_a_broker_that_nobody_needs_ends_and_leaves_nothing(place: Place) -> None:
+    reached = await reach(place.spec(ttl=0.2))
+    broker = identify(reached.greeting.pid)
+    assert broker is not None
+    peer = await peer_of(place, place.spec(ttl=0.2))
+    await reached.stream.aclose()
+    for process in (broker, peer):
+        await asyncio.to_thread(wait_dead, process)
+    assert [path.name for path in place.brokers.iterdir()] == []
+
+
+@aio
+async def test_a_signal_ends_a_broker_in_order(place: Place) -> None:
+    reached = await reach(place.spec())
+    peer = await peer_of(place, place.spec())
+    broker = identify(reached.greeting.pid)
+    assert broker is not None
+    os.kill(broker.pid, signal.SIGHUP)  # The terminal it was started from is closed.
+    assert await reached.stream.ask(STATUS, {})
+    os.kill(broker.pid, signal.SIGTERM)
+    for process in (broker, peer):
+        await asyncio.to_thread(wait_dead, process)
+    await reached.stream.aclose()
+    assert [path.name for path in place.brokers.iterdir()] == []
+
+
+@aio
+async def test_the_least_recent_of_too_many_idle_brokers_stops(place: Place) -> None:
+    specs = [place.spec(peer=name, max_idle=2) for name in ("a", "b", "c")]
+    callers = []
+    for spec in specs:
+        reached = await reach(spec)
+        await reached.stream.ask("initialize", {})
+        callers.append(reached)
+    oldest = identify(callers[0].greeting.pid)
+    assert oldest is not None
+    # They become idle one after the other, and with the third there is one too many.
+    for reached in callers:
+        await reached.stream.aclose()
+        while (await ask_broker(reached.endpoint.address, STATUS, {}))["callers"]:
+            pass
+    await asyncio.to_thread(wait_dead, oldest)
+    left = {record.peer for record in list_brokers(paths_of(place))}
+    assert left == {"b", "c"}
+
+
+@aio
+async def test_brokers_are_listed_and_stopped(place: Place) -> None:
+    paths = paths_of(place)
+    reached = await reach(place.spec())
+    [record] = list_brokers(paths)
+    assert (record.peer, record.workspace) == ("tool", str(place.folder))
+    status = await status_of(record)
+    assert status is not None and status["callers"] == 0
+    await reached.stream.ask("initialize", {})
+    assert not await stop_broker(record, if_idle=True)
+    assert await stop_broker(record)
+    assert state_of(record.broker) is ProcessState.DEAD
+    assert list_brokers(paths) == []
+    assert await status_of(record) is None
+    assert await reap(paths) == []
+    await reached.stream.aclose()
+
+
+@aio
+async def test_a_runtime_folder_with_a_long_path_has_its_socket_elsewhere(place: Place) -> None:
+    runtime = place.folder / ("long" * 20) / "run"
+    folders = msgspec.structs.replace(place.spec().paths, runtime=str(runtime))
+    spec = place.spec(paths=folders)
+    reached = await reach(spec)
+    try:
+        folder = Path(reached.endpoint.address).parent
+        assert folder == Path(f"/tmp/dragoman-{os.getuid()}")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    finally:
+        broker = identify(reached.greeting.pid)
+        assert broker is not None
+        os.kill(broker.pid, signal.SIGTERM)
+        await asyncio.to_thread(wait_dead, broker)
+        await reached.stream.aclose()
+    assert not await asyncio.to_thread(os.path.lexists, reached.endpoint.address)
