@@ -41,6 +41,7 @@ ACP = "dragoman_acp"
 EVENTS = "dragoman_events"
 CODEX = "dragoman_codex"
 BRIDGE = "bridge"
+BROKER = "broker"
 
 TALK = ("W1", "W2.sequential", "W2.in_flight", "W4")
 """What is measured of pairs whose ends are of different origin."""
@@ -105,6 +106,15 @@ def lineup(python: str) -> Sequence[Contestant]:
                 *(*module("dragoman_acp", python), "agent"),
             ),
             imports="import dragoman.bridge",
+            subject=True,
+            works=("W1", "W2.sequential", "W4"),
+        ),
+        Contestant(
+            BROKER,
+            "dragoman's ACP client and agent kit with a warm broker between them",
+            client=(*module("broker", python), "client"),
+            agent=(*module("dragoman_acp", python), "agent"),
+            imports="import dragoman.hub.broker.calling",
             subject=True,
             works=("W1", "W2.sequential", "W4"),
         ),

@@ -28,6 +28,7 @@ class Client:
     """The driver of `bench.works`."""
 
     _client: AcpClient
+    _workspace = "/workspace"
 
     def __init__(self) -> None:
         self._sessions: dict[str, tuple[Session, Reader]] = {}
@@ -45,7 +46,7 @@ class Client:
         return stream.pid
 
     async def new_session(self, reader: Reader) -> str:
-        session = await self._client.new_session("/workspace")
+        session = await self._client.new_session(self._workspace)
         self._sessions[session.id] = session, reader
         return session.id
 

@@ -1,0 +1,70 @@
+"""dragoman's ACP client before a warm broker, whose peer is the agent of `dragoman_acp`.
+
+The broker is the real program in a folder of its own. It detaches itself from whoever starts it; so
+that its work counts, this process takes in what has no parent any more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from bench.contestants import dragoman_acp
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Client(dragoman_acp.Client):
+    """The driver of `bench.works`."""
+
+    async def open(self, agent: Sequence[str]) -> int:
+        from dragoman.client.acp import ClientOptions, use_agent
+        from dragoman.client.permissions import approve_all
+        from dragoman.hub.broker.spec import BrokerSpec, Folders
+        from dragoman.hub.broker.starting import ensure
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._folder = tempfile.TemporaryDirectory(prefix="dragoman-bench-")
+        folder = self._folder.name
+        spec = BrokerSpec(
+            peer="bench",
+            command=tuple(agent),
+            protocol="acp",
+            env=dict(os.environ),
+            workspace=folder,
+            paths=Folders(state=folder, runtime=folder, data=folder),
+            parallel=True,
+            ttl=60.0,
+        )
+        reached = await ensure(spec)
+        options = ClientOptions(permit=approve_all)
+        self._client = await self._stack.enter_async_context(
+            use_agent(reached.stream, options=options)
+        )
+        self._workspace = folder
+        status = await self._client.call_extension("_dragoman/status", {})
+        return int(status["peerPid"])
+
+    async def close(self) -> None:
+        await self._client.call_extension("_dragoman/stop", {"drain": False})
+        await super().close()
+        # The broker is ours to reap, and gone when its peer is.
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:
+                break
+        self._folder.cleanup()
+
+
+def main() -> None:
+    from bench.works import client
+
+    client(Client, sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()
