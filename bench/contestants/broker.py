@@ -51,13 +51,17 @@ class Client(dragoman_acp.Client):
     async def close(self) -> None:
         await self._client.call_extension("_dragoman/stop", {"drain": False})
         await super().close()
-        # The broker is ours to reap, and gone when its peer is.
-        while True:
-            try:
-                os.wait()
-            except ChildProcessError:
-                break
+        reap()
         self._folder.cleanup()
+
+
+def reap() -> None:
+    """Wait for the broker, which is a child of ours since its starter has gone, and for its own."""
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
 
 
 def main() -> None:
