@@ -1,24 +1,177 @@
 """What may not reach the disk, taken out of texts and of lines of JSON.
 
 Owns the search for secrets: values of credential variables in every form in which they may stand
-in a text, and what looks like a secret. What looks like one is decided where it always was, in
-`dragoman.hub.redaction` and `dragoman.rpc.trace`. It knows one text at a time; a secret that comes
-in pieces is the business of `runs`.
+in a text, and what looks like a secret. What looks like one is decided elsewhere, in
+`dragoman.hub.config.checking` and `dragoman.rpc.trace`; here is only the quick look that spares
+most texts the long one. It knows one text at a time; a secret that comes in pieces is the business
+of `runs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from dragoman.hub.config.checking import SECRET_VALUE
+from dragoman.hub.redaction import REDACTED, SHORTEST
+from dragoman.rpc.trace import mask
+from dragoman.wire.messages import mend
+
+REACH: Final = 512
+"""Characters within which a secret shows itself: what it begins with, or the name before it."""
+
+WHOLE_LINE: Final = 20
+"""A line of a value that has several, such as a private key, is looked for from this length on."""
+
+NESTED: Final = 3
+"""How often a value may have been written as a string of JSON, one within the other."""
+
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+# The quick look, at a text in lower case: a few searches for a word, each many times as fast as a
+# pattern, and a pattern only where the word was found. It may see a secret where none is, and
+# never the other way round. A text may also be a line of JSON, where `\n` is written out.
+_START: Final = r"(?:(?<![a-z0-9_])|(?<=\\[nrtbf]))"
+_SHAPES: Final = tuple(
+    (word, re.compile(pattern))
+    for word, pattern in (
+        *((f"{word}-", rf"{_START}{word}-[\w-]{{8}}") for word in ("sk", "pk", "rk", "xai")),
+        ("glpat-", rf"{_START}glpat-[\w-]{{8}}"),
+        *((f"{word}_", rf"{_START}{word}_[a-z0-9]{{16}}") for word in ("gsk", "hf", "npm")),
+        *((f"gh{kind}_", rf"{_START}gh{kind}_[a-z0-9]{{16}}") for kind in "pousr"),
+        ("github_pat_", rf"{_START}github_pat_\w{{16}}"),
+        ("xox", rf"{_START}xox[abprs]-[a-z0-9-]{{8}}"),
+        ("akia", rf"{_START}akia[a-z0-9]{{12}}"),
+        ("aiza", rf"{_START}aiza[\w-]{{20}}"),
+        ("ya29.", rf"{_START}ya29\.[\w-]{{16}}"),
+        ("eyj", r"eyj[\w-]{8}"),
+        ("bearer ", r"bearer [a-z0-9._~+/=-]{8}"),
+        ("-----begin ", r"-----begin [a-z ]{0,32}private key"),
+        ("://", r"://[^/\s]*@"),
+    )
+)
+
+_WORDS: Final = (
+    *("token", "secret", "passw", "passphrase", "key", "authorization", "credential", "cookie"),
+    "bearer",
+)
+_NAME: Final = (
+    r"(?:token|secret|passw|passphrase|(?:api|access|private)[_-]?key|-key|authorization"
+    r"|credential|cookie|bearer)"
+)
+_BLANK: Final = r"(?:\s|\\[nrtf])"
+_NAMED: Final = re.compile(
+    # A variable, a header or a setting; a key of an object.
+    rf"{_NAME}(?:[a-z0-9_]{{0,64}}=|[a-z]{{0,4}}{_BLANK}*:|[^\"\\]{{0,64}}\\*\"{_BLANK}*:)"
+    # An option of a command, in a text and in a list; the name beside a value.
+    rf"|-[a-z0-9_-]{{0,64}}{_NAME}[a-z]{{0,4}}{_BLANK}"
+    rf'|"-[^"]{{0,64}}{_NAME}[^"]{{0,64}}"\s*,'
+    rf'|name\\*"{_BLANK}*:{_BLANK}*\\*"[^"]{{0,400}}?{_NAME}'
+)
 
 
 class Redactor:
-    """Takes secrets out."""
+    """Takes secrets out: the given values, and what looks like a secret."""
 
     def __init__(self, environ_values: Iterable[str] = ()) -> None:
-        self._values = tuple(environ_values)
+        forms = {form for value in environ_values for form in _forms(value)}
+        # A value that is part of another one must not leave the rest of it behind.
+        self._values = tuple(sorted(forms, key=len, reverse=True))
+        self.reach = max(REACH, *(len(form) for form in forms)) if forms else REACH
+        """Characters that have to be seen together for a secret to show itself."""
+
+    def suspects(self, text: str) -> bool:
+        """Whether a text may hold a secret. Cheap, and never wrong about a text that holds one."""
+        for value in self._values:
+            if value in text:
+                return True
+        low = text.lower()
+        for word, pattern in _SHAPES:
+            if word in low and pattern.search(low):
+                return True
+        for word in _WORDS:
+            if word in low:
+                return _NAMED.search(low) is not None
+        return False
 
     def text(self, text: str) -> str:
-        return text
+        """The text without secrets."""
+        return self._clean(text) if self.suspects(text) else text
 
     def line(self, line: bytes) -> bytes:
-        return line
+        """A line of JSON without secrets. One that has none comes back as it is; in another, what
+        JSON may write in several ways may be written in another way."""
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            return self.text(line.decode(errors="replace")).encode()
+        # With these escapes anything can be written so that no search finds it.
+        if "\\u" not in text and "\\/" not in text and not self.suspects(text):
+            return line
+        try:
+            value = msgspec.json.decode(mend(line))
+            # All of it is written anew: a name that occurs twice is read only once.
+            return msgspec.json.encode(mask(self._walk(value)))
+        except _UNDECODABLE:
+            return self._clean(text).encode(errors="replace")
+
+    def _walk(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self._walk(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._walk(item) for item in value]
+        return value
+
+    def _clean(self, text: str) -> str:
+        # Both are looked for in the text as it is: what one finds may be a part of the other.
+        spans = sorted(self._spans(text))
+        if spans:
+            pieces: list[str] = []
+            done = 0
+            for start, stop, mark in spans:
+                if start >= done:
+                    pieces += (text[done:start], mark)
+                done = max(done, stop)
+            pieces.append(text[done:])
+            text = "".join(pieces)
+        masked: str = mask(text)
+        return masked
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
+        for value in self._values:
+            start = text.find(value)
+            while start >= 0:
+                yield start, start + len(value), REDACTED
+                start = text.find(value, start + 1)
+        for found in SECRET_VALUE.finditer(text):
+            # An address keeps its shape.
+            mark = f"://{REDACTED}@" if found[0].startswith("://") else REDACTED
+            yield found.start(), found.end(), mark
+
+
+def _forms(value: str) -> Iterator[str]:
+    """The ways in which a value may be written inside a text: as it is, in JSON, in an address,
+    and each of its lines."""
+    parts = [value, value.strip()]
+    lines = value.splitlines()
+    if len(lines) > 1:
+        parts += [line for line in map(str.strip, lines) if len(line) >= WHOLE_LINE]
+    for part in parts:
+        if len(part) >= SHORTEST:
+            yield part
+            for ascii_only in (False, True):
+                written = part
+                # JSON is often carried in a string of JSON, and that in a line of it.
+                for _ in range(NESTED):
+                    written = json.dumps(written, ensure_ascii=ascii_only)[1:-1]
+                    yield written
+                    yield written.replace("/", "\\/")
+            yield quote(part, safe="", errors="replace")
+            yield quote(part, errors="replace")

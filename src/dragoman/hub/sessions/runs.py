@@ -1,18 +1,292 @@
-"""Secrets that come in pieces."""
+"""Secrets that come in pieces: a text that is streamed, searched as a whole.
+
+Owns the runs of one session: consecutive chunks of one kind, whose texts belong together. Lines
+are held back until what stands at their end cannot become a secret any more. One line goes in and
+one comes out, in order, so that the numbers of events stay true. What a secret is, `redacting`
+knows.
+"""
 
 from __future__ import annotations
 
-from dragoman.hub.sessions.redacting import Redactor
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.hub.sessions.redacting import REACH, Redactor
+from dragoman.wire.messages import mend
+
+CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+
+ENDS: Final = frozenset({"tool_call", "tool_call_update"})
+"""What ends a run. Other updates may stand between two pieces of one word."""
+
+WINDOW: Final = 4096
+"""Characters that are searched at once: so many lines share the cost of a search."""
+
+MANY_LINES: Final = 1024
+"""Lines after which a search is due, however little they say."""
+
+MAX_LINES: Final = 16 * 1024
+"""Lines that are held back at most. Only those that say nothing at all come to that."""
+
+MAX_SIZE: Final = 64 * 1024
+"""Characters beyond which nothing is held back because it may be the beginning of a secret. None
+is as long; what is one already is cut."""
+
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Update(Struct, rename="camel"):
+    session_update: str = ""
+    content: Any = None
+
+
+class _Params(Struct):
+    update: _Update
+
+
+_params = msgspec.json.Decoder(_Params).decode
+_string = msgspec.json.Decoder(str).decode
+
+
+class _Form(NamedTuple):
+    """What stands before and behind the text in a line. It holds no secret."""
+
+    before: bytes
+    behind: bytes
+
+
+_Held: TypeAlias = tuple[bytes, str | None, _Form | None]
+"""A line, its text, and what is around that. A line without a text only waits for its turn, and is
+already without secrets."""
+
+_NO_FORM: Final = _Form(b"\0", b"\0")
 
 
 class LineRedactor:
-    """Takes secrets out of the lines of one session."""
+    """Takes secrets out of the lines of one session, those that come in pieces, too.
+
+    A line without a secret costs about a microsecond: nearly every chunk differs from the one
+    before in its text alone, so only that is looked at, and many are searched together.
+    """
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
+        self._held: list[_Held] = []
+        self._size = 0
+        self._due_size = WINDOW + REACH
+        self._due_lines = MANY_LINES
+        self._kind = ""
+        self._form = _NO_FORM
+        self._before, self._behind = _NO_FORM
+        self._cut = slice(0, 0)
+        self._least = 0
 
     def feed(self, line: bytes) -> list[bytes]:
-        return [self._redact.line(line)]
+        """Take a line; returns those that may be stored now."""
+        if (
+            line.startswith(self._before)
+            and line.endswith(self._behind)
+            and len(line) >= self._least
+        ):
+            inside = line[self._cut]
+            try:
+                if b"\\" in inside or b'"' in inside:
+                    # Refused where the text ends before the line's usual end begins.
+                    text = _string(b'"%b"' % inside)
+                else:
+                    text = inside.decode()
+            except _UNDECODABLE:
+                return self._feed_other(line)
+            # Spelled out, as this is the commonest line of all.
+            self._held.append((line, text, self._form))
+            self._size += len(text)
+            if self._size < self._due_size and len(self._held) < self._due_lines:
+                return []
+            return self._search(final=False)
+        return self._feed_other(line)
 
     def flush(self) -> list[bytes]:
-        return []
+        """The run is over; returns all lines that were held back."""
+        return self._search(final=True) if self._held else []
+
+    def _feed_other(self, line: bytes) -> list[bytes]:
+        try:
+            update = _params(line).update
+        except _UNDECODABLE:
+            try:
+                update = _params(mend(line)).update
+            except _UNDECODABLE:
+                update = _Update()
+        kind = update.session_update
+        text = _text(update.content) if kind in CHUNKS else None
+        if text is not None:
+            out = [] if kind == self._kind else self.flush()
+            self._kind = kind
+            form = self._learn(line, text)
+            return out + self._hold((line, text, form), len(text))
+        clean = self._redact.line(line)
+        if kind in ENDS or not self._held:
+            return [*self.flush(), clean]
+        return self._hold((clean, None, None), 0)
+
+    def _hold(self, held: _Held, size: int) -> list[bytes]:
+        self._held.append(held)
+        self._size += size
+        if self._size < self._due_size and len(self._held) < self._due_lines:
+            return []
+        return self._search(final=False)
+
+    def _learn(self, line: bytes, text: str) -> _Form | None:
+        """What is around the text in this line, if it is free of secrets; the next line will
+        probably have the same."""
+        try:
+            written = msgspec.json.encode(text)[1:-1]
+        except UnicodeEncodeError:
+            return None
+        mark = b'"text":"'
+        place = line.find(mark) + len(mark)
+        if place < len(mark) or not line.startswith(written + b'"', place):
+            return None
+        form = _Form(line[:place], line[place + len(written) :])
+        # Proof that this is the text, and not another thing of the same name beside it.
+        probe = form.before + b"?" + form.behind
+        try:
+            if _text(_params(probe).update.content) != "?" or self._redact.line(probe) != probe:
+                return None
+        except _UNDECODABLE:
+            return None
+        self._form = form
+        self._before, self._behind = form
+        self._cut = slice(len(form.before), -len(form.behind))
+        self._least = len(form.before) + len(form.behind)
+        return form
+
+    # -- the search
+
+    def _search(self, *, final: bool) -> list[bytes]:
+        """Search what is held back, and let go what is certain."""
+        held = self._held
+        text = "".join([text for _, text, _ in held if text])
+        start = stop = len(text)
+        instead = ""
+        suspicious = self._redact.suspects(text)
+        if suspicious:
+            clean = self._redact.text(text)
+            if clean != text:
+                start, stop, instead = _difference(text, clean)
+        if final or len(held) > MAX_LINES:
+            limit = len(text)
+        else:
+            limit = max(0, len(text) - self._redact.reach)
+            if suspicious:
+                limit = _limit(text, limit, start, stop)
+        count, kept = _within(held, len(text) - limit)
+        if start < len(text) - kept < stop:
+            count, kept = _within(held, len(text) - max(0, start - REACH))
+        self._held = held[count:]
+        self._size = kept
+        # Measured from what stays, so that a run that is held back long is not searched each time.
+        self._due_size = self._size + WINDOW
+        self._due_lines = len(self._held) + MANY_LINES
+        done = held[:count]
+        if start == len(text):
+            return [
+                line if form is not None or text is None else self._redact.line(line)
+                for line, text, form in done
+            ]
+        return list(self._cut_out(done, start, stop, instead))
+
+    def _cut_out(self, done: list[_Held], start: int, stop: int, instead: str) -> Iterator[bytes]:
+        place = 0
+        for line, text, form in done:
+            if text is None:
+                yield line
+                continue
+            new, instead = _changed(text, place, start, stop, instead)
+            place += len(text)
+            yield self._written(line, text, form, new)
+
+    def _written(self, line: bytes, text: str, form: _Form | None, new: str) -> bytes:
+        if form is None:
+            if new != text:
+                params = msgspec.json.decode(mend(line))
+                params["update"]["content"]["text"] = new
+                line = msgspec.json.encode(params)
+            return self._redact.line(line)
+        if new == text:
+            return line
+        return b"%b%b%b" % (form.before, msgspec.json.encode(new)[1:-1], form.behind)
+
+
+def _text(content: Any) -> str | None:
+    if isinstance(content, dict) and content.get("type") == "text":
+        text = content.get("text")
+        return text if isinstance(text, str) else None
+    return None
+
+
+def _difference(old: str, new: str) -> tuple[int, int, str]:
+    """Where two texts differ: the span in the old one, and what is there in the new one."""
+    most = min(len(old), len(new))
+    start = _common(old, new, most)
+    rest = most - start
+    tail = _common(old[::-1], new[::-1], rest)
+    return start, len(old) - tail, new[start : len(new) - tail]
+
+
+def _common(one: str, other: str, most: int) -> int:
+    """How many characters two texts begin with alike, by halving: slices compare fast."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _limit(text: str, limit: int, start: int, stop: int) -> int:
+    """How far a text that has a secret, or the beginning of one, is certain. Cut is what stands
+    from `start` to `stop`."""
+    # A word at the end may go on, and what is cut there may, too; then the name before it, which
+    # tells that it is a secret, has to stay.
+    certain = min(limit, _last_word(text))
+    if stop > certain:
+        certain = max(0, min(certain, start - REACH))
+    if len(text) <= MAX_SIZE:
+        return certain
+    return len(text) if start < stop and stop > limit else limit
+
+
+def _last_word(text: str) -> int:
+    """Where the word at the end begins."""
+    if not text or text[-1].isspace():
+        return len(text)
+    return len(text) - len(text.rsplit(None, 1)[-1])
+
+
+def _within(held: list[_Held], rest: int) -> tuple[int, int]:
+    """How many lines may go where the last `rest` characters have to stay, and how many characters
+    stay then. From the end, which is nearer."""
+    kept = 0
+    count = len(held)
+    while count and kept < rest:
+        count -= 1
+        kept += len(held[count][1] or "")
+    return count, kept
+
+
+def _changed(text: str, place: int, start: int, stop: int, instead: str) -> tuple[str, str]:
+    """One piece of a text without the span that is cut, and what is still to be put in its stead.
+    It is put where the span begins."""
+    end = place + len(text)
+    if end <= start and end != stop:
+        return text, instead
+    if place >= stop:
+        return text, instead
+    kept = text[: max(0, start - place)]
+    return kept + instead + text[max(0, stop - place) :], ""
