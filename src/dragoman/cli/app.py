@@ -26,6 +26,9 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 COMMANDS: Final = {
     "run": "Ask an agent for one thing and watch it work.",
     "chat": "Talk with an agent, turn by turn.",
+    "sessions": "Show, continue and keep conversations.",
+    "jobs": "Show, watch and cancel what agents were asked to do.",
+    "broker": "Look after the agents that are kept for the next command.",
     "peers": "Show the agents there are; verify, add, enable them.",
     "agents": "Say which peer each of your agent files delegates to.",
     "config": "Show, begin and trust configuration.",

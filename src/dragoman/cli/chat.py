@@ -31,6 +31,7 @@ terminal each line of stdin is a prompt, and the exit code is that of the first 
 \b
 Examples:
   dragoman chat scout
+  dragoman chat gemini -s parser               go on where -s parser was left
   dragoman chat codex --model gpt-5 --cwd ~/project
   dragoman chat -- python my_agent.py
   printf 'hello\\nand again\\n' | dragoman chat scout
@@ -55,6 +56,10 @@ def chat(
     mcp_config: options.McpConfig = None,
     dialect: options.Dialect = None,
     env: options.Env = None,
+    session: options.Session = None,
+    fresh: options.Fresh = False,
+    cold: options.Cold = False,
+    ttl: options.Ttl = None,
     trace: options.Trace = None,
     verbose: options.Verbose = False,
 ) -> None:
@@ -83,6 +88,10 @@ def chat(
             format=None if format is None else format.value,
             json_strict=json_strict,
             verbose=verbose,
+            session=session,
+            fresh=fresh,
+            cold=cold,
+            ttl=ttl,
         ),
         trace,
     )
@@ -104,6 +113,7 @@ async def converse(plan: Plan, stage: Stage, show: Show) -> int:
     from dragoman.cli.talk import talking
 
     interactive = is_interactive()
+    show.tells_jobs = False
     code = 0
     async with talking(plan, stage, show) as talk:
         if interactive:

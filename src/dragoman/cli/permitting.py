@@ -42,6 +42,12 @@ class Policy(enum.Enum):
         """Whether the agent may write files through us at all."""
         return self in (Policy.APPROVE_ALL, Policy.ASK)
 
+    @property
+    def unattended(self) -> str:
+        """What counts when the person who would be asked has left: reads are allowed, still."""
+        policy = Policy.APPROVE_READS if self is Policy.ASK else self
+        return str(policy.value)
+
 
 def policy_of(
     *, approve_all: bool, approve_reads: bool, deny_all: bool, interactive: bool, default: str = ""

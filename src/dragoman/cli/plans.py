@@ -10,9 +10,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.terminal import is_interactive
+from dragoman.cli.output.times import seconds_of
 from dragoman.cli.permitting import Policy, policy_of
 from dragoman.client.budgets import Budgets
 from dragoman.errors import UsageError
@@ -20,7 +21,11 @@ from dragoman.errors import UsageError
 if TYPE_CHECKING:
     from dragoman.hub.catalogue import Catalogue
     from dragoman.hub.config import Config
+    from dragoman.hub.config.schema import Settings
     from dragoman.hub.launching import Way
+
+ADDRESSES: Final = ("unix:", "ws://", "wss://")
+"""How the address of an agent that runs begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,11 @@ class Wishes:
     format: str | None = None
     json_strict: bool = False
     verbose: bool = False
+    session: str | None = None
+    fresh: bool = False
+    no_wait: bool = False
+    cold: bool = False
+    ttl: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +75,27 @@ class Plan:
     """Where the cards of verified peers are; None if the agent is no peer of ours."""
     notices: Sequence[str] = ()
     """What the person should know before it begins."""
+    warm: bool = False
+    """Whether to go through a broker, which keeps the agent for the next command."""
+    ttl: float | None = None
+    """Seconds that an idle broker stays; None leaves it as it is."""
+    max_idle: int | None = None
+    """How many idle brokers may stay."""
+    session: str | None = None
+    """The stored session to go on with or to begin: a name, a key, or the agent's own id."""
+    fresh: bool = False
+    """Whether a new session may take its place where the agent has forgotten it."""
+    no_wait: bool = False
+    """Whether to leave the prompt to the broker."""
+    keep_open: bool = False
+    """Whether the session stays open at the agent when the command ends."""
 
 
 def plan_of(wishes: Wishes) -> Plan:
     """The plan that the wishes and the configuration make together."""
     from dragoman.hub.catalogue import load_catalogue
     from dragoman.hub.config import find_paths, load_config
+    from dragoman.hub.naming import ttl_of
     from dragoman.hub.verify.store import CARDS
 
     workspace = _workspace(wishes.cwd)
@@ -107,7 +132,32 @@ def plan_of(wishes: Wishes) -> Plan:
         max_line_size=settings.max_line_size,
         cards=paths.data / CARDS if way.descriptor is not None else None,
         notices=[*_notices(wishes, config, catalogue)],
+        warm=_warm(wishes, settings),
+        ttl=ttl_of(config) if wishes.ttl is None else seconds_of(wishes.ttl, option="--ttl"),
+        max_idle=settings.max_idle_brokers,
+        session=_session(wishes.session),
+        fresh=wishes.fresh,
+        no_wait=wishes.no_wait,
+        keep_open=wishes.session is not None or wishes.no_wait,
     )
+
+
+def _warm(wishes: Wishes, settings: Settings) -> bool:
+    if wishes.cold:
+        if wishes.no_wait:
+            raise UsageError("--cold and --no-wait contradict each other: a broker has to do that")
+        return False
+    if wishes.peer is not None and wishes.peer.startswith(ADDRESSES):
+        return False
+    # A program that somebody tries out is started and gone, unless its session is to last.
+    lasting = wishes.session is not None or wishes.no_wait
+    return settings.warm and (wishes.peer is not None or lasting)
+
+
+def _session(name: str | None) -> str | None:
+    if name is not None and (not name.strip() or not name.isprintable()):
+        raise UsageError("--session takes a name, a key or an id of a session")
+    return name
 
 
 def _workspace(cwd: Path | None) -> Path:
@@ -127,7 +177,7 @@ def _way(wishes: Wishes, catalogue: Catalogue, config: Config) -> Way:
     peer = wishes.peer
     if peer is None:
         raise UsageError("name a peer, or give a command line after --")
-    if peer.startswith(("unix:", "ws://", "wss://")):
+    if peer.startswith(ADDRESSES):
         return Way(address=peer)
     return way_to(peer, catalogue=catalogue, settings=config.settings)
 

@@ -28,6 +28,11 @@ the prompt. Without a prompt, and as `-`, it is read from stdin.
 
 A file mentioned as @path in the prompt is sent along, if it is in the workspace.
 
+An agent that is called by its name is kept for the next command, which then starts at once; --cold
+does without. With -s the next command goes on in the same conversation, in any shell. Every run is
+a job: `dragoman jobs` shows it again, and with --no-wait nobody has to wait for it. Ctrl-C cancels
+the turn and shows what there is, a second one leaves at once.
+
 Permissions: on a terminal you are asked for everything that does more than read. Elsewhere reads
 are allowed, everything else is denied, and each denial is reported.
 
@@ -38,6 +43,9 @@ Examples:
   dragoman run gemini "explain @src/app.py" --cwd ~/project
   git diff | dragoman run claude "review this change" -f -
   dragoman run copilot "what is wrong here?" --image shot.png
+  dragoman run codex "begin with the parser" -s parser
+  dragoman run codex "now its tests" -s parser
+  job=$(dragoman run qwen "write the changelog" --no-wait)
   dragoman run "hello" -- python my_agent.py
   answer=$(dragoman run qwen "one word: yes or no?" --format quiet)
   dragoman run scout "list the TODOs" --format json | jq .type
@@ -84,6 +92,16 @@ def run(
     mcp_config: options.McpConfig = None,
     dialect: options.Dialect = None,
     env: options.Env = None,
+    session: options.Session = None,
+    fresh: options.Fresh = False,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait", help="Print the id of the job and leave; the agent goes on with it."
+        ),
+    ] = False,
+    cold: options.Cold = False,
+    ttl: options.Ttl = None,
     trace: options.Trace = None,
     verbose: options.Verbose = False,
 ) -> None:
@@ -114,6 +132,11 @@ def run(
         format=None if format is None else format.value,
         json_strict=json_strict,
         verbose=verbose,
+        session=session,
+        fresh=fresh,
+        no_wait=no_wait,
+        cold=cold,
+        ttl=ttl,
     )
     plan, show = prepare(wishes, trace)
     try:
@@ -156,6 +179,9 @@ def _run(
                 can=talk.peer.capabilities,
                 peer=plan.name,
             )
+            if plan.no_wait:
+                show.submitted(await talk.submit(blocks), talk.opened.key)
+                return int(show.lost)
             report = await talk.turn(blocks)
             talk.mute()
             return report.exit_code or int(show.lost)

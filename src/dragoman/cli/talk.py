@@ -4,8 +4,9 @@ Owns the connection and the session of one command, the choice of the model, wha
 to a running turn, and the report at its end. It decides nothing about the agent (the hub does) and
 prints nothing itself (`output` does).
 
-The first interrupt cancels the turn in the agent and shows what there is, the second ends the
-agent. Before a turn, the first one ends everything.
+The first interrupt cancels the turn in the agent and shows what there is, the second leaves at
+once; an agent of our own ends with that. Before a turn, the first one ends everything. A terminal
+that is closed does not stop a turn that a broker runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli import models
 from dragoman.cli.exits import Exit, of_result
@@ -24,15 +25,30 @@ from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported
+from dragoman.errors import BrokerUnavailable, DragomanError, ProtocolMismatch, Unsupported
 from dragoman.events import fold
-from dragoman.events.model import Event
+from dragoman.events.model import Event, TurnEnded
 from dragoman.events.parts import Block
 from dragoman.events.view import View
+from dragoman.hub.continuing import (
+    Opened,
+    Wanted,
+    broker_of,
+    context_of,
+    job_terms,
+    open_session,
+    recall,
+    submit,
+)
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.sessions.records import new_job_id, new_session_key
 from dragoman.hub.verify.store import CardStore
 from dragoman.rpc.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from dragoman.hub.keeping import Keeper
+    from dragoman.hub.sessions.records import SessionRecord
 
 TERMINATE_GRACE: Final = 2.0
 """Seconds that an agent has to end its turn when we are told to end. Whoever ends us kills us
@@ -43,12 +59,12 @@ LEAVE_TIMEOUT: Final = 2.0
 """Seconds for an agent to close its session. It is ended right after that, whatever it says."""
 
 
-async def _leave(opened: AbstractAsyncContextManager[Conversation]) -> None:
+async def _leave(conversation: Conversation) -> None:
     """Close a session. The turn has ended and was shown: how the agent takes its leave changes
     nothing about that."""
     with suppress(DragomanError, TimeoutError):
         async with asyncio.timeout(LEAVE_TIMEOUT):
-            await opened.__aexit__(None, None, None)
+            await conversation.close()
 
 
 class Talk:
@@ -60,41 +76,111 @@ class Talk:
         self.view = View()
         """The session as it looks now."""
         self.peer: Peer
-        self.conversation: Conversation
+        self.opened: Opened
+        self.warm = False
+        """Whether there is a broker between us and the agent."""
+        self.job = ""
+        """The job of the running turn, or of the last one."""
         self._stage = stage
         self._turn: ConversationTurn | None = None
+        self._end: TurnEnded | None = None
+        self._keeper: Keeper | None = None
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
         self._closing = False
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.opened.conversation
 
     # -- opening
 
     async def open(self, stack: AsyncExitStack, way: Way) -> None:
         """Connect and open a session; both end with the stack."""
         plan = self.plan
+        record = None
+        if plan.session is not None:
+            record = recall(plan.session, peer=plan.name, folder=plan.workspace)
+        await self.reach(stack, way)
+        await self.open_session(stack, record)
+
+    async def reach(self, stack: AsyncExitStack, way: Way) -> None:
+        """Connect; the connection ends with the stack."""
+        plan = self.plan
         self.view = View()
-        self.peer = await stack.enter_async_context(
-            open_peer(
-                way,
-                workspace=plan.workspace,
-                permit=permit_of(plan.policy, self._stage),
-                budgets=plan.budgets,
-                dialect=plan.dialect,
-                env=plan.env,
-                on_event=self._watch,
-                write_files=plan.policy.writes,
-                max_line_size=plan.max_line_size,
-            )
-        )
+        self.peer = await stack.enter_async_context(self._reach(way))
+        self.warm = broker_of(self.peer) is not None
         if plan.cards is not None:
             outdated = CardStore(plan.cards).outdated(plan.name, self.peer.info.version)
             if outdated is not None:
                 self.show.notice(outdated)
+        if not self.warm:
+            from dragoman.hub.keeping import keeper_for
+
+            self._keeper = keeper_for(
+                plan.name,
+                workspace=plan.workspace,
+                credentials=way.inherit,
+                on_trouble=self.show.notice,
+            )
+            stack.push_async_callback(self._keeper.aclose)
+
+    async def open_session(self, stack: AsyncExitStack, record: SessionRecord | None) -> None:
+        """Begin a session, or go on with a stored one."""
+        plan = self.plan
+        name = plan.session if record is None else record.name
         # In ACP the models are known only when the session is open, and then one is chosen of them.
         asked = plan.model if self.peer.dialect != ACP else None
-        opened = self.peer.session(mode=plan.mode, model=asked, mcp_servers=plan.mcp_servers)
-        self.conversation = await opened.__aenter__()
-        stack.push_async_callback(_leave, opened)
+        self.opened = await open_session(
+            self.peer,
+            Wanted(
+                key=new_session_key(),
+                name=name,
+                record=record,
+                workspace=plan.workspace,
+                fresh=plan.fresh,
+                mode=plan.mode,
+                model=asked,
+                mcp_servers=plan.mcp_servers,
+            ),
+        )
+        if self._keeper is not None:
+            self._keeper.opened(self.opened, record, name=name, keep_open=plan.keep_open)
+        if not plan.keep_open:
+            stack.push_async_callback(_leave, self.conversation)
+
+    def keep(self) -> None:
+        """Let the session be stored although nothing was prompted in it."""
+        if self._keeper is not None:
+            self._keeper.begin()
+
+    def _reach(self, way: Way) -> AbstractAsyncContextManager[Peer]:
+        plan = self.plan
+        terms: dict[str, Any] = {
+            "workspace": plan.workspace,
+            "permit": permit_of(plan.policy, self._stage),
+            "budgets": plan.budgets,
+            "dialect": plan.dialect,
+            "env": plan.env,
+            "on_event": self._watch,
+            "write_files": plan.policy.writes,
+            "max_line_size": plan.max_line_size,
+        }
+        if not plan.warm:
+            return open_peer(way, **terms)
+        # Not at the top: a command without a broker does not load what speaks with one.
+        from dragoman.hub.broker.calling import open_warm
+
+        return open_warm(
+            way,
+            ttl=plan.ttl,
+            max_idle=plan.max_idle,
+            on_fallback=self._without_broker,
+            **terms,
+        )
+
+    def _without_broker(self, error: BrokerUnavailable) -> None:
+        self.show.notice(f"{self.plan.name} is started for this command alone: {error}")
 
     async def choose_model(self, wanted: str, stack: AsyncExitStack) -> None:
         """Let the agent use a model: by its option, by its method, else by starting it again with
@@ -138,6 +224,10 @@ class Talk:
 
     def _watch(self, event: Event) -> None:
         fold.apply(self.view, event)
+        if self._keeper is not None:
+            self._keeper.event(event)
+        if type(event) is TurnEnded:
+            self._end = event
         self.show.event(event)
 
     def mute(self) -> None:
@@ -150,13 +240,20 @@ class Talk:
         """One prompt, to its end, whatever that is."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
+        self.job = new_job_id()
+        self.show.began(self.job, self.opened.key)
+        if self._keeper is not None:
+            self._keeper.began(self.job, blocks)
         try:
-            async with self.conversation.prompt(blocks) as turn:
+            async with self._prompt(blocks) as turn:
                 self._turn = turn
                 result = await turn.wait()
         finally:
             self._turn = None
+        context = context_of(self._end) or self.opened.context
         result = judge(result, self.plan.way.quirks)
+        if self._keeper is not None:
+            self._keeper.ended(result)
         interrupted = self._stage.interrupts > 0 and not result.ok
         code = of_result(result)
         if interrupted:
@@ -170,10 +267,30 @@ class Talk:
             model=self.model_in_use,
             mode=self.view.mode,
             interrupted=interrupted,
+            job=self.job,
+            session_key=self.opened.key,
+            context=context,
         )
         if not self.show.broken:
             self.show.ended(report)
         return report
+
+    def _prompt(self, blocks: Sequence[Block]) -> ConversationTurn:
+        if not self.warm:
+            return self.conversation.prompt(blocks)
+        terms = job_terms(self.job, policy=self.plan.policy.unattended)
+        return self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
+
+    async def submit(self, blocks: Sequence[Block]) -> str:
+        """Leave a prompt with the broker and do not wait for it; the id of the job."""
+        if not self.warm:
+            raise BrokerUnavailable(
+                "--no-wait needs a broker, which runs the turn when this command has ended"
+            )
+        self.job = new_job_id()
+        terms = job_terms(self.job, policy=self.plan.policy.unattended)
+        await submit(self.peer, self.conversation.id, blocks, terms)
+        return self.job
 
     # -- stopping
 
@@ -184,11 +301,16 @@ class Talk:
             if self._main is not None:
                 self._main.cancel()
             return
+        if self._stage.hung_up and self.warm:
+            # Only the terminal is gone. The broker has the turn, and keeps what is said in it.
+            self._end_agent_after(0.0)
+            return
         turn.cancel()
         if self._stage.terminated:
             self._end_agent_after(TERMINATE_GRACE)
         elif count == 1:
-            self.show.notice("cancelling; Ctrl-C once more ends the agent")
+            then = "leaves at once" if self.warm else "ends the agent"
+            self.show.notice(f"cancelling; Ctrl-C once more {then}")
         else:
             self._end_agent_after(0.0)
 

@@ -113,3 +113,31 @@ JsonStrict: TypeAlias = Annotated[
 Verbose: TypeAlias = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show everything, and what dragoman itself does.")
 ]
+Session: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        metavar="NAME",
+        help="Go on with the session of this name in this project, or begin it.",
+    ),
+]
+Fresh: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="With -s: begin a new session where the agent has forgotten the old one.",
+    ),
+]
+Cold: TypeAlias = Annotated[
+    bool,
+    typer.Option("--cold", help="Start an agent for this command alone, without a broker."),
+]
+Ttl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ttl",
+        metavar="AGE",
+        help="How long the agent is kept for the next command: 90s, 30m, 2h; 30m if not given.",
+    ),
+]

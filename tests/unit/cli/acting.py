@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from dragoman.cli.permitting import Policy
 from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Opening
 from dragoman.client.results import Result
 from dragoman.errors import ConnectionClosed, DragomanError
 from dragoman.events import model
@@ -71,7 +73,7 @@ class ActedAgent:
         self.model = model
         self.dialect = dialect
         self.info = PeerInfo("actor", "Actor", "1.0")
-        self.capabilities = Capabilities(embedded=True)
+        self.capabilities = Capabilities(embedded=True, set_mode=True, set_model=True)
         self.on_event: Callable[[Event], None] | None = None
         self.answers: Callable[[ActedTurn], Result] | None = None
         self.deaf = False
@@ -79,7 +81,9 @@ class ActedAgent:
         self.begun = asyncio.Event()
         self.turn: ActedTurn | None = None
         self.ways: list[Way] = []
-        self.opened_with: list[dict[str, Any]] = []
+        self.client = SimpleNamespace()
+        self.opened_with: list[Opening] = []
+        self.left = 0
         self.opened_peer_with: dict[str, Any] = {}
         self.chosen: list[tuple[str, str | bool]] = []
         self.closed = 0
@@ -97,11 +101,16 @@ class ActedAgent:
         finally:
             self.closed += 1
 
-    @asynccontextmanager
-    async def session(self, **wishes: Any) -> AsyncIterator[ActedAgent]:
-        self.opened_with.append(wishes)
+    async def open(self, opening: Opening) -> ActedAgent:
+        self.opened_with.append(opening)
         self.tell_settings()
-        yield self
+        return self
+
+    def require(self, able: bool | None, what: str) -> None:
+        assert able is not False, what
+
+    async def close(self) -> None:
+        self.left += 1
 
     def tell_settings(self) -> None:
         base = (SOURCE, next(self._numbers), "s1", None, "session/new", None, False)

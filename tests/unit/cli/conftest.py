@@ -14,3 +14,9 @@ def shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Shell:
     return shell_in(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands store what they do; the tests' own belongs to no user."""
+    monkeypatch.setenv("DRAGOMAN_STATE_HOME", str(tmp_path / "state"))

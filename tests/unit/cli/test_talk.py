@@ -139,11 +139,12 @@ async def test_other_dialects_are_told_the_model_when_the_session_opens(
     play = Play(monkeypatch, agent := ActedAgent(dialect="codex"))
     async with play.talking(plan(model="large", mode="read-only")):
         pass
-    assert agent.opened_with == [{"mode": "read-only", "model": "large", "mcp_servers": ()}]
+    (opening,) = agent.opened_with
+    assert (opening.how, opening.mode, opening.model) == ("new", "read-only", "large")
     play = Play(monkeypatch, agent := ActedAgent(option("large")))
     async with play.talking(plan(model="large")):
         pass
-    assert agent.opened_with[0]["model"] is None
+    assert agent.opened_with[0].model is None
 
 
 # -- turns

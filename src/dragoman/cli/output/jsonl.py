@@ -87,6 +87,9 @@ def of_report(report: Report) -> dict[str, Any]:
         "session": report.session,
         "model": report.model,
         "mode": report.mode,
+        "job": report.job,
+        "session_key": report.session_key,
+        "context": report.context,
     }
 
 
@@ -101,6 +104,13 @@ class JsonLines(Show):
 
     def event(self, event: model.Event) -> None:
         self.line(of_event(event))
+
+    def began(self, job: str, session_key: str) -> None:
+        self.line({"type": "JobBegun", "job": job, "session_key": session_key})
+
+    def submitted(self, job: str, session_key: str) -> None:
+        self.line({"type": "JobSubmitted", "job": job, "session_key": session_key})
+        self.flush()
 
     def ended(self, report: Report) -> None:
         self.line(of_report(report))

@@ -38,6 +38,11 @@ class Report:
     mode: str | None = None
     """The model and the mode as the agent tells them, not as they were asked for."""
     interrupted: bool = False
+    job: str = ""
+    session_key: str = ""
+    """What the session is stored under."""
+    context: str = "new"
+    """What the agent knew of the session: new, live, restored or fresh."""
 
 
 class Show(abc.ABC):
@@ -51,11 +56,16 @@ class Show(abc.ABC):
         self.broken = False
         self.lost = False
         """Whether output that somebody wanted could not be written."""
+        self.tells_jobs = True
+        """Whether the id of a job is worth a line; in a conversation it is not."""
         self._flushing = False
 
     @abc.abstractmethod
     def event(self, event: model.Event) -> None:
         """Something happened."""
+
+    def began(self, job: str, session_key: str) -> None:  # noqa: B027 - most have no use for it
+        """A turn begins, as this job."""
 
     @abc.abstractmethod
     def ended(self, report: Report) -> None:
@@ -64,6 +74,11 @@ class Show(abc.ABC):
     @abc.abstractmethod
     def failed(self, error: DragomanError) -> None:
         """No turn came about, or no more."""
+
+    def submitted(self, job: str, session_key: str) -> None:
+        """A turn was left to a broker, as this job: that is all there is to say."""
+        self.write(f"{job}\n")
+        self.flush()
 
     def notice(self, text: str) -> None:
         """Something that a person should know; a program has no use for it."""

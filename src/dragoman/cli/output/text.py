@@ -254,6 +254,10 @@ class TextShow(Show):
         else:
             self._line(f"[permission] denied: {title}", "yellow")
 
+    def began(self, job: str, session_key: str) -> None:
+        if self.tells_jobs:
+            self.notice(f"job {job}")
+
     def ended(self, report: Report) -> None:
         self._end_line()
         self._speaker = None

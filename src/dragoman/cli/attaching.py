@@ -1,0 +1,36 @@
+"""A broker on our standard input and output.
+
+Owns the start for `dragoman broker attach`: the broker of a plan, and the two streams joined. What
+is said is not looked at.
+"""
+
+from __future__ import annotations
+
+from dragoman.cli.exits import Exit
+from dragoman.cli.plans import Plan
+from dragoman.hub.broker.calling import complete, spec_of
+from dragoman.hub.broker.spec import BrokerSpec
+from dragoman.hub.broker.starting import ensure
+from dragoman.hub.joining import join
+from dragoman.transports.stdio import open_stdio
+
+
+async def attach(plan: Plan) -> int:
+    """Speak with the broker of a plan until stdin ends or the broker does."""
+
+    async def prepare(spec: BrokerSpec) -> BrokerSpec:
+        return await complete(plan.way, spec)
+
+    spec = spec_of(
+        plan.way,
+        workspace=plan.workspace,
+        budgets=plan.budgets,
+        env=plan.env,
+        max_line_size=plan.max_line_size,
+        write_files=plan.policy.writes,
+        ttl=plan.ttl,
+        max_idle=plan.max_idle,
+    )
+    reached = await ensure(spec, prepare=prepare, ttl=plan.ttl)
+    await join(await open_stdio(), reached.stream)
+    return Exit.OK

@@ -1,0 +1,248 @@
+"""`dragoman broker`: the agents that are kept alive for the next command.
+
+It parses and prints. What brokers there are, and how they are asked and stopped, is
+`dragoman.hub.broker`'s business.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli import talk_options as options
+from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.options import CwdOption, Format, FormatOption
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dragoman.hub.broker.records import Record
+
+HELP: Final = """
+Look after the agents that are kept for the next command.
+
+An agent that is called by its name is started by a broker, a process of its own that keeps it: the
+next command in the same folder finds it ready, and what it is doing goes on when a shell is closed.
+A broker with nothing to do ends after 30 minutes, and at most 4 idle ones stay (`ttl` and
+`max_idle_brokers` of the configuration; --ttl of `dragoman run`).
+
+BROKER is a name as `list` shows it, its beginning, or the name of a peer.
+
+\\b
+Examples:
+  dragoman broker list               which agents are kept, and what they take
+  dragoman broker stop gemini        end those of one peer
+  dragoman broker stop --all         end them all
+  dragoman broker logs codex -n 50   why did it not work?
+  dragoman broker attach gemini      speak ACP with it on stdin and stdout
+"""
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+
+BrokerArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[BROKER]", help="All of them if not given.", show_default=False),
+]
+
+
+@app.command("list", context_settings=CONTEXT)
+def list_command(*, format: FormatOption = Format.TEXT) -> None:
+    """List the brokers that run, the oldest first.
+
+    \\b
+    Examples:
+      dragoman broker list
+      dragoman broker list --format json | jq .status.peerRss
+    """
+    import asyncio
+
+    from dragoman.cli.output import broker_pages
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import write_table
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.visiting import statuses
+
+    found = asyncio.run(statuses(find_paths()))
+    if format is Format.JSON:
+        for record, status in found:
+            write_json(broker_pages.as_json(record, status))
+    elif format is Format.QUIET:
+        sys.stdout.writelines(f"{record.name}\n" for record, _ in found)
+    elif found:
+        write_table(broker_pages.HEAD, [broker_pages.as_cells(*each) for each in found])
+    else:
+        sys.stderr.write("No broker runs. `dragoman run PEER PROMPT` starts one.\n")
+
+
+@app.command("status", context_settings=CONTEXT)
+def status_command(broker: BrokerArgument = None, *, format: FormatOption = Format.TEXT) -> None:
+    """Show what brokers are doing: their callers, sessions and jobs.
+
+    \\b
+    Examples:
+      dragoman broker status
+      dragoman broker status gemini --format json | jq .status.jobs
+    """
+    import asyncio
+
+    from dragoman.cli.output import broker_pages
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.visiting import statuses
+
+    wanted = {record.name for record in _found(broker)}
+    found = [each for each in asyncio.run(statuses(find_paths())) if each[0].name in wanted]
+    if format is Format.JSON:
+        for record, status in found:
+            write_json(broker_pages.as_json(record, status))
+    else:
+        now = time.time()
+        sys.stdout.write("\n".join(broker_pages.page(*each, now) for each in found))
+
+
+@app.command("logs", context_settings=CONTEXT)
+def logs_command(
+    broker: BrokerArgument = None,
+    *,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="NUMBER", help="The last so many lines.")
+    ] = 100,
+) -> None:
+    """Show the end of what brokers wrote into their logs, also of those that have ended.
+
+    \\b
+    Examples:
+      dragoman broker logs
+      dragoman broker logs codex -n 500
+    """
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.hub.broker.endpoint import logs_folder
+    from dragoman.hub.config.paths import find_paths
+
+    files = sorted(logs_folder(find_paths().state).glob("broker-*.log"), key=_age)
+    if broker is not None:
+        files = [file for file in files if _is_meant(broker, file.stem.removeprefix("broker-"))]
+    if not files:
+        sys.stderr.write("There is no log of such a broker.\n")
+        raise typer.Exit(1)
+    for file in files:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        sys.stdout.write(f"==> {file}\n")
+        sys.stdout.writelines(f"{neutral(line)}\n" for line in text.splitlines()[-lines:])
+
+
+@app.command("stop", context_settings=CONTEXT)
+def stop_command(
+    broker: BrokerArgument = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Stop every broker.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Let what runs and what waits come to its end first.")
+    ] = False,
+    if_idle: Annotated[
+        bool, typer.Option("--if-idle", help="Leave alone what has something to do.")
+    ] = False,
+) -> None:
+    """Stop brokers with the agents they keep. Turns that run end as cancelled, unless --drain.
+
+    \\b
+    Examples:
+      dragoman broker stop gemini
+      dragoman broker stop --all --drain
+    """
+    import asyncio
+
+    from dragoman.errors import UsageError
+    from dragoman.hub.broker.listing import stop_broker
+
+    if (broker is None) != everything:
+        raise UsageError("name a broker or a peer, or say --all")
+
+    async def stop(found: list[Record]) -> list[bool]:
+        stopping = (stop_broker(record, drain=drain, if_idle=if_idle) for record in found)
+        return await asyncio.gather(*stopping)
+
+    found = _found(broker)
+    for record, stopped in zip(found, asyncio.run(stop(found)), strict=True):
+        how = ("drains" if drain else "stopped") if stopped else "goes on: it has something to do"
+        sys.stdout.write(f"{record.name}: {how}\n")
+
+
+@app.command("reap", context_settings=CONTEXT)
+def reap_command(*, format: FormatOption = Format.TEXT) -> None:
+    """Remove what killed brokers left: agents without a broker, sockets, locks.
+
+    Every start of a broker does that, too. Nothing is killed that is not proved to be left over.
+
+    \\b
+    Examples:
+      dragoman broker reap
+    """
+    import asyncio
+
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.hub.broker.listing import reap
+    from dragoman.hub.config.paths import find_paths
+
+    for reaped in asyncio.run(reap(find_paths())):
+        if format is Format.JSON:
+            told = {"processes": reaped.processes, "files": list(reaped.files)}
+            write_json({"type": "Reaped", "broker": reaped.name, **told})
+        else:
+            files = ", ".join(reaped.files)
+            sys.stdout.write(f"{reaped.name}: {reaped.processes} processes ended; {files}\n")
+
+
+@app.command("attach", cls=WithCommandLine, context_settings=CONTEXT)
+def attach_command(
+    context: typer.Context,
+    peer: options.Peer = None,
+    *,
+    cwd: CwdOption = None,
+    env: options.Env = None,
+    ttl: options.Ttl = None,
+) -> None:
+    """Speak ACP with a kept agent on stdin and stdout: for editors that start agents as programs.
+
+    Whatever the agent itself speaks, this speaks ACP. The broker is started if there is none, and
+    stays when stdin ends.
+
+    \\b
+    Examples:
+      dragoman broker attach codex
+      dragoman broker attach gemini --cwd ~/project
+    """
+    import asyncio
+
+    from dragoman.cli.attaching import attach
+    from dragoman.cli.plans import Wishes, plan_of
+
+    command = words_after_dashes(context)
+    plan = plan_of(Wishes(peer=peer, command=command, cwd=cwd, env=env or (), ttl=ttl))
+    raise typer.Exit(asyncio.run(attach(plan)))
+
+
+def _found(word: str | None) -> list[Record]:
+    """The brokers that a person means; all of them if nothing is said."""
+    from dragoman.errors import UsageError
+    from dragoman.hub.broker.listing import list_brokers
+    from dragoman.hub.config.paths import find_paths
+
+    brokers = list_brokers(find_paths())
+    if word is None:
+        return brokers
+    found = [record for record in brokers if _is_meant(word, record.name, record.peer)]
+    if not found:
+        raise UsageError(f"no broker {word!r} runs; `dragoman broker list` lists those that do")
+    return found
+
+
+def _is_meant(word: str, name: str, peer: str | None = None) -> bool:
+    return word in (name, peer) or name.startswith(f"{word}-") or name.startswith(word)
+
+
+def _age(file: Path) -> float:
+    return file.stat().st_mtime

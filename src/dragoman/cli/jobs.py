@@ -1,0 +1,170 @@
+"""`dragoman jobs`: every prompt that was run here, how it stands and how it ended.
+
+It parses and prints. What became of a job, and who runs it, is `dragoman.hub.working`'s business;
+watching one as it goes on is in `watching`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import CwdOption, Format, FormatOption
+
+if TYPE_CHECKING:
+    from dragoman.hub.sessions import JobRecord
+
+HELP: Final = """
+Show, watch and cancel what agents were asked to do.
+
+Every `dragoman run` is a job. With --no-wait it goes on after the command has ended, and a run
+whose shell is closed goes on, too. What the agent said so far is there at any time, also when its
+turn timed out or crashed.
+
+\\b
+Examples:
+  job=$(dragoman run codex "write the tests" --no-wait)
+  dragoman jobs list                  how do they stand?
+  dragoman jobs watch $job            what is it doing?
+  dragoman jobs result $job --wait    the answer, when it is there
+  dragoman jobs cancel $job
+"""
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", show_default=False)]
+
+
+@app.command("list", context_settings=CONTEXT)
+def list_command(
+    *,
+    everywhere: Annotated[
+        bool, typer.Option("--all", "-a", help="Those of other projects, too.")
+    ] = False,
+    running: Annotated[
+        bool, typer.Option("--running", help="Only those that run or wait.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="NUMBER", help="At most so many.")] = 20,
+    format: FormatOption = Format.TEXT,
+    cwd: CwdOption = None,
+) -> None:
+    """List jobs, the latest first.
+
+    \\b
+    Examples:
+      dragoman jobs list
+      dragoman jobs list --running --all
+      dragoman jobs list --format json | jq -r 'select(.outcome == "crashed").job'
+    """
+    from dragoman.cli.output import job_pages
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import write_table
+    from dragoman.hub.sessions import root_of
+    from dragoman.hub.working import list_jobs
+
+    root = None if everywhere else root_of(cwd or Path.cwd())
+    found = list_jobs(root=root, running=running, limit=limit)
+    now = time.time()
+    if format is Format.JSON:
+        for job in found:
+            write_json(job_pages.as_json(job))
+    elif format is Format.QUIET:
+        sys.stdout.writelines(f"{job.id}\n" for job in found)
+    elif found:
+        write_table(job_pages.HEAD, [job_pages.as_cells(job, now) for job in found])
+    else:
+        where = "" if root is None else f" in {root}"
+        sys.stderr.write(f"There is no job{where}. Every `dragoman run` is one.\n")
+
+
+@app.command("watch", context_settings=CONTEXT)
+def watch_command(job: JobArgument, *, format: FormatOption = Format.TEXT) -> None:
+    """Show a job from its beginning and go on until it ends. Ctrl-C leaves; the job goes on.
+
+    The exit code is that of the job.
+
+    \\b
+    Examples:
+      dragoman jobs watch j-01h9x2k7ab
+      dragoman jobs watch j-01h9x2k7ab --format json | jq .type
+    """
+    from dragoman.cli.watching import watch_job
+
+    raise typer.Exit(watch_job(job, format=format))
+
+
+@app.command("result", context_settings=CONTEXT)
+def result_command(
+    job: JobArgument,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", help="Wait at most so long."),
+    ] = None,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    """Print what the agent answered; of a job that runs, what there is so far.
+
+    The exit code is that of the job, and 3 if it has not ended.
+
+    \\b
+    Examples:
+      dragoman jobs result j-01h9x2k7ab
+      dragoman jobs result j-01h9x2k7ab --wait --format json | jq .usage
+    """
+    import asyncio
+
+    from dragoman.hub.working import find_job, wait_for
+
+    found = asyncio.run(wait_for(job, timeout=timeout) if wait else find_job(job))
+    raise typer.Exit(show_result(found, format))
+
+
+@app.command("cancel", context_settings=CONTEXT)
+def cancel_command(job: JobArgument) -> None:
+    """Cancel a job in its agent. What it said until then is kept.
+
+    \\b
+    Examples:
+      dragoman jobs cancel j-01h9x2k7ab
+    """
+    import asyncio
+
+    from dragoman.cli.exits import Exit
+    from dragoman.hub.working import cancel_job
+
+    if not asyncio.run(cancel_job(job)):
+        sys.stderr.write(f"{job} has ended already; `dragoman jobs result {job}` shows how.\n")
+        raise typer.Exit(Exit.FAILED)
+
+
+def show_result(job: JobRecord, format: Format) -> int:
+    """Print what came of a job; the exit code that says so."""
+    from dragoman.cli.exits import Exit, of_outcome
+    from dragoman.cli.output import job_pages
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.terminal import is_terminal
+
+    over = job.state == "ended"
+    if format is Format.JSON:
+        write_json(job_pages.as_json(job))
+    elif job.text:
+        text = job.text.rstrip("\n") + "\n"
+        sys.stdout.write(neutral(text) if is_terminal(sys.stdout) else text)
+    if format is Format.TEXT:
+        sys.stdout.flush()
+        told = job_pages.state_of(job)
+        took = job_pages.took(job, time.time())
+        failure = (job.failure or {}).get("message")
+        trouble = f": {neutral(str(failure))}" if failure else ""
+        sys.stderr.write(f"[{told}] {took}{trouble}\n" if took else f"[{told}]{trouble}\n")
+    if not over:
+        return Exit.TIMEOUT
+    return of_outcome(job.outcome or "unknown")

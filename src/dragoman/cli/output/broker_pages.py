@@ -1,0 +1,117 @@
+"""Brokers as rows, pages and lines of JSON.
+
+Owns how a broker looks in a list and by itself. What it says of itself comes from
+`dragoman.hub.broker`; one that does not answer is shown as what is written down of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.times import ago, iso, span
+
+if TYPE_CHECKING:
+    from dragoman.hub.broker.records import Record
+
+HEAD: Final = ("broker", "peer", "state", "callers", "sessions", "memory", "idle", "workspace")
+
+Status = Mapping[str, Any]
+
+
+def as_cells(record: Record, status: Status | None) -> list[str]:
+    """A broker as a row under `HEAD`."""
+    told = status or {}
+    return [
+        record.name,
+        record.peer,
+        state_of(record, status),
+        _number(told.get("callers")),
+        _number(len(sessions)) if isinstance(sessions := told.get("sessions"), list) else "",
+        memory(told.get("peerRss")),
+        span(idle) if (idle := _seconds(told.get("idleFor"))) is not None else "",
+        record.workspace,
+    ]
+
+
+def as_json(record: Record, status: Status | None) -> dict[str, Any]:
+    """A broker as a line of JSON."""
+    return {
+        "type": "Broker",
+        "broker": record.name,
+        "peer": record.peer,
+        "workspace": record.workspace,
+        "state": state_of(record, status),
+        "pid": record.broker.pid,
+        "version": record.version,
+        "started_at": iso(record.started_at),
+        "address": record.address,
+        "log": record.log,
+        "status": dict(status) if status is not None else None,
+    }
+
+
+def page(record: Record, status: Status | None, now: float) -> str:
+    """What is known of a broker, line by line."""
+    told = status or {}
+    facts = {
+        "broker": record.name,
+        "peer": record.peer,
+        "workspace": record.workspace,
+        "state": state_of(record, status),
+        "process": str(record.broker.pid),
+        "started": ago(record.started_at, now),
+        "version": record.version,
+        "socket": record.address,
+        "log": record.log,
+        "memory": memory(told.get("rss")),
+        "peer's process": _number(told.get("peerPid")),
+        "peer's memory": memory(told.get("peerRss")),
+        "callers": _number(told.get("callers")),
+        "waiting": _number(told.get("waiting")),
+    }
+    lines = [f"{name + ':':<15} {one_line(value)}\n" for name, value in facts.items() if value]
+    sessions = told.get("sessions")
+    for session in sessions if isinstance(sessions, list) else ():
+        lines.append(f"{'session:':<15} {_session(session)}\n")
+    return "".join(lines)
+
+
+def state_of(record: Record, status: Status | None) -> str:
+    """What it is doing."""
+    if record.draining:
+        return "draining"
+    state = (status or {}).get("state")
+    return one_line(state) if isinstance(state, str) else "does not answer"
+
+
+def memory(size: Any) -> str:
+    """Bytes as a person reads them."""
+    number = _seconds(size)
+    return "" if number is None else f"{number / 2**20:.0f} MiB"
+
+
+def _session(session: Any) -> str:
+    if not isinstance(session, Mapping):
+        return ""
+    words = [str(session.get("key") or session.get("sessionId") or "")]
+    if session.get("name"):
+        words.append(f"({session['name']})")
+    if session.get("running"):
+        words.append(f"runs {session['running']}")
+    if session.get("queued"):
+        words.append(f"{session['queued']} wait")
+    if session.get("quarantined"):
+        words.append("does not answer a cancel")
+    return one_line(" ".join(words))
+
+
+def _number(value: Any) -> str:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+
+
+def _seconds(value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return None

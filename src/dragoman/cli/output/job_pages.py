@@ -1,0 +1,70 @@
+"""Jobs as rows, results and lines of JSON.
+
+Owns how a job looks in a list and at its end. What a job is belongs to `dragoman.hub.sessions`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.sums import duration
+from dragoman.cli.output.times import ago, iso
+
+if TYPE_CHECKING:
+    from dragoman.hub.sessions import JobRecord
+
+HEAD: Final = ("job", "state", "peer", "begun", "took", "session", "prompt")
+
+SHOWN_PROMPT: Final = 60
+"""Characters of a prompt in a list."""
+
+
+def as_cells(job: JobRecord, now: float) -> list[str]:
+    """A job as a row under `HEAD`."""
+    return [
+        job.id,
+        state_of(job),
+        job.peer,
+        ago(job.created_at, now),
+        took(job, now),
+        job.session_key,
+        one_line(job.prompt, width=SHOWN_PROMPT),
+    ]
+
+
+def state_of(job: JobRecord) -> str:
+    """How it stands, or how it ended."""
+    return job.outcome or job.state if job.state == "ended" else job.state
+
+
+def took(job: JobRecord, now: float) -> str:
+    """How long it ran, so far or in all."""
+    if job.started_at is None:
+        return ""
+    ended_at = now if job.ended_at is None else job.ended_at
+    return duration(max(ended_at - job.started_at, 0.0))
+
+
+def as_json(job: JobRecord) -> dict[str, Any]:
+    """A job as a line of JSON."""
+    return {
+        "type": "Job",
+        "job": job.id,
+        "state": job.state,
+        "outcome": job.outcome,
+        "stop": job.stop,
+        "peer": job.peer,
+        "root": job.root,
+        "session_key": job.session_key,
+        "prompt": job.prompt,
+        "text": job.text,
+        "failure": job.failure,
+        "usage": job.usage,
+        "created_at": iso(job.created_at),
+        "started_at": iso(job.started_at),
+        "ended_at": iso(job.ended_at),
+        "first_event": job.first_event,
+        "next_event": job.next_event,
+        "broker": job.endpoint,
+    }

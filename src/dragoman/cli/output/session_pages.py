@@ -1,0 +1,108 @@
+"""Stored sessions as rows, pages and lines of JSON.
+
+Owns how a session looks in a list and by itself. What a session is, and which ones are listed, is
+the hub's business: `dragoman.hub.sessions` and `dragoman.hub.continuing`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.times import ago, iso
+
+if TYPE_CHECKING:
+    from dragoman.hub.continuing import Listed
+    from dragoman.hub.sessions import SessionRecord
+
+HEAD: Final = ("session", "name", "peer", "state", "events", "last used", "title")
+
+
+def as_cells(listed: Listed, now: float) -> list[str]:
+    """A session as a row under `HEAD`."""
+    record = listed.record
+    if record is None:
+        return [
+            listed.peer_session_id,
+            "",
+            listed.peer,
+            "peer's own",
+            "",
+            listed.updated or "",
+            listed.title or "",
+        ]
+    return [
+        record.key,
+        record.name or "",
+        record.peer,
+        "closed" if record.closed_at is not None else "open",
+        str(record.next_event),
+        ago(record.updated_at, now),
+        listed.title or "",
+    ]
+
+
+def as_json(listed: Listed) -> dict[str, Any]:
+    """A session as a line of JSON. What only the peer remembers has no key."""
+    record = listed.record
+    if record is not None:
+        return {**record_as_json(record), "title": listed.title, "at_peer": listed.at_peer}
+    return {
+        "type": "Session",
+        "key": None,
+        "name": None,
+        "peer": listed.peer,
+        "root": None,
+        "peer_session_id": listed.peer_session_id,
+        "cwd": listed.cwd,
+        "title": listed.title,
+        "mode": None,
+        "model": None,
+        "events": None,
+        "created_at": None,
+        "updated_at": listed.updated,
+        "closed_at": None,
+        "at_peer": True,
+    }
+
+
+def record_as_json(record: SessionRecord) -> dict[str, Any]:
+    """A stored session as a line of JSON. Nobody asked the peer whether it has it, too."""
+    return {
+        "type": "Session",
+        "key": record.key,
+        "name": record.name,
+        "peer": record.peer,
+        "root": record.root,
+        "peer_session_id": record.peer_session_id,
+        "cwd": record.cwd,
+        "title": record.title,
+        "mode": record.mode,
+        "model": record.model,
+        "events": record.next_event,
+        "created_at": iso(record.created_at),
+        "updated_at": iso(record.updated_at),
+        "closed_at": iso(record.closed_at),
+        "at_peer": None,
+    }
+
+
+def page(record: SessionRecord, now: float) -> str:
+    """What is known of a session, line by line."""
+    facts = {
+        "session": record.key,
+        "name": record.name,
+        "peer": record.peer,
+        "peer's id": record.peer_session_id,
+        "project": record.root,
+        "folder": record.cwd if record.cwd != record.root else None,
+        "title": record.title,
+        "model": record.model,
+        "mode": record.mode,
+        "begun": ago(record.created_at, now),
+        "last used": ago(record.updated_at, now),
+        "closed": ago(record.closed_at, now),
+        "events": str(record.next_event),
+    }
+    shown = {name: one_line(value) for name, value in facts.items() if value}
+    return "".join(f"{name + ':':<11} {value}\n" for name, value in shown.items())

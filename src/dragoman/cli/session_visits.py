@@ -1,0 +1,163 @@
+"""What `dragoman sessions` does with a peer: begin a session, let it be opened again, close it.
+
+Owns the order of these steps for one command. Nothing is prompted. How a session is opened is
+decided in `dragoman.hub.continuing`, how a peer is reached in `talk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from dragoman.cli.options import Format
+from dragoman.cli.output import session_pages
+from dragoman.cli.output.jsonl import write_json
+from dragoman.cli.output.showing import show_as
+from dragoman.cli.plans import Plan, Wishes, plan_of
+from dragoman.cli.stage import Stage
+from dragoman.cli.talk import Talk
+from dragoman.client.conversation import SessionSummary
+from dragoman.errors import UnknownSession
+from dragoman.hub.config.paths import find_paths
+from dragoman.hub.continuing import adopted, find_session, recall, retire
+from dragoman.hub.sessions import root_of
+from dragoman.hub.storing import open_store
+from dragoman.hub.visiting import close_at_peer
+
+if TYPE_CHECKING:
+    from dragoman.hub.sessions import SessionRecord, Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Which peer is to be visited, and how."""
+
+    peer: str
+    cwd: Path | None = None
+    cold: bool = False
+    model: str | None = None
+    mode: str | None = None
+
+    def plan(self, session: str | None = None) -> Plan:
+        wishes = Wishes(
+            peer=self.peer,
+            command=None,
+            cwd=self.cwd,
+            cold=self.cold,
+            model=self.model,
+            mode=self.mode,
+            session=session,
+            deny_all=True,
+        )
+        return dataclasses.replace(plan_of(wishes), keep_open=True)
+
+
+def ask_for_sessions(
+    peer: str, *, cwd: Path | None, cold: bool, everywhere: bool
+) -> list[SessionSummary] | None:
+    """The sessions that a peer itself remembers; None if it does not tell."""
+    plan = Visit(peer, cwd, cold).plan()
+
+    async def ask(talk: Talk) -> list[SessionSummary] | None:
+        if talk.peer.capabilities.list is False:
+            return None
+        folder = None if everywhere else plan.workspace
+        return [summary async for summary in talk.peer.list_sessions(folder)]
+
+    return _visit(plan, ask, open_session=False)
+
+
+def begin(visit: Visit, name: str | None, format: Format, *, anew: bool) -> None:
+    """Begin a session and tell its key; unless `anew`, one that is there will do."""
+    plan = visit.plan(name)
+    if name is not None:
+        record = recall(name, peer=plan.name, folder=plan.workspace)
+        if record is not None and not anew:
+            tell(record.key, format)
+            return
+        if record is not None:
+            retire(record)
+    tell(_visit(plan, _key), format)
+
+
+def resume(visit: Visit, word: str, name: str | None, format: Format) -> None:
+    """Let a peer open a session again, and tell its key."""
+    plan = visit.plan(name)
+    root = root_of(plan.workspace)
+    with open_store() as store:
+        try:
+            record = find_session(store, word, root=root, peer=plan.name)
+        except UnknownSession:
+            # Nobody here knows it, but its peer may.
+            record = adopted(word, peer=plan.name, root=root, cwd=plan.workspace, name=name)
+        else:
+            fields = {} if name is None else {"name": name}
+            if record.closed_at is not None or fields:
+                store.update_session(record.key, closed_at=None, **fields)
+    tell(_visit(plan, _key, record=record), format)
+
+
+def close(store: Store, record: SessionRecord) -> None:
+    """Close a session, at its peer if a broker has it open."""
+    trouble = asyncio.run(close_at_peer(record, find_paths()))
+    store.update_session(record.key, closed_at=time.time())
+    if trouble is not None:
+        sys.stderr.write(f"dragoman: it is closed here; {record.peer} says: {trouble}\n")
+
+
+def tell(key: str, format: Format) -> None:
+    """Print what a session is stored under."""
+    if format is Format.JSON:
+        with open_store(read_only=True) as store:
+            record = store.session(key)
+        if record is not None:
+            write_json(session_pages.record_as_json(record))
+            return
+    sys.stdout.write(f"{key}\n")
+
+
+async def _key(talk: Talk) -> str:
+    talk.keep()
+    return talk.opened.key
+
+
+def _visit(
+    plan: Plan,
+    do: Callable[[Talk], Awaitable[T]],
+    *,
+    record: SessionRecord | None = None,
+    open_session: bool = True,
+) -> T:
+    """Reach the peer of a plan, open its session, and do something."""
+    stage = Stage()
+    done: list[T] = []
+
+    async def work() -> int:
+        show = show_as("quiet")
+        talk = Talk(plan, stage, show)
+        stage.listen(talk.interrupted)
+        try:
+            async with AsyncExitStack() as stack:
+                await talk.reach(stack, plan.way)
+                if open_session:
+                    await talk.open_session(stack, record)
+                done.append(await do(talk))
+        finally:
+            await talk.aclose()
+        return 0
+
+    from dragoman.cli.setting import perform
+
+    code = perform(stage, work)
+    if not done:
+        raise SystemExit(code)
+    return done[0]

@@ -1,0 +1,323 @@
+"""A conversation that goes on: its stored session is found, and opened where it was left.
+
+Owns what a name means (a peer, a project and a name have at most one open session), and the choice
+between beginning, resuming, loading and beginning afresh, at a warm peer as at one of our own. How
+a peer is reached is in `opening` and `broker`, what is stored in `sessions`. It prints nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from dragoman.client.conversation import Conversation, Opening, Peer, SessionSummary
+from dragoman.client.results import explain
+from dragoman.errors import RemoteError, UnknownSession, Unsupported, UsageError
+from dragoman.events.words import ErrorKind
+
+if TYPE_CHECKING:
+    from dragoman.events.model import TurnEnded
+    from dragoman.events.parts import Block
+    from dragoman.hub.sessions import SessionRecord, Store
+
+KEY: Final = "s-"
+"""How our own keys of sessions begin."""
+
+NEW: Final = "new"
+"""The session began with this opening."""
+LIVE: Final = "live"
+"""The peer had it open all the time."""
+RESTORED: Final = "restored"
+"""The peer has opened what it remembers of it."""
+FRESH: Final = "fresh"
+"""The peer has forgotten it, and a new one took its place."""
+
+
+# -- finding
+
+
+def find_session(store: Store, word: str, *, root: Path, peer: str | None = None) -> SessionRecord:
+    """The stored session that a person means: by its key, its name in this project, or the id
+    that its peer gave it. Of one name the open one counts, then the latest."""
+    found = store.session(word)
+    if found is not None:
+        return found
+    here = [
+        record
+        for record in store.sessions(peer=peer, root=str(root))
+        if word in (record.name, record.peer_session_id)
+    ]
+    if not here:
+        here = [record for record in store.sessions(peer=peer) if record.peer_session_id == word]
+    if not here:
+        of = f" of {peer}" if peer is not None else ""
+        raise UnknownSession(f"there is no session {word!r}{of} in {root}")
+    peers = sorted({record.peer for record in here})
+    if len(peers) > 1:
+        raise UsageError(f"{word!r} is a session of {' and of '.join(peers)}: add --peer")
+    return max(here, key=lambda record: (record.closed_at is None, record.updated_at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A session that is stored here, that its peer remembers, or both."""
+
+    peer: str
+    peer_session_id: str
+    record: SessionRecord | None = None
+    cwd: str | None = None
+    title: str | None = None
+    updated: str | None = None
+    """When it was last used, as the peer says it."""
+    at_peer: bool | None = None
+    """Whether the peer remembers it; None if nobody asked."""
+
+
+def merge(
+    records: Iterable[SessionRecord],
+    told: Sequence[SessionSummary] | None = None,
+    *,
+    peer: str = "",
+) -> list[Listed]:
+    """The stored sessions, and behind them those that only `peer` remembers, as it `told`."""
+    known = {summary.id: summary for summary in told or ()}
+    merged = []
+    for record in records:
+        asked = told is not None and record.peer == peer
+        summary = known.pop(record.peer_session_id, None) if asked else None
+        merged.append(
+            Listed(
+                peer=record.peer,
+                peer_session_id=record.peer_session_id,
+                record=record,
+                cwd=record.cwd,
+                title=record.title or (summary.title if summary else None),
+                updated=summary.updated_at if summary else None,
+                at_peer=summary is not None if asked else None,
+            )
+        )
+    return merged + [
+        Listed(
+            peer=peer,
+            peer_session_id=summary.id,
+            cwd=summary.cwd,
+            title=summary.title,
+            updated=summary.updated_at,
+            at_peer=True,
+        )
+        for summary in known.values()
+    ]
+
+
+# -- opening
+
+
+def broker_of(peer: Peer) -> str | None:
+    """The name of the broker between us and the agent; None if there is none between."""
+    client = peer.client
+    if getattr(client, "greeting", None) is None:
+        return None
+    endpoint: str = client.endpoint
+    return endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How a session is to be opened."""
+
+    key: str
+    """What it is stored under, if it is a new one."""
+    workspace: Path
+    name: str | None = None
+    record: SessionRecord | None = None
+    """The stored session to go on with; None begins one."""
+    fresh: bool = False
+    """Whether a new one may take its place where the peer has forgotten it."""
+    mode: str | None = None
+    model: str | None = None
+    mcp_servers: Sequence[Any] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A session that is open."""
+
+    conversation: Conversation
+    key: str
+    context: str
+    """`NEW`, `RESTORED` or `FRESH`; a broker says at the end of a turn whether it was `LIVE`."""
+
+
+async def open_session(peer: Peer, wanted: Wanted) -> Opened:
+    """Begin a session, or go on with a stored one.
+
+    `UnknownSession` if the peer cannot open it any more, unless a fresh one may take its place.
+    """
+    can = peer.capabilities
+    if wanted.mode is not None:
+        peer.require(can.set_mode, "switch its mode")
+    if wanted.model is not None:
+        peer.require(can.set_model, "switch its model")
+    record = wanted.record
+    if record is None:
+        return Opened(
+            conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=NEW
+        )
+    try:
+        conversation = await _go_on(peer, record, wanted)
+    except (Unsupported, UnknownSession) as error:
+        if not wanted.fresh:
+            raise UnknownSession(
+                f"{record.peer} cannot go on with the session {record.name or record.key}: {error}"
+            ) from error
+        retire(record)
+        return Opened(
+            conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=FRESH
+        )
+    return Opened(conversation=conversation, key=record.key, context=RESTORED)
+
+
+def adopted(
+    peer_session_id: str, *, peer: str, root: Path, cwd: Path, name: str | None = None
+) -> SessionRecord:
+    """A session that only its peer remembers, as it would be stored here."""
+    from dragoman.hub.sessions.records import SessionRecord, new_session_key
+
+    now = time.time()
+    return SessionRecord(
+        key=new_session_key(),
+        peer=peer,
+        root=str(root),
+        name=name,
+        peer_session_id=peer_session_id,
+        cwd=str(cwd),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def retire(record: SessionRecord) -> None:
+    """Close a stored session, so that another one may have its name. What was said is kept."""
+    from dragoman.hub.storing import open_store
+
+    with open_store() as store:
+        store.update_session(record.key, closed_at=time.time())
+
+
+def _beginning(peer: Peer, wanted: Wanted) -> Opening:
+    return Opening(
+        cwd=wanted.workspace,
+        mode=wanted.mode,
+        model=wanted.model,
+        mcp_servers=wanted.mcp_servers,
+        metadata=_names(peer, wanted.key, wanted.name),
+    )
+
+
+def _names(peer: Peer, key: str, name: str | None) -> dict[str, Any]:
+    """What a session is to be stored as. Only a broker is told: an agent has no use for it."""
+    if broker_of(peer) is None:
+        return {}
+    return {"dragoman": {"key": key} if name is None else {"key": key, "name": name}}
+
+
+async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversation:
+    can = peer.capabilities
+    if can.resume is False and can.load is False:
+        raise Unsupported("it can neither resume nor load sessions")
+    try:
+        return await peer.open(
+            Opening(
+                cwd=Path(record.cwd),
+                # Without its history where possible: we have that already.
+                how="resume" if can.resume is not False else "load",
+                session_id=record.peer_session_id,
+                mode=wanted.mode,
+                model=wanted.model,
+                mcp_servers=wanted.mcp_servers,
+                metadata=_names(peer, record.key, record.name),
+            )
+        )
+    except RemoteError as error:
+        if explain(error)[1].kind is ErrorKind.NOT_FOUND:
+            raise UnknownSession(str(error)) from error
+        raise
+
+
+def recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
+    """The stored session of a peer that a person means, or None for a name that is still free.
+
+    A closed session is found by its key or its id, not by its name: that is free again.
+    """
+    from dragoman.hub.sessions.records import root_of
+    from dragoman.hub.storing import open_store
+
+    root = root_of(folder)
+    with open_store(read_only=True) as store:
+        record = store.find_session(peer, str(root), word)
+        if record is not None:
+            return record
+        try:
+            record = find_session(store, word, root=root, peer=peer)
+        except UnknownSession:
+            if word.startswith(KEY):
+                raise
+            return None
+    # A closed session of that name is left alone: another one may have it.
+    return None if record.name == word and record.closed_at is not None else record
+
+
+# -- prompting through a broker
+
+
+def job_terms(job: str, *, policy: str, fresh: bool = False) -> dict[str, Any]:
+    """What a broker is told beside a prompt: its job, and who decides when we have left."""
+    return {"dragoman": {"job": job, "policy": policy, "fresh": fresh}}
+
+
+def context_of(ended: TurnEnded | None) -> str | None:
+    """What the agent knew of the session in a turn, as the broker says it at its end."""
+    if ended is None or ended.raw is None or b'"dragoman"' not in ended.raw:
+        return None
+    try:
+        context = msgspec.json.decode(ended.raw, type=_Answer).result.meta.dragoman.context
+    except msgspec.MsgspecError:
+        return None
+    return context
+
+
+class _Ours(Struct):
+    context: str | None = None
+
+
+class _Meta(Struct):
+    dragoman: _Ours = field(default_factory=_Ours)
+
+
+class _Result(Struct):
+    meta: _Meta = field(name="_meta", default_factory=_Meta)
+
+
+class _Answer(Struct):
+    result: _Result = field(default_factory=_Result)
+
+
+async def submit(
+    peer: Peer, session_id: str, blocks: Sequence[Block], terms: Mapping[str, Any]
+) -> None:
+    """Leave a prompt with the broker, which runs it whether or not anybody waits."""
+    from dragoman.dialects.acp import v1 as acp
+    from dragoman.dialects.acp.v1 import meaning
+    from dragoman.hub.broker.extensions import SUBMIT
+
+    wire = [meaning.to_block(block) for block in blocks]
+    peer.client.require_content(wire)
+    prompt = Raw(acp.encode(wire))
+    params = {"sessionId": session_id, "prompt": prompt, **terms["dragoman"]}
+    await peer.client.connection.call(SUBMIT, params)

@@ -1,0 +1,168 @@
+"""What happens in a session while it happens, whoever asked for it and in whatever process.
+
+Owns the way from a stored session to its events, each with its number, without a gap and without a
+repetition: from the broker that has it open, or from the store as another command fills it. Nothing
+is prompted or answered here. What was before is in `sessions.history`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.bridge.relay import HERE, Upstream
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.dialects.acp.v1 import codec, meaning, updates
+from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError
+from dragoman.hub.broker.extensions import ATTACH, RESULT
+from dragoman.hub.broker.knocking import knock
+from dragoman.hub.storing import open_store
+from dragoman.hub.working import LOOK_INTERVAL, address_of, find_job, updated
+from dragoman.rpc import Lane
+
+if TYPE_CHECKING:
+    from dragoman.events.model import Event
+    from dragoman.events.place import Place
+    from dragoman.hub.broker.records import Record
+    from dragoman.hub.config.paths import Paths
+    from dragoman.hub.sessions.records import JobRecord, SessionRecord
+    from dragoman.wire.messages import Notification, Request
+
+NOBODY: Final = ClientOptions(read_files=False, write_files=False)
+"""Who follows offers nothing and decides nothing."""
+
+
+_decode = codec.decoder(updates.SessionNotification)
+
+
+def events_of(line: bytes, place: Place) -> Iterator[Event]:
+    """What one stored or followed line says."""
+    try:
+        update = _decode(line).update
+    except msgspec.ValidationError:
+        return
+    yield from meaning.of_update(update, place, line)
+
+
+class Over:
+    """Stands behind the last line: why there are no more."""
+
+    def __init__(self, told: Any = None, error: DragomanError | None = None) -> None:
+        self.told = told
+        self.error = error
+
+
+class _Route:
+    """Takes the updates of one session."""
+
+    def __init__(self, lane: Lane[bytes | Over]) -> None:
+        self._lane = lane
+
+    def update(self, notification: Notification) -> None:
+        self._lane.put(bytes(notification.params), len(notification.line))
+
+    def request(self, request: Request) -> Any:
+        return HERE
+
+
+async def follow_session(
+    record: SessionRecord, broker: Record | None, *, start: int | None, paths: Paths
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    """The lines of a session from `start` on, or from now on, until its broker ends.
+
+    Without a broker that has it open there is nothing to wait for: what is stored comes, and that
+    was all.
+    """
+    if broker is not None:
+        following = _live(broker.address, record.peer_session_id, start, None)
+        number = start
+        try:
+            async for line_number, line in following:
+                yield line_number, line
+                number = line_number + 1
+        except (ConnectError, CallError, ConnectionLost):
+            # It is not open there, or not any more; the store has what there was.
+            start = number
+        else:
+            return
+        finally:
+            await following.aclose()
+    if start is None:
+        return
+    with open_store(read_only=True, paths=paths) as store:
+        for stored in store.lines(record.key, start):
+            yield stored
+
+
+async def follow_job(
+    record: SessionRecord, job: JobRecord, *, paths: Paths
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    """The lines of a job from its first on, until it has ended."""
+    number = job.first_event
+    while job.state == "queued":
+        await asyncio.sleep(LOOK_INTERVAL)
+        job = await find_job(job.id, paths=paths)
+        number = job.first_event
+    if job.state == "running" and job.endpoint is not None:
+        address = address_of(job.endpoint, paths)
+        following = _live(address, record.peer_session_id, number, job)
+        try:
+            async for line_number, line in following:
+                yield line_number, line
+                number = line_number + 1
+        except (ConnectError, CallError, ConnectionLost):
+            pass
+        finally:
+            await following.aclose()
+    while True:
+        # Asked before the lines are read, so that the last of them are not missed.
+        job = await find_job(job.id, paths=paths)
+        stop = job.next_event if job.state == "ended" else None
+        with open_store(read_only=True, paths=paths) as store:
+            for line_number, line in store.lines(record.key, number, stop):
+                yield line_number, line
+                number = line_number + 1
+        if job.state == "ended":
+            return
+        await asyncio.sleep(LOOK_INTERVAL)
+
+
+async def _live(
+    address: str, session_id: str, start: int | None, job: JobRecord | None
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    client = AcpClient(await knock(address), NOBODY)
+    upstream = Upstream(client)
+    try:
+        await client.start()
+        connection = client.connection
+        lane: Lane[bytes | Over] = Lane(connection.flow)
+        upstream.route(session_id, _Route(lane))
+        answer = msgspec.json.decode(
+            await connection.call(ATTACH, {"sessionId": session_id, "start": start})
+        )
+        number = answer["next"] if start is None else max(start, answer.get("first", start))
+        stop: int | None = None
+        if job is not None:
+
+            def settle(result: Raw | None, error: DragomanError | None) -> None:
+                told = None if result is None else msgspec.json.decode(result)
+                lane.put(Over(told, error), 0)
+
+            connection.begin(RESULT, {"job": job.id, "wait": True}, settle=settle)
+        while stop is None or number < stop:
+            item = await lane.get()
+            if not isinstance(item, Over):
+                yield number, item
+                number += 1
+            elif item.error is not None:
+                raise item.error
+            elif job is not None:
+                # The answer may be here before events that the broker has yet to send.
+                stop = updated(job, item.told).next_event
+    finally:
+        await client.aclose()

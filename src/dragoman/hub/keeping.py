@@ -1,0 +1,187 @@
+"""What is stored of a command that has an agent of its own.
+
+Owns the session and the jobs of such a command in the store: a session is written down with its
+first prompt, and closed when nobody can come back to it. A store that cannot be used is told once
+and hurts nothing else. With a broker between, the broker does all this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dragoman.errors import DragomanError, StoreError
+from dragoman.events.parts import Text
+from dragoman.hub.continuing import RESTORED
+from dragoman.hub.sessions import JobRecord, Recorder, SessionRecord, Store, Writer, root_of
+from dragoman.hub.storing import open_store
+from dragoman.transports.identity import own_identity
+
+if TYPE_CHECKING:
+    from dragoman.client.results import Result
+    from dragoman.events.model import Event
+    from dragoman.events.parts import Block
+    from dragoman.hub.config.paths import Paths
+    from dragoman.hub.continuing import Opened
+
+MAX_EARLY: Final = 256
+"""Events that are kept until there is a prompt: what an agent says when its session opens."""
+
+
+class Keeper:
+    """Keeps one session of one agent."""
+
+    def __init__(
+        self,
+        store: Store | None,
+        *,
+        peer: str,
+        workspace: Path,
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._peer = peer
+        self._workspace = workspace
+        self._on_trouble = on_trouble
+        self._writer: Writer | None = None
+        self._recorder: Recorder | None = None
+        self._job: JobRecord | None = None
+        self._early: list[Event] = []
+        self._opened: Opened | None = None
+        self._record: SessionRecord | None = None
+        self._name: str | None = None
+        self._keep_open = False
+
+    def opened(
+        self,
+        opened: Opened,
+        record: SessionRecord | None,
+        *,
+        name: str | None,
+        keep_open: bool = False,
+    ) -> None:
+        """The session is open: a new one, or the stored one that `record` is."""
+        self._opened = opened
+        self._record = record
+        self._name = name
+        self._keep_open = keep_open
+
+    def event(self, event: Event) -> None:
+        """Something happened."""
+        if self._recorder is not None:
+            self._recorder.record(event)
+        elif self._store is not None and len(self._early) < MAX_EARLY:
+            self._early.append(event)
+
+    def began(self, job: str, blocks: Sequence[Block]) -> None:
+        """A prompt is about to be sent, as this job."""
+        if self._store is None or self._opened is None:
+            return
+        self.begin()
+        assert self._recorder is not None
+        now = time.time()
+        self._job = self._recorder.begin(
+            JobRecord(
+                id=job,
+                session_key=self._recorder.session.key,
+                peer=self._peer,
+                root=self._recorder.session.root,
+                prompt=_text_of(blocks),
+                created_at=now,
+                runner=dataclasses.asdict(own_identity()),
+            )
+        )
+
+    def begin(self) -> None:
+        """Write the session down, which the first prompt does otherwise."""
+        if self._recorder is None and self._store is not None and self._opened is not None:
+            self._begin(self._store, self._opened)
+
+    def ended(self, result: Result) -> None:
+        """The turn is over, and this is what came of it."""
+        job, self._job = self._job, None
+        if job is None or self._recorder is None or self._writer is None:
+            return
+        self._recorder.end(result.outcome)
+        fields: dict[str, Any] = {"outcome": result.outcome.value, "text": result.text}
+        if result.failure is not None:
+            fields["failure"] = _plain(result.failure)
+        if result.usage is not None:
+            fields["usage"] = _plain(result.usage)
+        self._writer.put(lambda store: store.update_job(job.id, **fields))
+
+    async def aclose(self) -> None:
+        """Write what is left."""
+        if self._recorder is not None and self._writer is not None:
+            await self._recorder.close()
+            if not self._keep_open:
+                key = self._recorder.session.key
+                self._writer.put(lambda store: store.update_session(key, closed_at=time.time()))
+            await self._writer.close()
+        if self._store is not None:
+            self._store.close()
+
+    def _begin(self, store: Store, opened: Opened) -> None:
+        self._writer = writer = Writer(store, on_trouble=self._trouble)
+        writer.start()
+        now = time.time()
+        before = self._record
+        if before is not None and opened.context == RESTORED and store.session(before.key):
+            session = before
+            key = before.key
+            writer.put(lambda store: store.update_session(key, updated_at=now, closed_at=None))
+        else:
+            session = SessionRecord(
+                key=opened.key,
+                peer=self._peer,
+                root=str(root_of(self._workspace)),
+                name=self._name,
+                peer_session_id=opened.conversation.id,
+                cwd=str(self._workspace),
+                created_at=now,
+                updated_at=now,
+            )
+            writer.put(lambda store: store.create_session(session))
+        self._recorder = Recorder(writer, session)
+        early, self._early = self._early, []
+        for event in early:
+            self._recorder.record(event)
+
+    def _trouble(self, error: DragomanError) -> None:
+        self._on_trouble(f"this is not stored: {error}")
+
+
+def keeper_for(
+    peer: str,
+    *,
+    workspace: Path,
+    on_trouble: Callable[[str], None],
+    credentials: Iterable[str] = (),
+    paths: Paths | None = None,
+) -> Keeper:
+    """A keeper for an agent of ours. `credentials` names variables whose values are never
+    stored; `on_trouble` is told, in words, what is not stored and why."""
+    store: Store | None = None
+    try:
+        store = open_store(paths=paths, credentials=credentials)
+    except StoreError as error:
+        on_trouble(f"this is not stored: {error}")
+    return Keeper(store, peer=peer, workspace=workspace, on_trouble=on_trouble)
+
+
+def _text_of(blocks: Sequence[Block]) -> str:
+    """A prompt in words; what is no text is named."""
+    return "\n".join(
+        block.text if isinstance(block, Text) else f"[{type(block).__name__.lower()}]"
+        for block in blocks
+    )
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(value, enc_hook=str)
+    return {name: each for name, each in told.items() if each is not None}

@@ -1,0 +1,42 @@
+"""The one store of this user, as surfaces open it.
+
+Owns where it is and whose secrets must not get into it. What is in it is `sessions`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from dragoman.hub.config.paths import find_paths
+from dragoman.hub.sessions.redacting import Redactor
+from dragoman.hub.sessions.store import Store, store_path
+
+if TYPE_CHECKING:
+    from dragoman.hub.config.paths import Paths
+
+
+def open_store(
+    *,
+    read_only: bool = False,
+    paths: Paths | None = None,
+    credentials: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Store:
+    """The store, for use as ``with``. Raises `StoreError`.
+
+    Values of the variables named in `credentials`, and of all whose names look like it, are cut out
+    of whatever is written.
+    """
+    paths = paths or find_paths()
+    if read_only:
+        return Store.open(store_path(paths.state), read_only=True)
+    return Store.open(store_path(paths.state), redactor(credentials, environ))
+
+
+def redactor(credentials: Iterable[str], environ: Mapping[str, str] | None = None) -> Redactor:
+    """What cuts the values of these variables, and of all that look like it, out of texts."""
+    from dragoman.hub.broker.spec import secret_values
+
+    return Redactor(secret_values(os.environ if environ is None else environ, credentials))

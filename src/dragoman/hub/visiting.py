@@ -1,0 +1,63 @@
+"""Brokers that run, asked about the sessions that they have open.
+
+Owns the search for the broker that has a stored session open, and what can be done to the session
+there without prompting. It starts no broker. Following a session is in `following`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.errors import DragomanError
+from dragoman.hub.broker.knocking import knock
+from dragoman.hub.broker.listing import list_brokers, status_of
+
+if TYPE_CHECKING:
+    from dragoman.hub.broker.records import Record
+    from dragoman.hub.config.paths import Paths
+    from dragoman.hub.sessions.records import SessionRecord
+
+CLOSE_TIMEOUT: Final = 10.0
+"""Seconds for a peer to close a session. It is closed here in any case."""
+
+
+async def statuses(paths: Paths) -> list[tuple[Record, dict[str, Any] | None]]:
+    """Every broker that lives, with what it says of itself; None if it does not answer."""
+    brokers = list_brokers(paths)
+    told = await asyncio.gather(*(status_of(record) for record in brokers))
+    return list(zip(brokers, told, strict=True))
+
+
+async def broker_with(session: SessionRecord, paths: Paths) -> Record | None:
+    """The broker that has a stored session open, if one has."""
+    candidates = [record for record in list_brokers(paths) if record.peer == session.peer]
+    told = await asyncio.gather(*(status_of(record) for record in candidates))
+    for record, status in zip(candidates, told, strict=True):
+        open_there = (status or {}).get("sessions")
+        if isinstance(open_there, list) and any(
+            isinstance(each, dict) and each.get("key") == session.key for each in open_there
+        ):
+            return record
+    return None
+
+
+async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError | None:
+    """Let the peer close a session that a broker has open. Returns why it did not."""
+    broker = await broker_with(session, paths)
+    if broker is None:
+        return None
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            options = ClientOptions(read_files=False, write_files=False)
+            async with AcpClient(await knock(broker.address), options) as client:
+                await client.connection.call(
+                    "session/close", {"sessionId": session.peer_session_id}
+                )
+    except DragomanError as error:
+        return error
+    except TimeoutError:
+        return DragomanError(f"{session.peer} did not close it within {CLOSE_TIMEOUT:g} s")
+    return None

@@ -1,0 +1,194 @@
+"""Jobs as surfaces see them: what the store says, and what the broker that runs one knows better.
+
+Owns the question who runs a job and whether that is still so, and what is done to a job from
+outside: waiting for its end and cancelling it. It starts nothing. A job whose process is gone has
+crashed, and is told so by whoever looks first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.errors import (
+    BrokerError,
+    CallError,
+    ConnectError,
+    ConnectionLost,
+    StoreError,
+    UnknownJob,
+)
+from dragoman.hub.config.paths import Paths, find_paths
+from dragoman.hub.storing import open_store
+from dragoman.transports.identity import ProcessIdentity, ProcessState, kill, state_of
+
+if TYPE_CHECKING:
+    from dragoman.hub.sessions.records import JobRecord
+
+LOOK_INTERVAL: Final = 0.2
+"""Seconds between two looks into the store for the end of a job that another command runs."""
+
+WAIT_TIMEOUT: Final = 7 * 24 * 3600.0
+"""Seconds to wait for the end of a job at its broker before asking again: no turn lasts a week."""
+
+ANSWER_TIMEOUT: Final = 10.0
+"""Seconds for a broker to say how a job stands; it needs no peer for that."""
+
+
+def is_alive(runner: dict[str, Any]) -> bool:
+    """Whether the process that runs a job may still live. What cannot be told is taken for alive:
+    nobody's work is written off by a guess."""
+    try:
+        identity = msgspec.convert(runner, ProcessIdentity)
+    except msgspec.ValidationError:
+        return True
+    return state_of(identity) is not ProcessState.DEAD
+
+
+def list_jobs(
+    *, root: Path | None = None, running: bool = False, limit: int = 20, paths: Paths | None = None
+) -> list[JobRecord]:
+    """Jobs, the newest first."""
+    paths = paths or find_paths()
+    _end_orphans(paths)
+    with open_store(read_only=True, paths=paths) as store:
+        where = None if root is None else str(root)
+        if not running:
+            return store.jobs(root=where, limit=limit)
+        found = [
+            *store.jobs("running", where, limit=limit),
+            *store.jobs("queued", where, limit=limit),
+        ]
+    return sorted(found, key=lambda job: (job.created_at, job.id), reverse=True)[:limit]
+
+
+async def find_job(id: str, *, paths: Paths | None = None) -> JobRecord:
+    """A job as it stands now. Raises `UnknownJob`."""
+    paths = paths or find_paths()
+    job = _stored(id, paths)
+    if job.state == "ended" or job.endpoint is None:
+        return job
+    try:
+        return await ask(job, wait=False, paths=paths, timeout=ANSWER_TIMEOUT)
+    except (ConnectError, ConnectionLost, CallError, BrokerError):
+        # It has ended at this moment, or is too busy to answer.
+        return _stored(id, paths)
+
+
+async def wait_for(
+    id: str, *, timeout: float | None = None, paths: Paths | None = None
+) -> JobRecord:
+    """A job when it has ended, or as it stands when the time is over."""
+    paths = paths or find_paths()
+    try:
+        async with asyncio.timeout(timeout):
+            while (job := _stored(id, paths)).state != "ended":
+                if job.endpoint is not None:
+                    try:
+                        return await ask(job, wait=True, paths=paths)
+                    except (ConnectError, ConnectionLost, CallError, BrokerError):
+                        pass
+                # A command runs it, or its broker is about to go: the store will say.
+                await asyncio.sleep(LOOK_INTERVAL)
+            return job
+    except TimeoutError:
+        return await find_job(id, paths=paths)
+
+
+async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
+    """Cancel a job in its agent. False if it has ended. Raises `UnknownJob`, and `BrokerError` or
+    `CallError` where its broker cannot be asked."""
+    paths = paths or find_paths()
+    job = _stored(id, paths)
+    if job.state == "ended":
+        return False
+    if job.endpoint is None:
+        # The command that runs it takes this for its Ctrl-C, and shows what there is.
+        identity = msgspec.convert(job.runner, ProcessIdentity)
+        return kill(identity, signal.SIGINT)
+    from dragoman.hub.broker.extensions import CANCEL
+    from dragoman.hub.broker.knocking import ask_broker
+
+    answer = await ask_broker(address_of(job.endpoint, paths), CANCEL, {"job": id})
+    return isinstance(answer, dict) and answer.get("cancelled") is True
+
+
+async def ask(
+    job: JobRecord, *, wait: bool, paths: Paths, timeout: float = WAIT_TIMEOUT
+) -> JobRecord:
+    """A job as its broker knows it; with `wait`, when it has ended."""
+    from dragoman.hub.broker.extensions import RESULT
+    from dragoman.hub.broker.knocking import knock
+
+    assert job.endpoint is not None
+    door = await knock(address_of(job.endpoint, paths))
+    try:
+        told = await door.ask(RESULT, {"job": job.id, "wait": wait}, timeout=timeout)
+    finally:
+        await door.aclose()
+    return updated(job, told)
+
+
+def updated(job: JobRecord, told: Any) -> JobRecord:
+    """A stored job with what its broker told of it."""
+    if not isinstance(told, dict):
+        return job
+    known = dict(zip(type(job).__struct_encode_fields__, type(job).__struct_fields__, strict=True))
+    newer = {known[name]: value for name, value in told.items() if name in _TOLD & known.keys()}
+    return replace(job, **newer)
+
+
+_TOLD: Final = frozenset(
+    {
+        "state",
+        "outcome",
+        "stop",
+        "text",
+        "failure",
+        "usage",
+        "startedAt",
+        "endedAt",
+        "firstEvent",
+        "nextEvent",
+    }
+)
+"""What a broker knows better than the store."""
+
+
+def address_of(endpoint: str, paths: Paths) -> str:
+    """Where a broker listens, by the name of its endpoint."""
+    from dragoman.hub.broker.endpoint import endpoint_of
+    from dragoman.hub.broker.spec import folders_of
+
+    return endpoint_of(endpoint, folders_of(paths)).address
+
+
+def _stored(id: str, paths: Paths) -> JobRecord:
+    with open_store(read_only=True, paths=paths) as store:
+        job = store.job(id)
+    if job is None:
+        raise UnknownJob(f"there is no job {id!r}")
+    if job.state != "ended" and not is_alive(job.runner):
+        _end_orphans(paths)
+        with open_store(read_only=True, paths=paths) as store:
+            job = store.job(id) or job
+    return job
+
+
+def _end_orphans(paths: Paths) -> None:
+    """Write down which jobs nobody runs any more."""
+    with open_store(read_only=True, paths=paths) as store:
+        unfinished = [*store.jobs("running"), *store.jobs("queued")]
+    if all(is_alive(job.runner) for job in unfinished):
+        return
+    try:
+        with open_store(paths=paths) as store:
+            store.end_orphans(is_alive)
+    except StoreError:
+        # A folder that cannot be written to can still be read: then the job is shown as it stands.
+        return
