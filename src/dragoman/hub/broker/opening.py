@@ -52,6 +52,7 @@ class SessionKeeping(Keeping, Protocol):
     """Who stores sessions."""
 
     def created(self, session: LiveSession) -> None: ...
+    def found(self, session: LiveSession) -> None: ...
     def moved(self, session: LiveSession) -> None: ...
     def closed(self, session: LiveSession) -> None: ...
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
@@ -182,7 +183,6 @@ class Sessions:
         """Close a session at the peer, where it can do that, and forget it."""
         far = self._hall.far
         self._forget(session)
-        self._keeping.closed(session)
         if far is None or session.far is not far:
             return
         # Said by a peer that is about to forget it anyway, so a refusal does not matter.
@@ -234,6 +234,7 @@ class Sessions:
             del self._sessions[name]
         for caller in list(session.readers):
             session.close_for(caller)
+        self._keeping.closed(session)
         session.log.close()
 
     def _named(self, params: Raw) -> tuple[dict[str, Raw], str, SessionMeta]:
@@ -274,6 +275,8 @@ class Sessions:
             raise
         if record is None:
             self._keeping.created(session)
+        else:
+            self._keeping.found(session)
         return session
 
     async def _restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:

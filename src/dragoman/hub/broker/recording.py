@@ -124,6 +124,8 @@ class Recording:
         self._scribes: dict[str, Scribe] = {}
         self._sessions: dict[str, LiveSession] = {}
         self._ending: dict[str, Job] = {}
+        self._known: set[str] = set()
+        """The sessions that are in the store, or will be before anything that is put now."""
         self.trouble = ""
         """Why nothing is stored; empty while all is well."""
 
@@ -168,6 +170,11 @@ class Recording:
             self.save(session)
 
     def save(self, session: LiveSession) -> None:
+        if session.key not in self._known:
+            # It is still being opened. What it says already is stored when that has succeeded.
+            if session not in self._marked:
+                self.mark(session)
+            return
         self._save(session, session.job, end=False)
 
     def _save(self, session: LiveSession, job: Job | None, *, end: bool) -> None:
@@ -247,7 +254,12 @@ class Recording:
 
     # -- sessions
 
+    def found(self, session: LiveSession) -> None:
+        """A session is open that was in the store before."""
+        self._known.add(session.key)
+
     def created(self, session: LiveSession) -> None:
+        self._known.add(session.key)
         writer = self._works
         if writer is None:
             return
@@ -269,8 +281,13 @@ class Recording:
         self._change(session, peer_session_id=session.id)
 
     def closed(self, session: LiveSession) -> None:
+        if session in self._marked:
+            self._marked.remove(session)
+        if session.key not in self._known:
+            return
         self._save(session, None, end=True)
         self._change(session, closed_at=time.time())
+        self._known.discard(session.key)
         self._scribes.pop(session.key, None)
         self._sessions.pop(session.key, None)
 
@@ -317,7 +334,9 @@ class Recording:
 
     def job_ended(self, job: Job) -> None:
         """Store the end of a job behind its events, and let those know who wait for it."""
-        self._save(job.session, job, end=True)
+        if job.started_at is not None:
+            # What happens in the session of one that never ran belongs to another.
+            self._save(job.session, job, end=True)
         writer = self._works
         if writer is None:
             job.conclude()
