@@ -57,6 +57,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── StoreRefused            by the world: the file or its folder may not be written or read
     │   ├── StoreCorrupt            the file is damaged, or no file of ours
     │   └── StoreTooNew             a newer dragoman has written it
+    ├── IsolationFailed             a worktree of its own for a job could not be made or used
     ├── ProtocolMismatch            the two sides have no common protocol version
     └── HandshakeFailed             the other side did not answer as an agent does
 
@@ -608,6 +609,17 @@ class StoreTooNew(StoreError):
     """A newer dragoman has written the file. It is left as it is."""
 
     error_class = "store_too_new"
+
+
+class IsolationFailed(DragomanError):
+    """A worktree of its own for a job could not be made or used. The workspace is untouched."""
+
+    error_class = "isolation_failed"
+    blame = "world"
+
+    def __init__(self, doing: str, problem: str) -> None:
+        super().__init__(f"{doing} failed: {problem}")
+        self.problem = problem
 
 
 class ProtocolMismatch(DragomanError):
