@@ -3,8 +3,24 @@
 Owns the way from a `Peer` to an editor: `Bridge` serves one peer to any number of clients, `serve`
 is the short way for one. ``python -m dragoman.bridge -- CMD`` is the same as a program. It decides
 nothing: what the peer asks goes to the client, and what the client asks goes to the peer.
+
+The names are loaded when they are asked for: who only wants the words of `speaking` or the routes
+of `relay` needs no agent and no transport.
 """
 
-from dragoman.bridge.bridge import RAW_KEY, Bridge, serve
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.bridge.bridge import RAW_KEY, Bridge, serve
 
 __all__ = ["RAW_KEY", "Bridge", "serve"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dragoman.bridge import bridge
+
+    return getattr(bridge, name)
