@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,9 @@ def broker_place() -> Iterator[Place]:
         try:
             yield place
         finally:
+            for log in sorted(place.folder.glob("state/logs/*.log")):
+                # Shown with a test that fails.
+                sys.stderr.write(f"{log.name}:\n{log.read_text()}\n")
             for record in place.records():
                 kill(record.broker, signal.SIGKILL)
                 for one in (record.broker, *record.children):
@@ -80,6 +84,15 @@ def wait_dead(process: ProcessIdentity) -> None:
     while state_of(process) is ProcessState.ALIVE:
         assert time.monotonic() < give_up_at, f"process {process.pid} lives on"
         time.sleep(0.01)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something that other processes do has come true."""
+    async with asyncio.timeout(GONE_TIMEOUT):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.01)
 
 
 async def peer_of(place: Place, spec: BrokerSpec) -> ProcessIdentity:

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -192,6 +193,16 @@ def reap_detached() -> frozenset[int]:
                 continue
         _detached.discard(pid)
     return frozenset(_detached)
+
+
+def end_detached(pid: int) -> None:
+    """Kill a detached child that is still ours to reap, so that its number is still its own."""
+    if pid in reap_detached():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        _detached.discard(pid)
 
 
 _detached: set[int] = set()

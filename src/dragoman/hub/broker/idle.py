@@ -66,7 +66,8 @@ class IdleClock:
 @dataclass(frozen=True, slots=True)
 class _Idle:
     record: Record
-    idle_for: float
+    since: float
+    """By our loop's clock, because each of them is asked at another moment."""
 
 
 async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
@@ -85,7 +86,7 @@ async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
     if len(others) < max_idle:
         return []
     looked = await asyncio.gather(*(_look(record) for record in others))
-    idle = sorted((one for one in looked if one is not None), key=lambda one: one.idle_for)
+    idle = sorted((one for one in looked if one is not None), key=lambda one: -one.since)
     stopped: list[str] = []
     # We are the most recent one, whatever the others say.
     for one in idle[max(0, max_idle - 1) :]:
@@ -101,7 +102,7 @@ async def _look(record: Record) -> _Idle | None:
     idle_for = status.get("idleFor") if isinstance(status, dict) else None
     if not isinstance(idle_for, int | float) or isinstance(idle_for, bool):
         return None
-    return _Idle(record, float(idle_for))
+    return _Idle(record, asyncio.get_running_loop().time() - idle_for)
 
 
 async def _ask(record: Record, method: str, params: Any) -> Any:

@@ -23,7 +23,7 @@ from dragoman.hub.broker.endpoint import Endpoint, make_private
 from dragoman.hub.broker.failures import revive
 from dragoman.hub.broker.spec import BrokerSpec
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe
-from dragoman.transports.process import reap_detached, start_detached
+from dragoman.transports.process import end_detached, reap_detached, start_detached
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "dragoman.hub.broker")
 """Without the working folder on the path of imports: a checkout must not bring its own dragoman."""
@@ -91,6 +91,7 @@ async def start(
                     await writer.aclose(timeout)
                 answer = await told
         except TimeoutError:
+            end_detached(pid)
             tail = log_tail(endpoint.log, log_size)
             raise BrokerUnavailable(
                 f"the broker for {spec.peer} was not there within {timeout:g} s{_shown(tail)}",

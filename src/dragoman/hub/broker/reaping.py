@@ -106,7 +106,8 @@ def _sweep_files(folder: Path) -> list[Reaped]:
         if kind not in (LOCK, SOCKET, STARTING):
             continue
         path = folder / (name if kind == STARTING else f"{endpoint}{LOCK}")
-        if path.exists() and is_held(path):
+        if is_held(path) or not (folder / name).exists():
+            # Somebody has it, or has just given it up in order.
             continue
         lock = try_lock(path)
         if lock is None:

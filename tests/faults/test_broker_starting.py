@@ -1,0 +1,281 @@
+"""What is left of brokers that were killed, hang or never were: nothing hangs, nothing stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dragoman.errors import BrokerUnavailable
+from dragoman.hub.broker.endpoint import Endpoint
+from dragoman.hub.broker.locking import try_lock
+from dragoman.hub.broker.reaping import sweep
+from dragoman.hub.broker.records import Record, write_whole
+from dragoman.hub.broker.starting import StartTimes, ensure
+from dragoman.rpc import Connection, End, Router
+from dragoman.transports.base import Stream
+from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, state_of
+from dragoman.transports.process import reap_detached, spawn
+from dragoman.transports.sockets import listen_unix
+from tests.aio import aio
+from tests.integration.broker_places import PROGRAM, Place, broker_place, peer_of, until, wait_dead
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="proof by /proc")
+
+IMPATIENT = StartTimes(answer=0.5, name=0.3, death=5.0)
+SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+MUTE = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1)"]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with broker_place() as place:
+        yield place
+
+
+def known(pid: int) -> ProcessIdentity:
+    found = identify(pid)
+    assert found is not None
+    return found
+
+
+def left(place: Place) -> list[str]:
+    return sorted(path.name for path in place.brokers.iterdir())
+
+
+def wardens_of(pid: int) -> list[int]:
+    """The children of a process that are no peers: its warden."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(child) for child in children if b"warden" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+@aio
+async def test_a_killed_broker_takes_its_peer_along_and_is_replaced(place: Place) -> None:
+    spec = place.spec()
+    first = await ensure(spec, program=PROGRAM)
+    peer = await peer_of(place, spec)
+    broker = known(first.greeting.pid)
+    os.kill(broker.pid, signal.SIGKILL)
+    for process in (broker, peer):
+        await asyncio.to_thread(wait_dead, process)
+    await first.stream.aclose()
+    # Its socket, lock and record are still there, and disturb nobody.
+    assert len(left(place)) == 3
+    second = await ensure(spec, program=PROGRAM)
+    assert second.started and second.greeting.pid != broker.pid
+    await second.stream.aclose()
+    await until(lambda: not any(record.broker == broker for record in place.records()))
+    assert [record.broker.pid for record in place.records()] == [second.greeting.pid]
+
+
+@aio
+async def test_a_peer_that_survived_its_broker_and_the_warden_is_found_and_killed(
+    place: Place,
+) -> None:
+    spec = place.spec()
+    reached = await ensure(spec, program=PROGRAM)
+    peer = await peer_of(place, spec)
+    broker = known(reached.greeting.pid)
+    [warden] = wardens_of(broker.pid)
+    # The peer reads from its broker and would end by itself; stopped, it cannot.
+    os.kill(peer.pid, signal.SIGSTOP)
+    for pid in (warden, broker.pid):
+        os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(wait_dead, broker)
+    await reached.stream.aclose()
+    assert state_of(peer) is ProcessState.ALIVE
+    [reaped] = await asyncio.to_thread(sweep, place.brokers)
+    assert reaped.processes == 1
+    await asyncio.to_thread(wait_dead, peer)
+    assert left(place) == []
+
+
+@aio
+async def test_a_number_that_belongs_to_somebody_else_now_is_never_killed(place: Place) -> None:
+    stranger = await spawn(SLEEPER)
+    try:
+        now = known(stranger.pid)
+        then = ProcessIdentity(pid=now.pid, started="1", boot=now.boot, namespace=now.namespace)
+        spec = place.spec()
+        endpoint = place.endpoint(spec)
+        endpoint.make_safe()
+        record = record_of(endpoint, then, children=(then,))
+        write_whole(endpoint.record(then.pid), msgspec.json.encode(record))
+        endpoint.lock.write_bytes(msgspec.json.encode(then))
+        [reaped] = await asyncio.to_thread(sweep, place.brokers)
+        assert (reaped.name, reaped.processes) == (endpoint.name, 0)
+        assert left(place) == []
+        reached = await ensure(spec, program=PROGRAM)
+        await reached.stream.aclose()
+        assert state_of(now) is ProcessState.ALIVE
+    finally:
+        await stranger.aclose()
+
+
+def record_of(
+    endpoint: Endpoint, broker: ProcessIdentity, children: tuple[ProcessIdentity, ...] = ()
+) -> Record:
+    return Record(
+        name=endpoint.name,
+        address=endpoint.address,
+        peer="tool",
+        workspace="/",
+        version="0",
+        broker=broker,
+        owner="",
+        children=children,
+        started_at=0.0,
+    )
+
+
+@aio
+async def test_a_stale_socket_and_the_lock_of_a_dead_process_are_replaced(place: Place) -> None:
+    spec = place.spec()
+    endpoint = place.endpoint(spec)
+    endpoint.make_safe()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(endpoint.address)
+    dead = ProcessIdentity(pid=2**22 - 1, started="5", boot=known(os.getpid()).boot)
+    endpoint.lock.write_bytes(msgspec.json.encode(dead))
+    endpoint.starting.touch()
+    reached = await ensure(spec, program=PROGRAM)
+    assert reached.started
+    await reached.stream.aclose()
+
+
+@aio
+async def test_a_broker_that_holds_its_name_and_does_not_answer_is_replaced(place: Place) -> None:
+    spec = place.spec()
+    first = await ensure(spec, program=PROGRAM)
+    peer = await peer_of(place, spec)
+    broker = known(first.greeting.pid)
+    os.kill(broker.pid, signal.SIGSTOP)
+    second = await ensure(spec, program=PROGRAM, times=IMPATIENT)
+    assert second.started and second.greeting.pid != broker.pid
+    for process in (broker, peer):
+        await asyncio.to_thread(wait_dead, process)
+    for reached in (first, second):
+        await reached.stream.aclose()
+
+
+@aio
+async def test_a_name_that_is_held_by_nobody_knows_whom_is_left_alone(place: Place) -> None:
+    spec = place.spec()
+    endpoint = place.endpoint(spec)
+    endpoint.make_safe()
+    lock = try_lock(endpoint.lock)
+    assert lock is not None
+    with lock:
+        lock.write(b"somebody")
+        with pytest.raises(BrokerUnavailable, match="it is not known which process"):
+            await ensure(spec, program=PROGRAM, times=IMPATIENT)
+
+
+@aio
+async def test_a_holder_that_dies_while_it_is_waited_for_makes_room(place: Place) -> None:
+    spec = place.spec()
+    endpoint = place.endpoint(spec)
+    endpoint.make_safe()
+    lock = try_lock(endpoint.lock)
+    assert lock is not None
+    asyncio.get_running_loop().call_later(0.05, lock.release)
+    reached = await ensure(spec, program=PROGRAM)
+    assert reached.started
+    await reached.stream.aclose()
+
+
+@aio
+async def test_whoever_listens_there_and_is_no_broker_is_named(place: Place) -> None:
+    spec = place.spec()
+    endpoint = place.endpoint(spec)
+    endpoint.make_safe()
+
+    async def serve(stream: Stream) -> None:
+        async with Connection(stream, End.AGENT, Router()) as connection:
+            await connection.wait_ended()
+
+    async with await listen_unix(endpoint.address, serve):
+        with pytest.raises(BrokerUnavailable, match="is no broker: "):
+            await ensure(spec, program=PROGRAM, times=IMPATIENT)
+
+
+@aio
+async def test_a_caller_that_is_cancelled_while_it_starts_a_broker_leaves_no_lock(
+    place: Place,
+) -> None:
+    spec = place.spec()
+    endpoint = place.endpoint(spec)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await ensure(spec, program=MUTE)
+    assert not endpoint.starting.exists()
+    reached = await ensure(spec, program=PROGRAM)
+    assert reached.started
+    await reached.stream.aclose()
+    await until(lambda: not reap_detached())
+
+
+@aio
+async def test_a_program_that_says_nothing_is_killed(place: Place) -> None:
+    with pytest.raises(BrokerUnavailable, match=r"was not there within 0\.1 s"):
+        await ensure(place.spec(), program=MUTE, times=StartTimes(start=0.1))
+    assert not reap_detached()
+
+
+def knock_as_nobody(address: str) -> str:
+    """Try to say hello as another user; what came of it."""
+    hear, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(tell, knock(address))
+        finally:
+            os._exit(0)
+    os.close(tell)
+    with open(hear, "rb") as heard:
+        said = heard.read()
+    os.waitpid(pid, 0)
+    return said.decode()
+
+
+def knock(address: str) -> bytes:
+    with socket.socket(socket.AF_UNIX) as door:
+        try:
+            door.connect(address)
+            door.sendall(b'{"jsonrpc":"2.0","id":1,"method":"_dragoman/hello","params":{}}\n')
+            return b"answered" if door.recv(100) else b"dropped"
+        except PermissionError:
+            return b"refused"
+        except ConnectionError:
+            return b"dropped"
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="becomes another user")
+@aio
+async def test_another_user_is_not_let_in_by_the_folder_nor_by_the_socket(place: Place) -> None:
+    reached = await ensure(place.spec(), program=PROGRAM)
+    address = reached.endpoint.address
+
+    def open_doors() -> None:
+        for folder in (place.folder, place.folder / "run", place.brokers):
+            folder.chmod(0o755)
+        os.chmod(address, 0o666)
+
+    assert await asyncio.to_thread(knock_as_nobody, address) == "refused"
+    # Even if somebody opens all doors: the system tells who knocks.
+    await asyncio.to_thread(open_doors)
+    assert await asyncio.to_thread(knock_as_nobody, address) == "dropped"
+    assert await reached.stream.ask("_dragoman/status", {})
+    await reached.stream.aclose()
