@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "sessions": "Show, continue and keep conversations.",
     "jobs": "Show, watch and cancel what agents were asked to do.",
     "broker": "Look after the agents that are kept for the next command.",
+    "stats": "Show how delegation went, and what it has cost.",
+    "ledger": "Export or delete what is kept of delegations.",
     "peers": "Show the agents there are; verify, add, enable them.",
     "agents": "Say which peer each of your agent files delegates to.",
     "config": "Show, begin and trust configuration.",

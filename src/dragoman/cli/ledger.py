@@ -1,0 +1,99 @@
+"""`dragoman ledger`: everything that is kept of delegations, out of here or away.
+
+It parses, asks and prints. What is kept is `dragoman.hub.ledger`'s business; sums of it are shown
+by `stats`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import YesOption
+
+HELP: Final = """
+Export or delete what is kept of delegations.
+
+The ledger has every decision and every attempt, what it cost, and what was learned from it. It has
+no prompts and no answers: those are in `dragoman sessions`.
+
+\b
+Examples:
+  dragoman ledger export > ledger.jsonl
+  dragoman ledger export | jq 'select(.type == "Attempt" and .outcome != "ok")'
+  dragoman ledger prune --older-than 90d
+"""
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+
+
+@app.command("export", context_settings=CONTEXT)
+def export_command() -> None:
+    """Print everything in the ledger, one JSON object a line.
+
+    The type of a line is Decision, Attempt, Posterior or Health.
+
+    \b
+    Examples:
+      dragoman ledger export > ledger.jsonl
+      dragoman ledger export | jq -r 'select(.type == "Attempt").peer' | sort | uniq -c
+    """
+    from dragoman.cli.output.jsonl import encode
+    from dragoman.hub.ledger.ledger import Ledger
+
+    with Ledger.open(_path(), read_only=True) as ledger:
+        for value in ledger.export():
+            sys.stdout.write(encode(value, sys.stdout))
+
+
+@app.command("prune", context_settings=CONTEXT)
+def prune_command(
+    *,
+    older_than: Annotated[
+        str,
+        typer.Option("--older-than", metavar="AGE", help="What is older goes, such as 90d or 0s."),
+    ],
+    learned: Annotated[
+        bool, typer.Option("--learned", help="Forget what was learned of the peers, too.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Delete old attempts for good, with their decisions.
+
+    What was learned from them stays unless --learned is given. `events.jsonl` beside the ledger is
+    a plain file: delete it as you like.
+
+    \b
+    Examples:
+      dragoman ledger prune --older-than 90d
+      dragoman ledger prune --older-than 0s --learned --yes
+    """
+    from dragoman.cli.output.questions import confirm
+    from dragoman.cli.output.times import seconds_of
+    from dragoman.hub.ledger.ledger import Ledger
+
+    before = time.time() - seconds_of(older_than, option="--older-than")
+    path = _path()
+    if not path.exists():
+        sys.stderr.write("There is nothing to delete.\n")
+        return
+    if not yes and not confirm(f"Delete attempts older than {older_than}?", instead="--yes"):
+        return
+    with Ledger.open(path) as ledger:
+        gone = ledger.prune(before)
+        forgotten = ledger.forget_posteriors() if learned else 0
+    sys.stderr.write(f"Deleted {gone} attempt{'' if gone == 1 else 's'}.\n")
+    if learned:
+        sys.stderr.write(f"Forgot what was learned of {forgotten} choices.\n")
+
+
+def _path() -> Path:
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.ledger.ledger import ledger_path
+
+    return ledger_path(find_paths().state)

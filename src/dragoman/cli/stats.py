@@ -1,0 +1,124 @@
+"""`dragoman stats`: how delegation went, and what it has cost.
+
+It parses and prints. The sums are made by `dragoman.hub.ledger`; how they look is in
+`output.stat_pages`.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import time
+from typing import Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+
+app: Final = new_app()
+
+
+class By(enum.StrEnum):
+    """What the sums are told by."""
+
+    ROLE = "role"
+    PEER = "peer"
+    MODEL = "model"
+    DAY = "day"
+
+
+class StatsFormat(enum.StrEnum):
+    """How they are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only attempts that began since then: a date, or an age such as 12h or 30d.",
+        show_default=False,
+    ),
+]
+
+
+@app.command(context_settings=CONTEXT)
+def stats(
+    *,
+    by: Annotated[By, typer.Option("--by", help="What to add up.")] = By.ROLE,
+    since: SinceOption = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="TIME",
+            help="Only attempts that began before then.",
+            show_default=False,
+        ),
+    ] = None,
+    chart: Annotated[
+        bool | None,
+        typer.Option(
+            "--chart/--no-chart",
+            help="Bars below the table; a terminal gets them.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        StatsFormat,
+        typer.Option("--format", help="text for people, json or csv for programs."),
+    ] = StatsFormat.TEXT,
+) -> None:
+    """Show how delegation went, and what it has cost.
+
+    Every try of a peer counts once. What a peer did not tell is unknown and not zero; ~ marks a
+    cost that had to be estimated. Days are those of this machine's clock.
+
+    \b
+    Examples:
+      dragoman stats                             by role, since the beginning
+      dragoman stats --by peer --since 30d
+      dragoman stats --by day --since 2026-01-01 --until 2026-02-01
+      dragoman stats --by model --format csv > costs.csv
+    """
+    from dragoman.cli.output import stat_pages
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.tables import write_table
+    from dragoman.cli.output.terminal import is_terminal
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.ledger.ledger import Ledger, ledger_path
+
+    now = time.time()
+    bounds = (_instant(since, "--since", now), _instant(until, "--until", now))
+    with Ledger.open(ledger_path(find_paths().state), read_only=True) as ledger:
+        rows = ledger.stats(by.value, since=bounds[0], until=bounds[1])
+    if format is StatsFormat.JSON:
+        for row in rows:
+            write_json(stat_pages.as_json(row, by.value))
+    elif format is StatsFormat.CSV:
+        stat_pages.write_csv(rows, by.value, sys.stdout)
+    elif not rows:
+        sys.stderr.write("Nothing was delegated in this time. `dragoman delegate` does it.\n")
+    else:
+        write_table(stat_pages.head(by.value), [stat_pages.as_cells(row) for row in rows])
+        if chart if chart is not None else is_terminal(sys.stdout):
+            sys.stdout.write("\n")
+            stat_pages.write_chart(rows, sys.stdout)
+
+
+def _instant(text: str | None, option: str, now: float) -> float | None:
+    """A time that a person typed: a date of this machine's clock, or how long ago."""
+    from datetime import datetime
+
+    from dragoman.cli.output.times import seconds_of
+
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return now - seconds_of(text, option=option)

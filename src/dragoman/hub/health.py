@@ -1,0 +1,328 @@
+"""How a peer is doing, from what its turns have shown: pure.
+
+Owns what a failure says about a peer (`read`): whether the next turn may go there, when, and what
+to do first; the circuit breaker (`Breaker`), and the pause before another try (`backoff`). Time and
+chance are arguments. Where it is remembered is `ledger`'s business; `routing` only sees the answer.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import random
+import re
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct, structs
+
+from dragoman.events.parts import Failure, Limit
+from dragoman.events.words import ErrorKind, Outcome
+
+BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
+
+LOGIN_PARK: Final = 900.0
+"""Seconds for which a peer that wants a login is left alone. Nobody tells us of the login, and one
+who has done it should not wait for long; a turn that succeeds ends it at once."""
+
+QUOTA_PARK: Final = 3600.0
+"""Seconds for which a peer without quota is left alone where it does not say when it resets."""
+
+LONGEST_PARK: Final = 31 * 86_400.0
+"""Seconds for which a peer can be left alone: quotas reset monthly at the latest, and a number that
+was misread must not park a peer for good."""
+
+PASSING: Final = 60.0
+"""A limit that passes within so many seconds is worth waiting for; a longer one parks the peer."""
+
+FIRST_BACKOFF: Final = 1.0
+LONGEST_BACKOFF: Final = 30.0
+"""Bounds of the pause before another try: what a person waits for without wondering."""
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """What is remembered of a peer."""
+
+    peer: str
+    failures: int = 0
+    """How many turns in a row have failed for reasons that the peer has to answer for."""
+    opened_at: float | None = None
+    """When it was last given up; None while it is not."""
+    trial_at: float | None = None
+    """When somebody last began to try it again."""
+    last_ok_at: float | None = None
+    last_failed_at: float | None = None
+    last_error: str | None = None
+    handshake_seconds: float | None = None
+    """How long its greetings take, smoothed."""
+    parked_until: float | None = None
+    parked_why: str | None = None
+
+    def parked(self, now: float) -> bool:
+        return self.parked_until is not None and now < self.parked_until
+
+
+class Sign(enum.StrEnum):
+    """What the end of a turn says about the peer."""
+
+    WELL = "well"
+    NOTHING = "nothing"
+    """It says more about the task or the user than about the peer."""
+    PASSING = "passing"
+    """A limit that soon passes: the same peer may be tried again after a pause."""
+    QUOTA = "quota"
+    LOGIN = "login"
+    FAULT = "fault"
+    """The peer crashed, hung, or did not keep to its protocol."""
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """A sign, with what follows from it."""
+
+    sign: Sign
+    why: str = ""
+    park_until: float | None = None
+    retry_after: float | None = None
+    """Seconds that the peer asks to wait."""
+
+
+_SIGNS: Final[dict[Outcome, Sign]] = {
+    Outcome.OK: Sign.WELL,
+    Outcome.EMPTY: Sign.FAULT,
+    Outcome.REFUSED: Sign.NOTHING,
+    Outcome.TRUNCATED: Sign.NOTHING,
+    Outcome.DENIED: Sign.NOTHING,
+    Outcome.CANCELLED: Sign.NOTHING,
+    Outcome.TIMED_OUT: Sign.FAULT,
+    Outcome.CRASHED: Sign.FAULT,
+    Outcome.AUTH_REQUIRED: Sign.LOGIN,
+    Outcome.QUOTA: Sign.QUOTA,
+    Outcome.FAILED: Sign.FAULT,
+    Outcome.PROTOCOL_ERROR: Sign.FAULT,
+    Outcome.UNSUPPORTED: Sign.NOTHING,
+    Outcome.UNKNOWN: Sign.FAULT,
+}
+
+_HARD: Final = re.compile(
+    r"insufficient_quota|exceeded your (current|monthly|daily) (quota|limit)|usage limit"
+    r"|per[ _-]?(day|month)|daily (limit|quota)|monthly (limit|quota)|out of credits?"
+    r"|credit balance|billing|limit_reached|quota_exhausted|exhausted your",
+    re.IGNORECASE,
+)
+"""Words of a limit that does not pass by waiting a moment."""
+
+
+def read(
+    outcome: Outcome,
+    failure: Failure | None = None,
+    *,
+    now: float,
+    limits: tuple[Limit, ...] = (),
+    login: str = "",
+) -> Reading:
+    """What the end of a turn says about the peer. `limits` are what it last reported of its
+    account, and `login` is the command that logs in to it."""
+    sign = _SIGNS[outcome]
+    kind = failure.kind if failure else None
+    message = failure.message if failure else ""
+    if kind is ErrorKind.OVERLOADED:
+        sign = Sign.PASSING
+    if sign is Sign.LOGIN:
+        what = f"log in with `{login}`" if login else "log in to it"
+        return Reading(sign=sign, why=f"it wants a login: {what}", park_until=now + LOGIN_PARK)
+    if sign not in (Sign.QUOTA, Sign.PASSING):
+        return Reading(sign=sign, why=message)
+    reset = _reset_at(failure, limits, now)
+    wait = None if reset is None else max(reset - now, 0.0)
+    hard = sign is Sign.QUOTA and (
+        kind is ErrorKind.QUOTA
+        or bool(_HARD.search(message))
+        or (failure is None or kind not in (ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED))
+    )
+    if not hard and (wait is None or wait <= PASSING):
+        return Reading(sign=Sign.PASSING, why=message, retry_after=wait)
+    until = now + QUOTA_PARK if reset is None else min(reset, now + LONGEST_PARK)
+    said = "" if reset is not None else "; it does not say until when"
+    return Reading(sign=Sign.QUOTA, why=f"its quota is used up{said}", park_until=until)
+
+
+def backoff(tried: int, rng: random.Random, *, retry_after: float | None = None) -> float:
+    """Seconds to wait before try number `tried` + 1, where the first was 1.
+
+    It is drawn, so that many who were refused together do not come back together, and it is never
+    shorter than what the peer asks for.
+    """
+    ceiling = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(tried - 1, 0), 16))
+    drawn = rng.uniform(ceiling / 2, ceiling)
+    return drawn if retry_after is None else retry_after + drawn / 2
+
+
+class Breaker(Struct, frozen=True, kw_only=True):
+    """Gives a peer up after some failures in a row, and lets one turn try it again later."""
+
+    threshold: int = 3
+    """Failures in a row: one is an accident, and two may be the same one."""
+    cool_down: float = 60.0
+    """Seconds until it is tried again; twice as many after every trial that failed."""
+    longest: float = 3600.0
+    trial: float = 600.0
+    """Seconds for which one trial keeps others away. Whoever began it may be dead."""
+
+    def state(self, health: Health, now: float) -> BreakerState:
+        """Closed: use it. Open: do not. Half open: one may try."""
+        if health.opened_at is None:
+            return "closed"
+        if now < self.opens_again_at(health):
+            return "open"
+        tried = health.trial_at
+        busy = tried is not None and tried >= health.opened_at and now < tried + self.trial
+        return "open" if busy else "half_open"
+
+    def opens_again_at(self, health: Health) -> float:
+        """When a peer that was given up may be tried again."""
+        if health.opened_at is None:
+            return -math.inf
+        beyond = max(health.failures - self.threshold, 0)
+        return health.opened_at + min(self.longest, self.cool_down * 2.0 ** min(beyond, 16))
+
+    def begun(self, health: Health, now: float) -> Health:
+        """A turn begins. Where the breaker is half open, it is the trial."""
+        if self.state(health, now) == "half_open":
+            return structs.replace(health, trial_at=now)
+        return health
+
+    def ended(self, health: Health, reading: Reading, now: float) -> Health:
+        """A turn has ended, with what it says about the peer."""
+        parked: dict[str, Any] = {}
+        if reading.park_until is not None:
+            parked = {"parked_until": reading.park_until, "parked_why": reading.why}
+        match reading.sign:
+            case Sign.WELL:
+                return structs.replace(
+                    health,
+                    failures=0,
+                    opened_at=None,
+                    trial_at=None,
+                    last_ok_at=now,
+                    parked_until=None,
+                    parked_why=None,
+                )
+            case Sign.FAULT:
+                failures = health.failures + 1
+                opened_at = now if failures >= self.threshold else health.opened_at
+                return structs.replace(
+                    health,
+                    failures=failures,
+                    opened_at=opened_at,
+                    last_failed_at=now,
+                    last_error=reading.why or None,
+                )
+            case Sign.QUOTA | Sign.LOGIN:
+                return structs.replace(
+                    health,
+                    trial_at=None,
+                    last_failed_at=now,
+                    last_error=reading.why or None,
+                    **parked,
+                )
+            case Sign.PASSING | Sign.NOTHING:
+                # A trial that says nothing leaves the question open for the next one.
+                return structs.replace(health, trial_at=None)
+
+
+def greeted(health: Health, seconds: float) -> Health:
+    """The peer has answered its greeting after so long."""
+    before = health.handshake_seconds
+    # A fifth: one slow start on a busy machine does not make a slow peer.
+    smoothed = seconds if before is None else before + (seconds - before) / 5
+    return structs.replace(health, handshake_seconds=smoothed)
+
+
+# -- when a limit resets
+
+_INSTANTS: Final = ("resets_at", "resetsAt", "reset_at", "resetAt", "reset")
+_PERIODS: Final = (
+    *("retry_after", "retryAfter", "retry-after", "retryDelay", "retry_delay"),
+    *("resets_in_seconds", "resetsInSeconds"),
+)
+_DEPTH: Final = 6
+"""How deep an error's data is searched: providers wrap errors in errors."""
+
+_UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PERIOD: Final = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?"
+    r"|s(?:ec(?:ond)?s?)?)(?![a-z])",
+    re.IGNORECASE,
+)
+_SAID: Final = re.compile(
+    r"(?:try again|retry|resets?|available again|wait)(?:ing)?\s*(?:in|after|for)?:?\s*"
+    r"((?:(?:about|and|,)?\s*\d+(?:\.\d+)?\s*[a-z]+\s*)+)",
+    re.IGNORECASE,
+)
+
+_THIS_CENTURY: Final = 4_102_444_800
+"""The first second of 2100. A greater number counts milliseconds."""
+
+
+def _reset_at(failure: Failure | None, limits: tuple[Limit, ...], now: float) -> float | None:
+    """When a limit resets, where anybody has said it."""
+    told = [limit.resets_at for limit in limits if limit.reached and limit.resets_at is not None]
+    future = [at for at in told if at > now]
+    if future:
+        # All that were reached have to reset before there is anything to use.
+        return max(future)
+    if failure is None:
+        return None
+    found = _search(failure.data, now, _DEPTH)
+    if found is None:
+        said = _SAID.search(failure.message)
+        seconds = _seconds(said.group(1)) if said else None
+        found = None if seconds is None else now + seconds
+    return found if found is not None and math.isfinite(found) and found >= now else None
+
+
+def _search(data: Any, now: float, depth: int) -> float | None:
+    if depth == 0:
+        return None
+    if isinstance(data, dict):
+        for name in _INSTANTS:
+            if name in data and (at := _instant(data[name])) is not None:
+                return at
+        for name in _PERIODS:
+            if name in data and (seconds := _seconds(data[name])) is not None:
+                return now + seconds
+    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    for value in inner:
+        if (at := _search(value, now, depth - 1)) is not None:
+            return at
+    return None
+
+
+def _instant(value: Any) -> float | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value / 1000 if value >= _THIS_CENTURY else float(value)
+    if isinstance(value, str):
+        try:
+            at = datetime.fromisoformat(value)
+            # Without a zone nobody knows which hour it means.
+            return at.timestamp() if at.tzinfo is not None else None
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+def _seconds(value: Any) -> float | None:
+    """A period: a number of seconds, or words such as "3h 20m" and "12.5s"."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    if re.fullmatch(r"\s*[0-9]+(?:\.[0-9]*)?\s*", value):
+        return float(value)
+    total = 0.0
+    found = False
+    for number, unit in _PERIOD.findall(value):
+        found = True
+        short = "ms" if unit.lower().startswith(("ms", "milli")) else unit[0].lower()
+        total += float(number) * _UNITS[short]
+    return total if found else None

@@ -1,0 +1,122 @@
+"""What was learned of peers: the posteriors of the bandit, and how each peer is doing.
+
+Owns their rows. A change is a function of what is stored, and is made while nobody else can write:
+two processes that learn at the same time both count. What to learn is decided by `bandit` and
+`health`, which know nothing of files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from dragoman.hub.bandit import Arm, Posterior
+from dragoman.hub.health import Health
+from dragoman.hub.ledger.schema import FORM
+from dragoman.hub.sessions.database import Database, Form
+
+Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
+"""An arm, and what becomes of its posterior; None is one that was never tried."""
+
+HealthChange: TypeAlias = Callable[[Health], Health]
+
+_ARM: Final = Arm.__struct_fields__
+_POSTERIOR: Final = Posterior.__struct_fields__
+_COLUMNS: Final = (*_ARM, *_POSTERIOR)
+_SAVE: Final = (
+    f"INSERT OR REPLACE INTO posteriors ({', '.join(_COLUMNS)})"
+    f" VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+
+
+class BeliefTable(Database):
+    """What the ledger knows of peers."""
+
+    form: ClassVar[Form] = FORM
+
+    def posteriors(self) -> dict[Arm, Posterior]:
+        """What is believed of every arm that was tried."""
+        with self._reading() as connection:
+            rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM posteriors").fetchall()
+        size = len(_ARM)
+        return {
+            msgspec.convert(dict(zip(_ARM, row[:size], strict=True)), Arm): msgspec.convert(
+                dict(zip(_POSTERIOR, row[size:], strict=True)), Posterior
+            )
+            for row in rows
+        }
+
+    def posterior(self, arm: Arm) -> Posterior | None:
+        """What is believed of one arm."""
+        where = " AND ".join(f"{name} = ?" for name in _ARM)
+        with self._reading() as connection:
+            row = connection.execute(
+                f"SELECT {', '.join(_POSTERIOR)} FROM posteriors WHERE {where}",
+                structs.astuple(arm),
+            ).fetchone()
+        if row is None:
+            return None
+        return msgspec.convert(dict(zip(_POSTERIOR, row, strict=True)), Posterior)
+
+    def save_posterior(self, arm: Arm, posterior: Posterior) -> None:
+        """Believe this of an arm, whatever was believed before."""
+        self._learn((arm, lambda _: posterior))
+
+    def forget_posteriors(self) -> int:
+        """Forget everything that was learned; how many arms that were."""
+        with self.transaction() as connection:
+            return connection.execute("DELETE FROM posteriors").rowcount
+
+    def health(self, peer: str) -> Health:
+        """How a peer is doing; of one that was never tried nothing is known."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
+        return Health(peer=peer) if row is None else msgspec.json.decode(row[0], type=Health)
+
+    def healths(self) -> dict[str, Health]:
+        """How every peer is doing that was ever tried."""
+        with self._reading() as connection:
+            rows = connection.execute("SELECT peer, data FROM health ORDER BY peer").fetchall()
+        return {peer: msgspec.json.decode(data, type=Health) for peer, data in rows}
+
+    def change_health(self, peer: str, change: HealthChange) -> Health:
+        """Change what is known of a peer, and return it."""
+        with self.transaction() as connection:
+            after = structs.replace(change(self.health(peer)), peer=peer)
+            data = self.redact.line(msgspec.json.encode(after)).decode()
+            connection.execute(
+                "INSERT OR REPLACE INTO health (peer, data) VALUES (?, ?)", (peer, data)
+            )
+        return after
+
+    def park(self, peer: str, until: float, why: str) -> Health:
+        """Leave a peer alone until then."""
+        if not math.isfinite(until):
+            raise ValueError("a peer is parked until an instant, and not for ever")
+        return self.change_health(
+            peer, lambda health: structs.replace(health, parked_until=until, parked_why=why)
+        )
+
+    def unpark(self, peer: str) -> Health:
+        """Use a peer again, and forget its failures."""
+        return self.change_health(
+            peer,
+            lambda health: structs.replace(
+                health,
+                parked_until=None,
+                parked_why=None,
+                failures=0,
+                opened_at=None,
+                trial_at=None,
+            ),
+        )
+
+    def _learn(self, learned: Learned) -> None:
+        arm, change = learned
+        with self.transaction() as connection:
+            after = change(self.posterior(arm))
+            connection.execute(_SAVE, (*structs.astuple(arm), *structs.astuple(after)))

@@ -1,0 +1,136 @@
+"""What a turn has cost, and how well that is known.
+
+Owns the price list (``prices.toml``, data with a date for every price) and the arithmetic. What a
+peer reports goes before what is derived from tokens, and what nobody knows stays unknown: it is
+never zero. It does not know who was asked; what was spent is kept by `ledger`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import functools
+import math
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.events.parts import Usage
+
+MILLION: Final = 1_000_000
+DOLLARS: Final = "USD"
+
+
+class Provenance(enum.StrEnum):
+    """How well a number is known."""
+
+    REPORTED = "reported"
+    """The peer has told it."""
+    DERIVED = "derived"
+    """It follows from what the peer has told."""
+    ESTIMATED = "estimated"
+    """Something had to be assumed."""
+    UNKNOWN = "unknown"
+
+
+class Charge(Struct, frozen=True, kw_only=True):
+    """What a turn has cost. Without an amount it is unknown, and not free."""
+
+    amount: float | None = None
+    currency: str | None = None
+    """A currency, or another unit that the peer counts in."""
+    provenance: Provenance = Provenance.UNKNOWN
+
+
+UNKNOWN: Final = Charge()
+
+
+class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The price of one model for a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    """What the model had read before and found again; not set, it costs as other input."""
+    cache_write: float | None = None
+    long_prompt: int | None = None
+    """From so many tokens of input on the price is another one, which is not known here."""
+    currency: str = DOLLARS
+    date: datetime.date | None = None
+    """When it was looked up."""
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    models: dict[str, Price]
+
+
+@functools.cache
+def listed_prices() -> Mapping[str, Price]:
+    """The prices that come with dragoman."""
+    text = resources.files("dragoman.hub").joinpath("prices.toml").read_bytes()
+    return msgspec.toml.decode(text, type=_File).models
+
+
+def price_of(model: str | None, prices: Mapping[str, Price] | None = None) -> Price | None:
+    """The price of a model. `prices` are the user's own and go before those of the list."""
+    if not model:
+        return None
+    # Gateways put the provider before the name: openai/gpt-5.
+    plain = model.rsplit("/", 1)[-1].lower()
+    for known in (prices or {}, listed_prices()):
+        for wanted in (model.lower(), plain):
+            fitting = [name for name in known if _stands_for(name.lower(), wanted)]
+            if fitting:
+                return known[max(fitting, key=len)]
+    return None
+
+
+_RELEASES: Final = ("latest", "preview", "exp")
+
+
+def _stands_for(name: str, model: str) -> bool:
+    """Whether a name of the list means this model: itself, or one of its releases."""
+    if model == name:
+        return True
+    rest = model.removeprefix(f"{name}-")
+    # Another word after the hyphen makes another model, with a price of its own: gpt-5-pro.
+    return rest != model and (rest[0:1].isdigit() or rest.split("-")[0] in _RELEASES)
+
+
+def price(
+    model: str | None, usage: Usage | None, prices: Mapping[str, Price] | None = None
+) -> Charge:
+    """What a turn has cost."""
+    if usage is None:
+        return UNKNOWN
+    if usage.cost is not None and math.isfinite(usage.cost.amount) and usage.cost.amount >= 0:
+        return Charge(
+            amount=usage.cost.amount, currency=usage.cost.unit, provenance=Provenance.REPORTED
+        )
+    found = price_of(model, prices)
+    if found is None or usage.input_tokens is None or usage.output_tokens is None:
+        # Half of the tokens is not half of the price, and a sum of both says nothing.
+        return UNKNOWN
+    fresh, guessed = usage.input_tokens, False
+    cost = 0.0
+    for cached, rate in (
+        (usage.cache_read_tokens, found.cache_read),
+        (usage.cache_write_tokens, found.cache_write),
+    ):
+        if cached:
+            # Some peers count these among their input and some beside it, and none says which.
+            guessed = True
+            if cached <= fresh:
+                fresh -= cached
+            cost += cached * (found.input if rate is None else rate)
+    if found.long_prompt is not None and usage.input_tokens >= found.long_prompt:
+        guessed = True
+    cost += fresh * found.input + usage.output_tokens * found.output
+    return Charge(
+        amount=cost / MILLION,
+        currency=found.currency,
+        provenance=Provenance.ESTIMATED if guessed else Provenance.DERIVED,
+    )
