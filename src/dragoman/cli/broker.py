@@ -72,7 +72,8 @@ def list_command(*, format: FormatOption = Format.TEXT) -> None:
     elif format is Format.QUIET:
         sys.stdout.writelines(f"{record.name}\n" for record, _ in found)
     elif found:
-        write_table(broker_pages.HEAD, [broker_pages.as_cells(*each) for each in found])
+        now = time.time()
+        write_table(broker_pages.HEAD, [broker_pages.as_cells(*each, now) for each in found])
     else:
         sys.stderr.write("No broker runs. `dragoman run PEER PROMPT` starts one.\n")
 

@@ -113,13 +113,17 @@ def list_command(
 
     root = None if everywhere else str(root_of(cwd or Path.cwd()))
     with _store(read_only=True) as store:
-        records = store.sessions(peer=peer, root=root, include_closed=closed, limit=limit)
+        records = store.sessions(peer=peer, root=root)
     told = None
     if peer is not None and not offline:
         from dragoman.cli.session_visits import ask_for_sessions
 
         told = ask_for_sessions(peer, cwd=cwd, cold=cold, everywhere=everywhere)
-    listed = merge(records, told, peer=peer or "")
+    listed = [
+        each
+        for each in merge(records, told, peer=peer or "")
+        if closed or each.record is None or each.record.closed_at is None
+    ][:limit]
     now = time.time()
     if format is Format.JSON:
         for each in listed:

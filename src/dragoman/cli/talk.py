@@ -27,10 +27,12 @@ from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, DragomanError, ProtocolMismatch, Unsupported
 from dragoman.events import fold
-from dragoman.events.model import Event, TurnEnded
+from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.hub.continuing import (
+    LIVE,
+    RESTORED,
     Opened,
     Wanted,
     broker_of,
@@ -83,7 +85,9 @@ class Talk:
         """The job of the running turn, or of the last one."""
         self._stage = stage
         self._turn: ConversationTurn | None = None
-        self._end: TurnEnded | None = None
+        self._told: dict[type[Event], Event] = {}
+        """The last events that say what the agent knew of the session."""
+        self._prompted = False
         self._keeper: Keeper | None = None
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
@@ -226,8 +230,9 @@ class Talk:
         fold.apply(self.view, event)
         if self._keeper is not None:
             self._keeper.event(event)
-        if type(event) is TurnEnded:
-            self._end = event
+        kind = type(event)
+        if kind is TurnEnded or kind is SessionOpened:
+            self._told[kind] = event
         self.show.event(event)
 
     def mute(self) -> None:
@@ -250,7 +255,7 @@ class Talk:
                 result = await turn.wait()
         finally:
             self._turn = None
-        context = context_of(self._end) or self.opened.context
+        context = self._context()
         result = judge(result, self.plan.way.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
@@ -274,6 +279,16 @@ class Talk:
         if not self.show.broken:
             self.show.ended(report)
         return report
+
+    def _context(self) -> str:
+        """What the agent knew of the session in the turn that is over."""
+        told = context_of(self._told.get(TurnEnded)) or LIVE
+        if self._prompted or told != LIVE:
+            return told
+        self._prompted = True
+        if self.opened.context != RESTORED:
+            return self.opened.context
+        return context_of(self._told.get(SessionOpened)) or RESTORED
 
     def _prompt(self, blocks: Sequence[Block]) -> ConversationTurn:
         if not self.warm:

@@ -22,7 +22,7 @@ from dragoman.errors import RemoteError, UnknownSession, Unsupported, UsageError
 from dragoman.events.words import ErrorKind
 
 if TYPE_CHECKING:
-    from dragoman.events.model import TurnEnded
+    from dragoman.events.model import Event
     from dragoman.events.parts import Block
     from dragoman.hub.sessions import SessionRecord, Store
 
@@ -151,7 +151,7 @@ class Opened:
     conversation: Conversation
     key: str
     context: str
-    """`NEW`, `RESTORED` or `FRESH`; a broker says at the end of a turn whether it was `LIVE`."""
+    """`NEW`, `RESTORED` or `FRESH`; whether it was `LIVE` all the time only a broker knows."""
 
 
 async def open_session(peer: Peer, wanted: Wanted) -> Opened:
@@ -281,12 +281,13 @@ def job_terms(job: str, *, policy: str, fresh: bool = False) -> dict[str, Any]:
     return {"dragoman": {"job": job, "policy": policy, "fresh": fresh}}
 
 
-def context_of(ended: TurnEnded | None) -> str | None:
-    """What the agent knew of the session in a turn, as the broker says it at its end."""
-    if ended is None or ended.raw is None or b'"dragoman"' not in ended.raw:
+def context_of(event: Event | None) -> str | None:
+    """What the agent knew of a session, as a broker says it with the answer behind an event: the
+    end of a turn, or the opening of the session."""
+    if event is None or event.raw is None or b'"dragoman"' not in event.raw:
         return None
     try:
-        context = msgspec.json.decode(ended.raw, type=_Answer).result.meta.dragoman.context
+        context = msgspec.json.decode(event.raw, type=_Answer).result.meta.dragoman.context
     except msgspec.MsgspecError:
         return None
     return context

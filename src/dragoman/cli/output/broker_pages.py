@@ -20,7 +20,7 @@ HEAD: Final = ("broker", "peer", "state", "callers", "sessions", "memory", "idle
 Status = Mapping[str, Any]
 
 
-def as_cells(record: Record, status: Status | None) -> list[str]:
+def as_cells(record: Record, status: Status | None, now: float) -> list[str]:
     """A broker as a row under `HEAD`."""
     told = status or {}
     return [
@@ -30,7 +30,7 @@ def as_cells(record: Record, status: Status | None) -> list[str]:
         _number(told.get("callers")),
         _number(len(sessions)) if isinstance(sessions := told.get("sessions"), list) else "",
         memory(told.get("peerRss")),
-        span(idle) if (idle := _seconds(told.get("idleFor"))) is not None else "",
+        _idle(told, now),
         record.workspace,
     ]
 
@@ -105,6 +105,11 @@ def _session(session: Any) -> str:
     if session.get("quarantined"):
         words.append("does not answer a cancel")
     return one_line(" ".join(words))
+
+
+def _idle(told: Status, now: float) -> str:
+    since = _seconds(told.get("idleSince"))
+    return "" if since is None else span(max(now - since, 0.0))
 
 
 def _number(value: Any) -> str:
