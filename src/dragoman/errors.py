@@ -17,6 +17,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
     │   ├── DelegationInvalid       a value of delegate_to names no peer with such a role
     │   ├── UnknownPeer             no peer has this name
+    │   ├── UnknownRole             no peer at all claims this role
     │   ├── RoleNotClaimed          the peer does not claim this role
     │   ├── WrongLaunch             a command line that is known not to be an agent's
     │   └── ConfigInvalid           a configuration or descriptor that cannot be used
@@ -188,6 +189,12 @@ class UnknownPeer(UsageError):
         super().__init__(f"there is no peer {_shown(name)}; {advice}")
         self.name = name
         self.nearest = tuple(nearest)
+
+
+class UnknownRole(UsageError):
+    """No peer at all claims this role. The sentence lists the roles that are claimed."""
+
+    error_class = "unknown_role"
 
 
 class RoleNotClaimed(UsageError):
