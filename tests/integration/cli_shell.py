@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
@@ -16,6 +18,9 @@ import pytest
 
 import dragoman
 from dragoman.cli.app import run
+from dragoman.hub.broker.listing import list_brokers
+from dragoman.hub.config.paths import find_paths
+from dragoman.transports.identity import kill
 from tests.integration.pty_terminal import Terminal, in_terminal
 
 AGENT = (sys.executable, str(Path(__file__).with_name("cli_agent.py")))
@@ -52,6 +57,8 @@ class Cli:
             "HOME": str(self.home),
             "TERM": "xterm",
             "PYTHONPATH": str(Path(dragoman.__file__).parents[1]),
+            # A broker would outlive its test; `warm_cli` has them and sees to it that they end.
+            "DRAGOMAN_WARM": "0",
             **{f"DRAGOMAN_{name}": str(self.home / name.lower()) for name in FOLDERS},
             **self.extra,
         }
@@ -129,3 +136,24 @@ def cli_in(tmp_path: Path) -> Cli:
     cwd.mkdir()
     home.mkdir()
     return Cli(cwd, home)
+
+
+@contextmanager
+def warm_cli() -> Iterator[Cli]:
+    """A command line with brokers, which are stopped at the end."""
+    # The folders of pytest have paths that are too long for a socket.
+    with tempfile.TemporaryDirectory(prefix="dgm") as name:
+        folder = Path(name).resolve()
+        cli = cli_in(folder)
+        cli.extra["DRAGOMAN_WARM"] = "1"
+        try:
+            yield cli
+        finally:
+            stopped = cli("broker", "stop", "--all")
+            paths = find_paths(cli.env)
+            brokers = list_brokers(paths)
+            for record in brokers:
+                kill(record.broker, signal.SIGKILL)
+        assert stopped.code == 0, stopped.err
+        assert brokers == []
+        assert cli.agents_left() == []

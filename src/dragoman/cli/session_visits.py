@@ -126,7 +126,7 @@ def tell(key: str, format: Format) -> None:
 
 
 async def _key(talk: Talk) -> str:
-    talk.keep()
+    await talk.keep()
     return talk.opened.key
 
 

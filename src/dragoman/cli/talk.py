@@ -41,6 +41,7 @@ from dragoman.hub.continuing import (
     open_session,
     recall,
     submit,
+    wait_stored,
 )
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
@@ -153,10 +154,12 @@ class Talk:
         if not plan.keep_open:
             stack.push_async_callback(_leave, self.conversation)
 
-    def keep(self) -> None:
+    async def keep(self) -> None:
         """Let the session be stored although nothing was prompted in it."""
         if self._keeper is not None:
             self._keeper.begin()
+        else:
+            await wait_stored(self.opened.key)
 
     def _reach(self, way: Way) -> AbstractAsyncContextManager[Peer]:
         plan = self.plan

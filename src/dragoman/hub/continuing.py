@@ -7,8 +7,10 @@ a peer is reached is in `opening` and `broker`, what is stored in `sessions`. It
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
     from dragoman.hub.sessions import SessionRecord, Store
+
+STORED_TIMEOUT: Final = 2.0
+"""Seconds for a broker to store a session; it takes a tenth of one."""
+
+LOOK_INTERVAL: Final = 0.01
+"""Seconds between two looks whether it has."""
 
 KEY: Final = "s-"
 """How our own keys of sessions begin."""
@@ -271,6 +279,23 @@ def recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
             return None
     # A closed session of that name is left alone: another one may have it.
     return None if record.name == word and record.closed_at is not None else record
+
+
+async def wait_stored(key: str) -> None:
+    """Wait until a session that a broker has just opened can be found by the next command.
+
+    A broker answers before its store does. One that cannot store anything says so itself, and is
+    not waited for any longer than `STORED_TIMEOUT`.
+    """
+    from dragoman.hub.storing import open_store
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STORED_TIMEOUT):
+            while True:
+                with open_store(read_only=True) as store:
+                    if store.session(key) is not None:
+                        return
+                await asyncio.sleep(LOOK_INTERVAL)
 
 
 # -- prompting through a broker

@@ -1,0 +1,176 @@
+"""`dragoman sessions` and `-s`, from the command line to a broker, its agent, and back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
+
+QUIET = ("--format", "quiet")
+
+STORED_TIMEOUT = 10.0
+"""Seconds for a broker to write down what it has said."""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until a broker has written something down."""
+    give_up_at = time.monotonic() + STORED_TIMEOUT
+    while not holds():
+        assert time.monotonic() < give_up_at, "it was never written down"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def result(done: Done) -> dict[str, Any]:
+    """The last line of a run in JSON."""
+    assert done.out, done.err
+    last: dict[str, Any] = json.loads(done.out.splitlines()[-1])
+    return last
+
+
+def listed(cli: Cli, *words: str) -> list[dict[str, Any]]:
+    done = cli("sessions", "list", "--format", "json", *words)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_a_named_session_goes_on_from_another_folder_and_after_a_restart(warm: Cli) -> None:
+    (warm.cwd / ".git").mkdir()
+    (warm.cwd / "sub").mkdir()
+    (warm.cwd / "app.py").write_text("def main(): ...\n")
+    prompt = ("run", "scout", "where is main defined?", "-s", "parser", "--format", "json")
+    first = result(warm.child(*prompt))
+    second = result(warm(*prompt))
+    assert warm("broker", "stop", "--all").code == 0
+    third = result(warm(*prompt, "--cwd", "sub"))
+    assert [each["context"] for each in (first, second, third)] == ["new", "live", "restored"]
+    assert len({each["session"] for each in (first, second, third)}) == 1
+    assert len({each["session_key"] for each in (first, second, third)}) == 1
+    assert {each["outcome"] for each in (first, second, third)} == {"ok"}
+    (row,) = listed(warm, "--cwd", "sub")
+    assert (row["name"], row["key"], row["root"]) == ("parser", first["session_key"], str(warm.cwd))
+    shown = warm("sessions", "show", "parser")
+    assert shown.out.count("> where is main defined?") == 3
+    assert shown.out.count("`main` is defined in `app.py:1`") == 3
+
+
+def test_a_run_without_a_name_closes_its_session_and_keeps_what_was_said(warm: Cli) -> None:
+    (warm.cwd / "app.py").write_text("def main(): ...\n")
+    done = result(warm("run", "scout", "where is main defined?", "--format", "json"))
+    assert done["context"] == "new"
+    # The broker says that it is closed before that is written down.
+    until(lambda: listed(warm) == [])
+    (row,) = listed(warm, "--closed")
+    assert (row["key"], row["name"]) == (done["session_key"], None)
+    assert "`main` is defined" in warm("sessions", "show", row["key"], *QUIET).out
+
+
+def test_sessions_are_begun_closed_and_named_anew(warm: Cli) -> None:
+    first = warm("sessions", "new", "scout", "-s", "a").out.strip()
+    assert first.startswith("s-")
+    assert warm("sessions", "ensure", "scout", "-s", "a").out.strip() == first
+    second = warm("sessions", "new", "scout", "-s", "a").out.strip()
+    assert second != first
+    assert [row["key"] for row in listed(warm)] == [second]
+    assert warm("sessions", "close", "a").code == 0
+    assert listed(warm) == []
+    missing = warm("sessions", "show", "nobody")
+    assert (missing.code, "there is no session 'nobody'" in missing.err) == (4, True)
+
+
+def test_a_session_that_only_the_peer_remembers_is_listed_and_adopted(warm: Cli) -> None:
+    (warm.cwd / "app.py").write_text("def main(): ...\n")
+    done = result(warm("run", "scout", "where is main defined?", "-s", "a", "--format", "json"))
+    assert warm("sessions", "delete", "a", "--yes").code == 0
+    assert listed(warm) == []
+    (row,) = listed(warm, "scout")
+    assert (row["key"], row["peer_session_id"], row["at_peer"]) == (None, done["session"], True)
+    assert warm("broker", "stop", "--all").code == 0
+    adopted = warm("sessions", "resume", "scout", done["session"], "-s", "mine")
+    assert adopted.code == 0, adopted.err
+    (row,) = listed(warm)
+    assert (row["name"], row["key"]) == ("mine", adopted.out.strip())
+    again = result(warm("run", "scout", "where is main defined?", "-s", "mine", "--format=json"))
+    assert (again["session"], again["context"]) == (done["session"], "live")
+
+
+def test_a_session_that_its_agent_has_forgotten_is_an_error_or_begins_afresh(cli: Cli) -> None:
+    def say(*words: str) -> Done:
+        return cli("run", "hello", "-s", "talk", "--format", "json", *words, "--", *cli.agent)
+
+    first = result(say())
+    lost = say()
+    assert lost.code == 4
+    assert result(lost)["error"] == "unknown_session"
+    fresh = result(say("--fresh"))
+    assert (fresh["context"], fresh["outcome"]) == ("fresh", "ok")
+    assert fresh["session_key"] != first["session_key"]
+    assert [row["key"] for row in listed(cli)] == [fresh["session_key"]]
+
+
+def test_a_cold_session_is_stored_and_goes_on_warm(warm: Cli) -> None:
+    (warm.cwd / "app.py").write_text("def main(): ...\n")
+    prompt = ("run", "scout", "where is main defined?", "-s", "a", "--format", "json")
+    cold = result(warm(*prompt, "--cold"))
+    assert cold["context"] == "new"
+    kept = result(warm(*prompt))
+    assert (kept["context"], kept["session_key"]) == ("restored", cold["session_key"])
+    assert warm("sessions", "show", "a", *QUIET).out.count("`main` is defined") == 2
+
+
+def test_a_session_travels_as_a_file(cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", "hello", "-s", "talk", "--", *cli.agent).code == 0
+    assert cli("sessions", "export", "talk", "-o", "talk.jsonl").code == 0
+    assert (cli.cwd / "talk.jsonl").stat().st_mode & 0o077 == 0
+    piped = cli("sessions", "export", "talk").out
+    assert piped == (cli.cwd / "talk.jsonl").read_text()
+    assert cli("sessions", "delete", "talk", "--yes").code == 0
+    imported = cli("sessions", "import", "talk.jsonl")
+    assert imported.code == 0, imported.err
+    assert cli("sessions", "show", "talk", *QUIET).out == "you said hello\n"
+    (cli.cwd / "cut.jsonl").write_text(piped[: len(piped) // 2])
+    assert cli("sessions", "import", "cut.jsonl").code == 2
+
+
+def test_old_sessions_go_when_somebody_says_so(cli: Cli) -> None:
+    for name in ("a", "b"):
+        assert cli("run", "hello", "-s", name, "--", *cli.agent).code == 0
+    assert cli("sessions", "prune", "--older-than", "1d", "--yes").out.startswith("0 sessions")
+    unasked = cli("sessions", "prune", "--older-than", "0s")
+    assert (unasked.code, "add --yes" in unasked.err) == (2, True)
+    pruned = cli("sessions", "prune", "--older-than", "0s", "--keep", "1", "--yes")
+    assert pruned.out == "1 sessions and 1 jobs were deleted\n"
+    assert [row["name"] for row in listed(cli)] == ["b"]
+
+
+def test_secrets_of_the_environment_are_in_no_file_of_the_store(cli: Cli) -> None:
+    secret = "correct-horse-battery-staple"
+    cli.extra["ACME_API_KEY"] = secret
+    done = cli("run", f"say {secret}", "-s", "a", "--env", "ACME_API_KEY", "--", *cli.agent)
+    assert secret in done.out
+    files = [path for path in (cli.home / "state_home").rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
+    assert secret not in cli("sessions", "show", "a").out
+
+
+def test_a_state_folder_that_cannot_be_used_costs_only_the_store(cli: Cli) -> None:
+    (cli.home / "state_home").write_text("no folder")
+    done = cli("run", "hello", *QUIET, "--", *cli.agent)
+    assert (done.code, done.out) == (0, "you said hello\n")
+    assert "this is not stored" in done.err
