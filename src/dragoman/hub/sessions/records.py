@@ -104,8 +104,9 @@ def _new_word() -> str:
     seconds = max(0, int(time.time()) - _EPOCH) & (1 << 30) - 1
     number = seconds << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
     with _lock:
-        if _last >> _RANDOM_BITS == seconds:
-            # Chance alone would make equal ones where a thousand are made within a second.
+        if _last >> _RANDOM_BITS >= seconds:
+            # Chance alone would make equal ones where a thousand are made within a second, and a
+            # clock that jumps back would make them again.
             number = _last + 1
         _last = number
     return "".join(_DIGITS[number >> shift & 31] for shift in range(45, -1, -5))

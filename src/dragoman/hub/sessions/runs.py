@@ -47,6 +47,9 @@ class _Params(Struct):
     update: _Update
 
 
+_MARKS: Final = (b'"text":"', b'"text": "')
+"""What stands before a text, as nearly everybody writes it."""
+
 _params = msgspec.json.Decoder(_Params).decode
 _string = msgspec.json.Decoder(str).decode
 
@@ -146,9 +149,11 @@ class LineRedactor:
             written = msgspec.json.encode(text)[1:-1]
         except UnicodeEncodeError:
             return None
-        mark = b'"text":"'
-        place = line.find(mark) + len(mark)
-        if place < len(mark) or not line.startswith(written + b'"', place):
+        for mark in _MARKS:
+            place = line.find(mark) + len(mark)
+            if place >= len(mark) and line.startswith(written + b'"', place):
+                break
+        else:
             return None
         form = _Form(line[:place], line[place + len(written) :])
         # Proof that this is the text, and not another thing of the same name beside it.

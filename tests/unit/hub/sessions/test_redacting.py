@@ -1,0 +1,107 @@
+"""Secrets are cut out of texts and lines, and nothing else is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dragoman.hub.sessions.redacting import REACH, Redactor
+from tests.unit.hub.sessions.stores import SECRET
+
+
+def test_what_has_no_secret_comes_back_as_the_same_object() -> None:
+    redact = Redactor(["hunter2hunter2"])
+    text = "the task-list has a key, a token and https://example.org/a?b=c in it"
+    line = b'{ "sessionId": "one", "n": 1e3, "text": "plain\\n words" }'
+    assert redact.text(text) is text
+    assert redact.line(line) is line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"it is {SECRET}.",
+        f"OPENAI={SECRET}",
+        "export MY_TOKEN=abcdefgh",
+        "Authorization: Bearer abcdefghijkl",
+        "curl --api-key abcdefgh",
+        "https://anna:abcdefgh@example.org/",
+        '{"apiKey": "abcdefgh"}',
+        "-----BEGIN RSA PRIVATE KEY-----\nabcdefgh\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_what_looks_like_a_secret_is_cut_out_of_texts_and_lines(text: str) -> None:
+    redact = Redactor()
+    assert "abcdefgh" not in redact.text(text) and SECRET not in redact.text(text)
+    line = msgspec.json.encode({"sessionId": "one", "text": text})
+    clean = msgspec.json.decode(redact.line(line))
+    assert "abcdefgh" not in clean["text"] and SECRET not in clean["text"]
+    assert clean["sessionId"] == "one"
+
+
+def test_an_address_keeps_its_host() -> None:
+    assert Redactor().text("see ftp://anna:hush@example.org/x") == (
+        "see ftp://[redacted]@example.org/x"
+    )
+
+
+def test_values_are_cut_out_in_every_form() -> None:
+    value = 'päss/"word" 42'
+    redact = Redactor([value])
+    for written in (
+        value,
+        'päss/\\"word\\" 42',
+        'p\\u00e4ss/\\"word\\" 42',
+        'päss\\/\\"word\\" 42',
+        "p%C3%A4ss%2F%22word%22%2042",
+        "p%C3%A4ss/%22word%22%2042",
+    ):
+        assert redact.text(f"<{written}>") == "<[redacted]>", written
+
+
+def test_each_long_line_of_a_value_is_cut_out_too() -> None:
+    redact = Redactor(["first line, which is long enough\nshort\n"])
+    assert redact.text("a first line, which is long enough, short") == "a [redacted], short"
+
+
+def test_values_too_short_to_be_told_from_words_stay() -> None:
+    assert Redactor(["abc", ""]).text("abc") == "abc"
+
+
+def test_a_value_within_a_key_leaves_no_rest_of_the_key() -> None:
+    assert Redactor([SECRET[3:12]]).text(f"<{SECRET}>") == "<[redacted]>"
+    assert Redactor(["abcdef", "abcdefghij"]).text("abcdefghij") == "[redacted]"
+    assert Redactor(["abcdefgh", "efghijkl"]).text("<abcdefghijkl>") == "<[redacted]>"
+
+
+def test_names_of_fields_are_searched_like_their_values() -> None:
+    clean = Redactor(["hunter2hunter2"]).line(b'{"hunter2hunter2":["hunter2hunter2",1,null]}')
+    assert clean == b'{"[redacted]":["[redacted]",1,null]}'
+
+
+def test_what_stands_under_the_name_of_a_secret_goes_whatever_it_looks_like() -> None:
+    assert Redactor().line(b'{"env":[{"name":"MY_TOKEN","value":"plain"}]}') == (
+        b'{"env":[{"name":"MY_TOKEN","value":"***"}]}'
+    )
+    assert Redactor().line(b'["--password","plain"]') == b'["--password","***"]'
+
+
+def test_a_field_that_occurs_twice_hides_nothing() -> None:
+    line = b'{"text":"%b","text":"harmless"}' % SECRET.encode()
+    assert SECRET.encode() not in Redactor().line(line)
+
+
+@pytest.mark.parametrize("line", [b'{"a":"%b"', b'\xff "%b"', b"[" * 5000 + b'"%b"'])
+def test_what_is_no_json_is_searched_as_a_text(line: bytes) -> None:
+    assert SECRET.encode() not in Redactor().line(line % SECRET.encode())
+
+
+def test_half_a_surrogate_pair_does_not_hide_a_secret() -> None:
+    line = b'{"text":"\\ud83d %b"}' % SECRET.encode()
+    assert msgspec.json.decode(Redactor().line(line)) == {"text": "\ufffd [redacted]"}
+
+
+def test_it_reaches_as_far_as_its_longest_value() -> None:
+    assert Redactor().reach == REACH
+    assert Redactor(["short one"]).reach == REACH
+    assert Redactor(["x" * 3000]).reach == 3000
