@@ -28,6 +28,7 @@ from dragoman.hub.sessions.redacting import Redactor
 from dragoman.hub.sessions.runs import LineRedactor
 from dragoman.hub.sessions.store import Store, store_path
 from dragoman.hub.sessions.writing import Writer
+from dragoman.rpc.tasks import TaskOwner
 
 log: Final = logging.getLogger("dragoman.broker")
 
@@ -123,7 +124,8 @@ class Recording:
         self._timer: asyncio.TimerHandle | None = None
         self._scribes: dict[str, Scribe] = {}
         self._sessions: dict[str, LiveSession] = {}
-        self._ending: dict[str, Job] = {}
+        self._tasks = TaskOwner("broker's recording")
+        self._ending: set[asyncio.Task[None]] = set()
         self._known: set[str] = set()
         """The sessions that are in the store, or will be before anything that is put now."""
         self.trouble = ""
@@ -142,10 +144,15 @@ class Recording:
 
     async def close(self) -> None:
         """Store what is left."""
-        for session in list(self._sessions.values()):
-            self._save(session, None, end=True)
         if self._timer is not None:
             self._timer.cancel()
+        marked, self._marked = self._marked, []
+        for session in {*marked, *self._sessions.values()}:
+            if session.key in self._known:
+                self._save(session, None, end=True)
+        if self._ending:
+            # The bounds of the store end this.
+            await asyncio.wait(self._ending)
         writer, self._writer = self._writer, None
         if writer is not None:
             await writer.close()
@@ -342,21 +349,24 @@ class Recording:
             job.conclude()
             job.settled()
             return
-        self._ending[job.id] = job
+        task = self._tasks.start(self._store_end(writer, job), f"store the end of {job.id}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
+    async def _store_end(self, writer: Writer, job: Job) -> None:
         def write(store: Store) -> None:
             job.conclude()
-            try:
-                record = self.record(job)
-                fields = {name: getattr(record, name) for name in _ENDS}
-                store.update_job(job.id, **(fields | {"state": "ended"}))
-            finally:
-                self._tell(self._settled, job)
+            record = self.record(job)
+            fields = {name: getattr(record, name) for name in _ENDS}
+            store.update_job(job.id, **(fields | {"state": "ended"}))
 
-        writer.put(write)
-
-    def _settled(self, job: Job) -> None:
-        if self._ending.pop(job.id, None) is not None:
+        try:
+            # Whoever waits for the end of a job finds it on the disk then.
+            await writer.call(write)
+        except DragomanError as error:
+            log.warning("the end of job %s is not stored: %s", job.id, error)
+            job.conclude()
+        finally:
             job.settled()
 
     def record(self, job: Job) -> JobRecord:
@@ -401,9 +411,6 @@ class Recording:
         self._in_trouble(error)
         for session in self._sessions.values():
             session.log.stored = session.log.taken
-        for job in list(self._ending.values()):
-            job.conclude()
-            self._settled(job)
 
     def _in_trouble(self, error: DragomanError) -> None:
         if not self.trouble:
@@ -424,6 +431,10 @@ _ENDS: Final = (
 
 
 def _create_session(store: Store, *, record: SessionRecord) -> None:
+    if store.session(record.key) is not None:
+        # The caller wrote it down before the peer had a name for it.
+        store.update_session(record.key, peer_session_id=record.peer_session_id, cwd=record.cwd)
+        return
     try:
         store.create_session(record)
     except StoreConflict:

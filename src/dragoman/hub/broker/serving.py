@@ -128,7 +128,9 @@ class Broker:
         await self.recording.close()
 
     def _changed(self, state: State) -> None:
-        log.info("the broker is %s", state.value)
+        # These two change with every turn.
+        level = logging.DEBUG if state in (State.IDLE, State.SERVING) else logging.INFO
+        log.log(level, "the broker is %s", state.value)
         if state in (State.DRAINING, State.STOPPED):
             self._host.release()
         if state is State.STOPPED:

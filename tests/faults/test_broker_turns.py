@@ -1,0 +1,262 @@
+"""Kill -9 of the peer, of the caller and of the broker, at every stage of a turn.
+
+After each: whoever waited is told, nothing hangs, no process is left, and no stored event is lost
+or there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.errors import ConnectionLost, RemoteError
+from dragoman.transports import spawn
+from tests.aio import aio
+from tests.integration.broker_process import broker_process, gone, start
+from tests.integration.broker_stage import TIMEOUT, TestCaller, spec_of, stage, stored
+
+STAGES = {
+    "idle": "",
+    "running": "hang",
+    "asking": "ask edit",
+    "cancelling": "stubborn",
+    "waiting": "hang",
+}
+
+
+async def reach(caller: TestCaller, session: str, at: str) -> list[asyncio.Task[Any]]:
+    """Bring a turn to a stage; the prompts that are under way then."""
+    tasks = caller.connection.tasks
+    if at == "idle":
+        return []
+    prompts = [tasks.start(ended(caller.prompting(session, STAGES[at], job="j-1")), "prompt")]
+    if at == "asking":
+        await caller.until(lambda: caller.questions)
+    else:
+        await caller.heard(STAGES[at].removesuffix(" edit")[:4])
+    if at == "cancelling":
+        caller.cancel(session)
+        await caller.call("_dragoman/ping")
+    if at == "waiting":
+        prompts.append(tasks.start(ended(caller.prompting(session, "say waited", job="j-2")), "2"))
+        await caller.call("_dragoman/ping")
+    return prompts
+
+
+async def ended(work: Any) -> Any:
+    """How a prompt ended: its stop reason, or the class of its error."""
+    try:
+        return (await work)["stopReason"]
+    except RemoteError as error:
+        return error.data["dragoman"]["errorClass"]
+    except ConnectionLost as error:
+        return type(error).__name__
+
+
+def check_stored(folder: Path) -> list[list[dict[str, Any]]]:
+    """Every event is there once and in order; the updates of each session."""
+    found = []
+    for each in stored(folder):
+        numbers = [number for number, _ in each["lines"]]
+        assert numbers == list(range(len(numbers)))
+        assert each["record"].next_event == len(numbers)
+        found.append([msgspec.json.decode(line)["update"] for _, line in each["lines"]])
+    return found
+
+
+def texts(updates: list[dict[str, Any]]) -> list[str]:
+    return [update["content"]["text"] for update in updates if "content" in update]
+
+
+# -- the peer
+
+
+@pytest.mark.parametrize("at", STAGES)
+@aio
+async def test_the_peer_is_killed_and_its_sessions_go_on_in_the_next(
+    tmp_path: Path, at: str
+) -> None:
+    flags = ("--resume", "--state", str(tmp_path / "agent"))
+    async with stage(tmp_path, *flags) as broker, broker.caller() as caller:
+        session = await caller.new(tmp_path)
+        await caller.prompting(session, "say before")
+        prompts = await reach(caller, session, at)
+        os.kill(broker.host.peers[-1], signal.SIGKILL)
+        async with asyncio.timeout(TIMEOUT):
+            outcomes = await asyncio.gather(*prompts)
+            await broker.until(lambda: broker.host.ended)
+        # One that only waited was not sent to the dead, and is sent to the living.
+        assert outcomes == {"idle": [], "waiting": ["process_exited", "end_turn"]}.get(
+            at, ["process_exited"]
+        )
+        result = await caller.prompting(session, "say after")
+        assert result["stopReason"] == "end_turn"
+        if prompts:
+            job = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+            assert job["outcome"] == "crashed"
+        told = caller.texts()
+        assert told[0] == "before"
+        assert told[-1] == "after"
+        assert told.count("waited") == (1 if at == "waiting" else 0)
+    (kept,) = check_stored(tmp_path)
+    assert texts(kept) == told
+
+
+@aio
+async def test_a_peer_that_dies_while_it_takes_up_a_session_is_tried_again(tmp_path: Path) -> None:
+    flags = ("--resume", "--state", str(tmp_path / "agent"))
+    async with stage(tmp_path, *flags) as broker, broker.caller() as caller:
+        session = await caller.new(tmp_path)
+        for number in range(3):
+            os.kill(broker.host.peers[-1], signal.SIGKILL)
+            await broker.until(functools.partial(_count, broker.host.ended, number + 1))
+            await broker.until(functools.partial(_count, broker.host.peers, number + 2))
+        await caller.prompting(session, "say at last")
+        assert caller.texts() == ["at last"]
+
+
+def _count(pids: list[int], wanted: int) -> bool:
+    return len(pids) == wanted
+
+
+# -- the broker
+
+
+@pytest.mark.parametrize("at", STAGES)
+@aio
+async def test_the_broker_is_killed_and_the_next_one_takes_its_sessions_up(
+    tmp_path: Path, at: str
+) -> None:
+    spec = spec_of(tmp_path, "--resume", "--state", str(tmp_path / "agent"))
+    first = await start(spec)
+    try:
+        async with first.caller() as caller:
+            session = await caller.new(tmp_path)
+            await caller.prompting(session, "say before", job="j-0")
+            await caller.call("_dragoman/result", {"job": "j-0", "wait": True})
+            peer = (await caller.call("_dragoman/status"))["peerPid"]
+            prompts = await reach(caller, session, at)
+            os.kill(first.pid, signal.SIGKILL)
+            async with asyncio.timeout(TIMEOUT):
+                assert set(await asyncio.gather(*prompts)) <= {"ConnectionEnded"}
+                await caller.connection.wait_ended()
+            seen = caller.texts()
+        assert await gone(peer), "the peer does not outlive its broker"
+    finally:
+        await first.end()
+    (kept,) = check_stored(tmp_path)
+    # What was confirmed is there; of the rest, what reached the disk, in order.
+    assert texts(kept) == seen[: len(texts(kept))]
+    assert texts(kept)[:1] == ["before"]
+    async with broker_process(spec) as second, second.caller() as caller:
+        about = {"sessionId": session, "cwd": spec.workspace, "mcpServers": []}
+        await caller.call("session/resume", about)
+        await caller.prompting(session, "recall", job="j-9")
+        assert caller.texts()[0].split("|")[0] == "say before"
+        await caller.call("_dragoman/result", {"job": "j-9", "wait": True})
+    (after,) = check_stored(tmp_path)
+    assert texts(after) == [*texts(kept), caller.texts()[0]]
+
+
+# -- the caller
+
+CALLER = """
+import json, socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+for line in sys.argv[2:]:
+    connection.sendall(line.encode() + b"\\n")
+for line in connection.makefile("rb"):
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+"""
+
+
+class Heard:
+    """Hears what a program says."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.changed = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        self.changed.set()
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        self.changed.set()
+
+    async def until(self, word: bytes) -> None:
+        async with asyncio.timeout(TIMEOUT):
+            while word not in self.data:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@pytest.mark.parametrize("at", ["connected", "running", "asking", "waiting"])
+@aio
+async def test_a_caller_is_killed_and_its_turn_can_be_read_to_its_end(
+    tmp_path: Path, at: str
+) -> None:
+    async with broker_process(spec_of(tmp_path)) as broker, broker.caller() as other:
+        session = await other.new(tmp_path)
+        lines = [_line(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})]
+        sign = b'"id":1'
+        if at != "connected":
+            text = {"running": "hang", "asking": "ask edit", "waiting": "hang"}[at]
+            lines.append(_prompt(2, session, text, "j-1"))
+            sign = b"request_permission" if at == "asking" else b"hanging"
+        if at == "waiting":
+            lines.append(_prompt(3, session, "say waited", "j-2"))
+        program = await spawn([sys.executable, "-c", CALLER, broker.endpoint.address, *lines])
+        heard = Heard()
+        program.start(heard)
+        try:
+            await heard.until(sign)
+            pid: int = program.pid
+            os.kill(pid, signal.SIGKILL)
+            async with asyncio.timeout(TIMEOUT):
+                while (await other.call("_dragoman/status"))["callers"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        finally:
+            await program.aclose()
+        if at in ("running", "waiting"):
+            assert await other.call("_dragoman/cancel", {"job": "j-1"}) == {"cancelled": True}
+        if at != "connected":
+            job = await other.call("_dragoman/result", {"job": "j-1", "wait": True})
+            assert job["outcome"] == ("ok" if at == "asking" else "cancelled")
+            if at == "asking":
+                assert '"no"' in job["text"], "nobody is there, so nothing is allowed"
+        if at == "waiting":
+            waited = await other.call("_dragoman/result", {"job": "j-2", "wait": True})
+            assert (waited["outcome"], waited["text"]) == ("ok", "waited")
+        async with broker.caller() as late:
+            answer = await late.call("_dragoman/attach", {"sessionId": session, "start": 0})
+            await late.until(lambda: len(late.updates) >= answer["next"])
+            await late.call("_dragoman/ping")
+            told = [each["update"] for each in late.updates]
+    (kept,) = check_stored(tmp_path)
+    assert kept == told
+    assert len(kept) == answer["next"]
+
+
+def _line(id: int, method: str, params: dict[str, Any]) -> str:
+    message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+    return msgspec.json.encode(message).decode()
+
+
+def _prompt(id: int, session: str, text: str, job: str) -> str:
+    params = {
+        "sessionId": session,
+        "prompt": [{"type": "text", "text": text}],
+        "_meta": {"dragoman": {"job": job}},
+    }
+    return _line(id, "session/prompt", params)
