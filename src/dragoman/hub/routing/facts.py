@@ -1,0 +1,82 @@
+"""What a decision is made of: everything that is known, gathered by the caller beforehand.
+
+Owns the shapes of the facts. They are values: whoever fills them has looked at the machine, the
+cards, the ledger and the settings, and routing looks at nothing else. What comes out of them is in
+`decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from dragoman.hub.bandit import Arm, Posterior, Size
+
+Adaptive: TypeAlias = Literal["off", "shadow", "on"]
+Breaker: TypeAlias = Literal["closed", "open", "half_open"]
+
+
+class CardFacts(Struct, frozen=True, kw_only=True):
+    """What matters of a peer's card. None: not measured, which is never "no"."""
+
+    usable: bool = True
+    """Whether nothing essential failed."""
+    turns_ok: bool | None = None
+    """Whether a turn gave text."""
+    asks_permission: bool | None = None
+    """Whether it asked before it wrote."""
+    parallel: bool | None = None
+    """Whether two sessions ran at once."""
+    models: tuple[str, ...] | None = None
+    """The models it offers, as it names them."""
+    problem: str = ""
+    """What failed, in words, and what to do about it."""
+
+
+class PeerFacts(Struct, frozen=True, kw_only=True):
+    """What is known of one peer at this moment."""
+
+    name: str
+    roles: tuple[str, ...] = ()
+    """The roles it claims."""
+    installed: bool = True
+    hint: str = ""
+    """The command that helps with what is in the way: install, enable or log in."""
+    enabled: bool = False
+    """Whether it is on the allow-list."""
+    card: CardFacts | None = None
+    """None: it was never verified."""
+    tiers: dict[str, str] = field(default_factory=dict)
+    """Its model for each tier."""
+    parked_until: float | None = None
+    parked_why: str | None = None
+    """Why it is parked. With no instant beside it, it stays parked until somebody acts."""
+    breaker: Breaker = "closed"
+    over_budget: str | None = None
+    """The budget that is used up, in words."""
+    always: bool = False
+    """A last resort: allowed for every role, without enabling, behind all others (scout)."""
+
+
+class Inputs(Struct, frozen=True, kw_only=True):
+    """One question: who should do this, of these."""
+
+    role: str
+    tier: str | None = None
+    model: str | None = None
+    """A model that is wished for; it counts more than a tier."""
+    peer: str | None = None
+    """The peer that the user or an agent file names: only it, and last resorts, are asked."""
+    size: Size = "medium"
+    peers: tuple[PeerFacts, ...]
+    """Every peer that is known, in the fixed order."""
+    depth: int = 0
+    """Delegations above this one: 0 for a person's."""
+    max_depth: int = 1
+    """Delegations that may stand in one line. At this depth nobody is a candidate."""
+    adaptive: Adaptive = "shadow"
+    posteriors: Mapping[Arm, Posterior] = field(default_factory=dict)
+    require_card: bool = False
+    """Whether a peer that was never verified is passed over."""
