@@ -16,7 +16,7 @@ from msgspec import structs
 
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
-from dragoman.hub.ledger.belief_table import BeliefTable, HealthChange, Learned
+from dragoman.hub.ledger.belief_table import TEXT_SIZE, BeliefTable, HealthChange, Learned
 from dragoman.hub.ledger.records import (
     AttemptRecord,
     Ending,
@@ -31,9 +31,6 @@ PAGE: Final = 1000
 
 PROCESS_GONE: Final = "process_gone"
 """The `error_class` of an attempt whose own process died before it could tell the end."""
-
-REASON_SIZE: Final = 2000
-"""Characters of a reason that are kept."""
 
 _NESTED: Final = frozenset({"tokens", "cost"})
 _PLAIN: Final = tuple(name for name in AttemptRecord.__struct_fields__ if name not in _NESTED)
@@ -231,7 +228,7 @@ class AttemptTable(BeliefTable):
         for name in _TEXTS:
             if row[name] is not None:
                 # Only then is it cut: half a secret does not look like one.
-                row[name] = self.redact.text(str(row[name]))[:REASON_SIZE]
+                row[name] = self.redact.text(str(row[name]))[:TEXT_SIZE]
         for name in ("outcome", "verdict", "verdict_source"):
             row[name] = None if row[name] is None else str(row[name])
         row["runner"] = msgspec.json.encode(attempt.runner).decode()

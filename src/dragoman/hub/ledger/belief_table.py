@@ -24,6 +24,9 @@ Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
 
 HealthChange: TypeAlias = Callable[[Health], Health]
 
+TEXT_SIZE: Final = 2000
+"""Characters of a text that are kept."""
+
 _ARM: Final = Arm.__struct_fields__
 _POSTERIOR: Final = Posterior.__struct_fields__
 _COLUMNS: Final = (*_ARM, *_POSTERIOR)
@@ -86,10 +89,16 @@ class BeliefTable(Database):
     def change_health(self, peer: str, change: HealthChange) -> Health:
         """Change what is known of a peer, and return it."""
         with self.transaction() as connection:
-            after = structs.replace(change(self.health(peer)), peer=peer)
-            data = self.redact.line(msgspec.json.encode(after)).decode()
+            changed = change(self.health(peer))
+            after = structs.replace(
+                changed,
+                peer=peer,
+                last_error=self._cleaned(changed.last_error),
+                parked_why=self._cleaned(changed.parked_why),
+            )
             connection.execute(
-                "INSERT OR REPLACE INTO health (peer, data) VALUES (?, ?)", (peer, data)
+                "INSERT OR REPLACE INTO health (peer, data) VALUES (?, ?)",
+                (peer, msgspec.json.encode(after).decode()),
             )
         return after
 
@@ -114,6 +123,11 @@ class BeliefTable(Database):
                 trial_at=None,
             ),
         )
+
+    def _cleaned(self, text: str | None) -> str | None:
+        # A peer's error may be a page of HTML. It is cut behind the search: half a secret does not
+        # look like one.
+        return None if text is None else self.redact.text(text)[:TEXT_SIZE]
 
     def _learn(self, learned: Learned) -> None:
         arm, change = learned

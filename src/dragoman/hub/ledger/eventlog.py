@@ -40,8 +40,13 @@ LOCK_TIMEOUT: Final = 5.0
 
 LOCK_INTERVAL: Final = 0.005
 
-DETAIL_SIZE: Final = 2000
-"""Characters of a detail that are kept."""
+TEXT_SIZE: Final = 2000
+"""Characters of a text that are kept."""
+
+_TEXTS: Final = (
+    *("job", "decision", "peer_id", "role", "tier", "model", "outcome", "error_class"),
+    *("currency", "detail"),
+)
 
 
 class EventName(enum.StrEnum):
@@ -144,17 +149,23 @@ class EventLog:
 
     def write(self, event: LoggedEvent) -> None:
         """Add a line. Raises `StoreError`; then nothing of it is in the file."""
-        if event.detail is not None:
-            # Secrets go first: half of one does not look like one.
-            detail = self.redact.text(event.detail)[:DETAIL_SIZE]
-            event = structs.replace(event, detail=detail)
-        line = self.redact.line(msgspec.json.encode(event)) + b"\n"
+        line = msgspec.json.encode(self._clean(event)) + b"\n"
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._locked(len(line)) as descriptor:
                 _append(descriptor, line)
         except OSError as error:
             raise self._explained(error) from error
+
+    def _clean(self, event: LoggedEvent) -> LoggedEvent:
+        """The event without secrets. A text is cut only then: half of one does not look like one.
+        The names of the fields are ours, so that only their values are searched."""
+        texts = {
+            name: self.redact.text(value)[:TEXT_SIZE]
+            for name in _TEXTS
+            if (value := getattr(event, name)) is not None
+        }
+        return structs.replace(event, **texts)
 
     @contextlib.contextmanager
     def _locked(self, size: int) -> Iterator[int]:
