@@ -149,11 +149,12 @@ def warm_cli() -> Iterator[Cli]:
         try:
             yield cli
         finally:
-            stopped = cli("broker", "stop", "--all")
-            paths = find_paths(cli.env)
-            brokers = list_brokers(paths)
-            for record in brokers:
-                kill(record.broker, signal.SIGKILL)
+            try:
+                stopped = cli("broker", "stop", "--all")
+            finally:
+                brokers = list_brokers(find_paths(cli.env))
+                for record in brokers:
+                    kill(record.broker, signal.SIGKILL)
         assert stopped.code == 0, stopped.err
         assert brokers == []
         assert cli.agents_left() == []

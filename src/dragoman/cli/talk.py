@@ -159,7 +159,7 @@ class Talk:
         if self._keeper is not None:
             self._keeper.begin()
         else:
-            await wait_stored(self.opened.key)
+            await wait_stored(key=self.opened.key)
 
     def _reach(self, way: Way) -> AbstractAsyncContextManager[Peer]:
         plan = self.plan

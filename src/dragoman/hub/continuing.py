@@ -20,7 +20,7 @@ from msgspec import Raw, Struct, field
 
 from dragoman.client.conversation import Conversation, Opening, Peer, SessionSummary
 from dragoman.client.results import explain
-from dragoman.errors import RemoteError, UnknownSession, Unsupported, UsageError
+from dragoman.errors import DragomanError, RemoteError, UnknownSession, Unsupported, UsageError
 from dragoman.events.words import ErrorKind
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragoman.hub.sessions import SessionRecord, Store
 
 STORED_TIMEOUT: Final = 2.0
-"""Seconds for a broker to store a session; it takes a tenth of one."""
+"""Seconds for a broker to store a session or a job; it takes a tenth of one."""
 
 LOOK_INTERVAL: Final = 0.01
 """Seconds between two looks whether it has."""
@@ -281,8 +281,8 @@ def recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
     return None if record.name == word and record.closed_at is not None else record
 
 
-async def wait_stored(key: str) -> None:
-    """Wait until a session that a broker has just opened can be found by the next command.
+async def wait_stored(*, key: str = "", job: str = "") -> None:
+    """Wait until a session or a job that a broker has just taken can be found by the next command.
 
     A broker answers before its store does. One that cannot store anything says so itself, and is
     not waited for any longer than `STORED_TIMEOUT`.
@@ -293,7 +293,7 @@ async def wait_stored(key: str) -> None:
         async with asyncio.timeout(STORED_TIMEOUT):
             while True:
                 with open_store(read_only=True) as store:
-                    if store.session(key) is not None:
+                    if (store.job(job) if job else store.session(key)) is not None:
                         return
                 await asyncio.sleep(LOOK_INTERVAL)
 
@@ -346,4 +346,9 @@ async def submit(
     peer.client.require_content(wire)
     prompt = Raw(acp.encode(wire))
     params = {"sessionId": session_id, "prompt": prompt, **terms["dragoman"]}
-    await peer.client.connection.call(SUBMIT, params)
+    try:
+        await peer.client.connection.call(SUBMIT, params)
+    except DragomanError as error:
+        # What happened in the broker is raised as if it had happened here.
+        raise peer.client.explain(error) from error
+    await wait_stored(job=params["job"])

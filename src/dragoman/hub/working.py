@@ -169,15 +169,18 @@ def address_of(endpoint: str, paths: Paths) -> str:
 
 
 def _stored(id: str, paths: Paths) -> JobRecord:
+    from dragoman.hub.sessions.history import text_of
+
     with open_store(read_only=True, paths=paths) as store:
         job = store.job(id)
-    if job is None:
-        raise UnknownJob(f"there is no job {id!r}")
-    if job.state != "ended" and not is_alive(job.runner):
-        _end_orphans(paths)
-        with open_store(read_only=True, paths=paths) as store:
-            job = store.job(id) or job
-    return job
+        if job is None:
+            raise UnknownJob(f"there is no job {id!r}")
+        if job.state == "ended" or is_alive(job.runner):
+            return replace(job, text=text_of(store, job))
+    _end_orphans(paths)
+    with open_store(read_only=True, paths=paths) as store:
+        job = store.job(id) or job
+        return replace(job, text=text_of(store, job))
 
 
 def _end_orphans(paths: Paths) -> None:

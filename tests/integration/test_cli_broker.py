@@ -1,0 +1,99 @@
+"""`dragoman broker`: looking at brokers, stopping them, speaking with one on stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dragoman.client.acp.opening import open_agent
+from dragoman.transports.identity import identify
+from tests.integration.broker_places import wait_dead
+from tests.integration.cli_shell import Cli, warm_cli
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def brokers(cli: Cli) -> list[dict[str, Any]]:
+    done = cli("broker", "list", "--format", "json")
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def hello(cli: Cli, *words: str) -> None:
+    done = cli("run", "hello", "--approve-reads", "-s", "talk", *words, "--", *cli.agent)
+    assert done.code == 0, done.err
+
+
+def test_a_broker_is_listed_looked_at_and_stopped(warm: Cli) -> None:
+    assert brokers(warm) == []
+    assert "No broker runs" in warm("broker", "list").err
+    hello(warm)
+    hello(warm)
+    (broker,) = brokers(warm)
+    assert (broker["state"], broker["workspace"]) == ("idle", str(warm.cwd))
+    assert warm("broker", "list", "--format", "quiet").out == f"{broker['broker']}\n"
+    assert broker["broker"] in warm("broker", "list").out
+    page = warm("broker", "status", broker["peer"]).out
+    assert f"broker:         {broker['broker']}\n" in page
+    assert "(talk)" in page
+    assert str(broker["log"]) in warm("broker", "logs").out
+    assert warm("broker", "stop").code == 2
+    assert warm("broker", "stop", "nobody").code == 2
+    stopped = warm("broker", "stop", broker["peer"])
+    assert stopped.out == f"{broker['broker']}: stopped\n"
+    assert brokers(warm) == []
+    assert warm.agents_left() == []
+
+
+def test_a_broker_that_works_is_left_alone_if_that_is_asked_for(warm: Cli) -> None:
+    job = warm("run", "wait", "--no-wait", "--", *warm.agent).out.strip()
+    (broker,) = brokers(warm)
+    kept = warm("broker", "stop", "--all", "--if-idle")
+    assert kept.out == f"{broker['broker']}: goes on: it has something to do\n"
+    assert warm("broker", "stop", "--all").code == 0
+    result = warm("jobs", "result", job, "--format", "json")
+    assert json.loads(result.out)["state"] == "ended"
+
+
+def test_what_a_killed_broker_left_is_reaped(warm: Cli) -> None:
+    hello(warm)
+    (broker,) = brokers(warm)
+    process = identify(broker["pid"])
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    wait_dead(process)
+    reaped = warm("broker", "reap", "--format", "json")
+    assert reaped.code == 0, reaped.err
+    assert [json.loads(line)["broker"] for line in reaped.out.splitlines()] == [broker["broker"]]
+    assert brokers(warm) == []
+    assert warm.agents_left() == []
+    assert not os.path.lexists(broker["address"])
+
+
+def test_a_broker_stays_for_the_time_that_was_said(warm: Cli) -> None:
+    hello(warm, "--ttl", "90s")
+    (broker,) = brokers(warm)
+    assert broker["status"]["ttl"] == 90
+    assert warm("run", "hello", "--ttl", "soon", "-s", "x", "--", *warm.agent).code == 2
+
+
+def test_any_client_of_acp_speaks_with_a_broker_on_stdin_and_stdout(warm: Cli) -> None:
+    async def ask() -> str:
+        argv = warm.argv("broker", "attach", "scout", "--cwd", str(warm.cwd))
+        async with open_agent(argv, cwd=warm.cwd, env=warm.env) as client:
+            session = await client.new_session(warm.cwd)
+            return await session.ask("list the TODOs")
+
+    assert asyncio.run(ask()) == "I found no marks such as TODO."
+    (broker,) = brokers(warm)
+    assert (broker["peer"], broker["status"]["peer"]) == ("scout", "scout")

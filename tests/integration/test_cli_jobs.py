@@ -1,0 +1,174 @@
+"""`dragoman jobs`, `--no-wait`, and what becomes of a turn when its command is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli_shell import Cli, cli_in, warm_cli
+from tests.integration.pty_terminal import CTRL_C
+
+JOB = re.compile(r"j-[0-9a-z]{10}")
+TIMEOUT = 20.0
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def submit(cli: Cli, prompt: str, *words: str) -> str:
+    """Leave a prompt with the broker; the id of its job."""
+    done = cli("run", prompt, "--no-wait", "--approve-reads", *words, "--", *cli.agent)
+    assert (done.code, done.err) == (0, "")
+    assert JOB.fullmatch(done.out.strip())
+    return done.out.strip()
+
+
+def job_of(cli: Cli, id: str) -> dict[str, Any]:
+    done = cli("jobs", "result", id, "--format", "json")
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def until(cli: Cli, id: str, state: str) -> None:
+    """Wait until somebody has written down that a job has this state."""
+    give_up_at = time.monotonic() + TIMEOUT
+    while f'"state":"{state}"' not in cli("jobs", "result", id, "--format", "json").out:
+        assert time.monotonic() < give_up_at
+
+
+def test_a_job_that_nobody_waits_for_has_a_result_later(warm: Cli) -> None:
+    job = submit(warm, "hello", "-s", "talk")
+    done = warm("jobs", "result", job, "--wait")
+    assert (done.code, done.out) == (0, "you said hello\n")
+    assert done.err.startswith("[ok] ")
+    told = job_of(warm, job)
+    assert (told["job"], told["state"], told["outcome"]) == (job, "ended", "ok")
+    assert (told["prompt"], told["text"]) == ("hello", "you said hello")
+    assert warm("jobs", "list", "--format", "quiet").out == f"{job}\n"
+
+
+def test_a_running_job_is_watched_and_cancelled_from_another_shell(warm: Cli) -> None:
+    job = submit(warm, "wait", "-s", "talk")
+    until(warm, job, "running")
+    listed = warm("jobs", "list", "--running", "--format", "json")
+    assert json.loads(listed.out)["job"] == job
+    early = warm("jobs", "result", job, "--wait", "--timeout", "0.01")
+    assert early.code == 3
+    with warm.terminal("jobs", "watch", job) as terminal:
+        terminal.expect("> wait")
+        terminal.expect("waiting")
+        assert warm("jobs", "cancel", job).code == 0
+        terminal.expect("[cancelled")
+        assert terminal.wait() == 1
+    late = warm("jobs", "cancel", job)
+    assert (late.code, "has ended already" in late.err) == (1, True)
+    assert job_of(warm, job)["text"] == "waiting"
+
+
+def test_ctrl_c_leaves_a_watched_job_alone(warm: Cli) -> None:
+    job = submit(warm, "wait", "-s", "talk")
+    with warm.terminal("sessions", "watch", "talk", "--from", "0") as terminal:
+        terminal.expect("waiting")
+        terminal.type(CTRL_C)
+        assert terminal.wait() == 130
+    assert job_of(warm, job)["state"] == "running"
+
+
+def test_ctrl_c_cancels_the_turn_in_the_agent_and_the_broker_stays(warm: Cli) -> None:
+    words = ("-s", "talk", "--approve-reads", "--", *warm.agent)
+    with warm.terminal("run", "wait", *words) as terminal:
+        job = JOB.search(terminal.expect("waiting"))
+        assert job is not None
+        terminal.type(CTRL_C)
+        terminal.expect("Ctrl-C once more leaves at once")
+        terminal.expect("[ended] cancelled")
+        assert terminal.wait() == 130
+    until(warm, job[0], "ended")
+    assert job_of(warm, job[0])["outcome"] == "cancelled"
+    assert warm("run", "hello", "--format", "quiet", *words).out == "you said hello\n"
+
+
+def test_a_second_ctrl_c_leaves_at_once_an_agent_that_does_not_stop(warm: Cli) -> None:
+    words = ("-s", "talk", "--approve-reads", "--", *warm.agent)
+    with warm.terminal("run", "stubborn", *words) as terminal:
+        terminal.expect("never")
+        terminal.type(CTRL_C)
+        terminal.expect("leaves at once")
+        terminal.type(CTRL_C)
+        assert terminal.wait() == 130
+    assert len(warm.agents_left()) == 1, "the agent is the broker's, not the command's"
+
+
+def test_a_closed_terminal_does_not_stop_the_turn(warm: Cli) -> None:
+    words = ("-s", "talk", "--approve-reads", "--", *warm.agent)
+    with warm.terminal("run", "wait", *words) as terminal:
+        job = JOB.search(terminal.expect("waiting"))
+        assert job is not None
+        os.kill(terminal.pid, signal.SIGHUP)
+        assert terminal.wait() == 143
+    until(warm, job[0], "running")
+    assert warm("jobs", "cancel", job[0]).code == 0
+    assert warm("jobs", "result", job[0], "--wait", "--format", "quiet").out == "waiting\n"
+
+
+def test_a_killed_command_leaves_a_job_that_crashed_with_what_was_stored(cli: Cli) -> None:
+    with cli.terminal("run", "talk", "-s", "talk", "--", *cli.agent) as terminal:
+        job = JOB.search(terminal.expect("line 5000\r\n"))
+        assert job is not None
+        os.kill(terminal.pid, signal.SIGKILL)
+        terminal.wait()
+    told = job_of(cli, job[0])
+    assert (told["state"], told["outcome"]) == ("ended", "crashed")
+    assert told["text"].startswith("line 0\nline 1\n")
+    assert cli("jobs", "result", job[0]).code == 1
+
+
+def test_a_cold_job_is_cancelled_by_its_id(cli: Cli) -> None:
+    with cli.terminal("run", "wait", "--", *cli.agent) as terminal:
+        job = JOB.search(terminal.expect("waiting"))
+        assert job is not None
+        until(cli, job[0], "running")
+        assert cli("jobs", "cancel", job[0]).code == 0
+        terminal.expect("[ended] cancelled")
+        assert terminal.wait() == 130
+    told = job_of(cli, job[0])
+    assert (told["outcome"], told["text"]) == ("cancelled", "waiting")
+
+
+def test_what_was_said_is_there_when_a_turn_takes_too_long(warm: Cli) -> None:
+    words = ("--format", "quiet", "--approve-reads", "-s", "talk")
+    assert warm("run", "hello", *words, "--", *warm.agent).code == 0
+    done = warm("run", "wait", *words, "--timeout", "1.5", "--", *warm.agent)
+    assert (done.code, done.out) == (3, "waiting\n")
+    job, _ = warm("jobs", "list", "--format", "quiet").out.split()
+    until(warm, job, "ended")
+    assert job_of(warm, job)["text"] == "waiting"
+
+
+def test_a_job_that_nobody_knows_is_an_error(cli: Cli) -> None:
+    for words in (("result", "j-0000000000"), ("watch", "j-0000000000"), ("cancel", "x")):
+        done = cli("jobs", *words)
+        assert (done.code, "there is no job" in done.err) == (4, True)
+
+
+def test_no_wait_needs_a_broker(cli: Cli) -> None:
+    done = cli("run", "hello", "--no-wait", "--", *cli.agent)
+    assert done.code == 1
+    assert "--no-wait needs a broker" in done.err
+    assert cli("run", "hello", "--no-wait", "--cold", "--", *cli.agent).code == 2
