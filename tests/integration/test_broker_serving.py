@@ -14,6 +14,7 @@ import pytest
 
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError
+from dragoman.testing import storyteller
 from dragoman.wire.messages import Request
 from tests.aio import aio
 from tests.integration.broker_stage import TIMEOUT, Stage, stage, stored
@@ -622,3 +623,36 @@ async def test_a_turn_that_nobody_follows_is_held_to_its_budgets(tmp_path: Path)
         await caller.call("_dragoman/submit", params)
         ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
         assert ended["outcome"] == "cancelled"
+
+
+# -- peers of other dialects
+
+
+@pytest.mark.parametrize("dialect", ["keyed", "threads"])
+@aio
+async def test_a_peer_of_another_dialect_is_served_in_the_same_words(
+    tmp_path: Path, dialect: str
+) -> None:
+    story = storyteller.Story((storyteller.Say("Hello."), storyteller.End()))
+    teller = tuple(storyteller.command(story, dialect=dialect))
+    async with stage(tmp_path, command=teller, protocol=dialect) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        result = await caller.prompting(session, "tell", job="j-1")
+        assert result["stopReason"] == "end_turn"
+        assert "".join(caller.texts(session)) == "Hello."
+        job = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert (job["outcome"], job["text"]) == ("ok", "Hello.")
+        assert len(at.host.peers) == 1
+
+
+@aio
+async def test_the_death_of_a_peer_of_another_dialect_is_told_as_what_it_is(tmp_path: Path) -> None:
+    story = storyteller.Story((storyteller.Say("Hel"), storyteller.Crash()))
+    teller = tuple(storyteller.command(story, dialect="keyed"))
+    async with stage(tmp_path, command=teller, protocol="keyed") as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        with pytest.raises(RemoteError) as died:
+            await caller.prompting(session, "tell", job="j-1")
+        assert error_class(died.value) == "process_exited"
+        job = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert job["outcome"] == "crashed"

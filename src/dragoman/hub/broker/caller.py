@@ -8,6 +8,7 @@ once is bounded, and nobody ever waits for it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable
@@ -41,6 +42,10 @@ log: Final = logging.getLogger("dragoman.broker")
 MAX_FORWARDED: Final = 100
 """Requests of one caller that may be open at the peer, besides prompts."""
 
+ADDED_SIZE: Final = 4096
+"""Bytes by which a line of the peer may grow on its way to a caller: by another name of a session,
+or by what is ours in an answer."""
+
 FORK: Final = "session/fork"
 PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 
@@ -62,7 +67,7 @@ class Caller:
             End.AGENT,
             self,
             settings=Settings(
-                max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,
+                max_line_size=(DEFAULT_MAX_LINE_SIZE if limit is None else limit) + ADDED_SIZE,
                 cancel_notice=_cancel_notice,
             ),
         )
@@ -130,7 +135,8 @@ class Caller:
             self._call_off(notification)
         elif notification.method.startswith("_") and (far := self._broker.far) is not None:
             # The peer's own words are between it and its callers.
-            far.connection.post(notification.method, notification.params)
+            with contextlib.suppress(DragomanError):
+                far.connection.post(notification.method, notification.params)
 
     def noise(self, noise: Noise | Stray) -> None:
         log.debug("a caller sends noise: %.200r", noise.line)

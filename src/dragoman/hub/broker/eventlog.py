@@ -27,11 +27,20 @@ LINE_OVERHEAD: Final = 160
 class Room:
     """What the logs of a broker hold together."""
 
-    __slots__ = ("limit", "size")
+    __slots__ = ("limit", "logs", "size")
 
     def __init__(self, limit: int = MAX_ROOM_SIZE) -> None:
         self.limit = limit
         self.size = 0
+        self.logs: list[EventLog] = []
+
+    def tidy(self) -> None:
+        """Make room where there is too little: by what is stored, of the oldest sessions first."""
+        if self.size > self.limit:
+            for log in self.logs:
+                log.trim(keep=0)
+                if self.size <= self.limit:
+                    return
 
 
 class EventLog:
@@ -44,6 +53,7 @@ class EventLog:
     def __init__(self, next: int = 0, *, room: Room | None = None, limit: int = MAX_LOG_SIZE):
         self._lines: deque[Raw] = deque()
         self._room = room or Room()
+        self._room.logs.append(self)
         self._limit = limit
         self._size = 0
         self.first = next
@@ -102,19 +112,24 @@ class EventLog:
         return found
 
     def trim(self, *, keep: int | None = None) -> None:
-        """Let go of the oldest lines that are stored, above the limits or above `keep` bytes."""
+        """Let go of the oldest lines that are stored, above the limit or above `keep` bytes."""
         room = self._room
         limit = self._limit if keep is None else keep
-        while self.first < self.stored and (
-            self._size > limit or (keep is None and room.size > room.limit)
-        ):
+        while self.first < self.stored and self._size > limit:
             size = len(self._lines.popleft()) + LINE_OVERHEAD
             self._size -= size
             room.size -= size
             self.first += 1
 
+    def tidy(self) -> None:
+        """More is stored: let go of what need not be in memory."""
+        self.trim()
+        self._room.tidy()
+
     def close(self) -> None:
         """Let go of everything."""
+        if self in self._room.logs:
+            self._room.logs.remove(self)
         self._room.size -= self._size
         self._size = 0
         self._lines.clear()

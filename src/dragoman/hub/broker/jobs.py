@@ -50,6 +50,8 @@ class Job:
         self.session = session
         self.params = params
         """The parameters of the prompt, without what is for us."""
+        self.prompt_text = _text_of(params.get("prompt"))
+        """The prompt as a short text."""
         self.caller = caller
         """Who asked; None if nobody waits for it any more."""
         self.request = request
@@ -117,23 +119,25 @@ class Job:
     def settled(self) -> None:
         """Everything about it is known."""
         self.state = "ended"
+        # It is remembered for a while, and what it held need not be.
+        self.caller = self.request = None
+        self.params = {}
         waiting, self._waiting = self._waiting, []
         for action in waiting:
             action()
 
-    @property
-    def prompt_text(self) -> str:
-        """The prompt as a short text."""
-        try:
-            blocks = msgspec.json.decode(self.params.get("prompt", Raw(b"[]")))
-        except msgspec.DecodeError:
-            return ""
-        texts = [
-            str(block.get("text") or f"[{block.get('type')}]")
-            for block in (blocks if isinstance(blocks, list) else ())
-            if isinstance(block, dict)
-        ]
-        return "\n".join(texts)[:MAX_PROMPT_SIZE]
+
+def _text_of(prompt: Raw | None) -> str:
+    try:
+        blocks = [] if prompt is None else msgspec.json.decode(prompt)
+    except msgspec.DecodeError:
+        return ""
+    texts = [
+        str(block.get("text") or f"[{block.get('type')}]")
+        for block in (blocks if isinstance(blocks, list) else ())
+        if isinstance(block, dict)
+    ]
+    return "\n".join(texts)[:MAX_PROMPT_SIZE]
 
 
 class Jobs:

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 NO_SERVERS: Final = Raw(b"[]")
 
+MAX_SESSIONS: Final = 256
+"""Sessions that are open before one that nobody has is closed for the next."""
+
 NEW: Final = acp.SESSION_NEW.name
 LOAD: Final = acp.SESSION_LOAD.name
 RESUME: Final = acp.SESSION_RESUME.name
@@ -107,6 +110,7 @@ class Sessions:
         if source is not None and (known := self._sessions.get(source)) is not None:
             body["sessionId"] = pack(known.id)
         far = await self._hall.ready()
+        await self._make_room()
         made: list[LiveSession] = []
 
         def opened(result: Raw) -> None:
@@ -178,6 +182,15 @@ class Sessions:
             return Raw(b"{}")
         await self.give_up(session)
         return Raw(b"{}")
+
+    async def _make_room(self) -> None:
+        """Callers that die leave their sessions open. The oldest of too many are closed."""
+        if len(self._sessions) < MAX_SESSIONS:
+            return
+        for session in self:
+            if not session.readers and not self._hall.is_used(session):
+                await self.give_up(session)
+                return
 
     async def give_up(self, session: LiveSession) -> None:
         """Close a session at the peer, where it can do that, and forget it."""
@@ -297,17 +310,20 @@ class Sessions:
                     f"the peer was started again and has lost the session {session.id!r}: {error}; "
                     "begin a new one, or allow a fresh start"
                 )
-                far.upstream.forget(session.id)
-                await session.sheltered.release()
-                session.lost()
+                self._lose(session, far)
             except BaseException:
-                far.upstream.forget(session.id)
-                session.lost()
+                self._lose(session, far)
                 raise
         if not fresh:
             raise problem
         await self._begin_afresh(session, far)
         return "fresh"
+
+    def _lose(self, session: LiveSession, far: Far) -> None:
+        far.upstream.forget(session.id)
+        # It was never there, so it has no terminals that would have to be closed.
+        session.sheltered.let_go()
+        session.lost()
 
     async def _begin_afresh(self, session: LiveSession, far: Far) -> None:
         """The session goes on under its names, and the peer knows nothing of what was."""

@@ -7,6 +7,7 @@ decided in `restarting`; what is said to it, everywhere else.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
@@ -86,6 +87,10 @@ async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
         if isinstance(peer.client, AcpClient):
             # Nobody here wants events; without this every answer would be told as one.
             peer.client.connection.on_answer = None
+            if spec.mode_after_open is not None:
+                peer.client.options = dataclasses.replace(
+                    peer.client.options, starting_mode=spec.mode_after_open
+                )
             yield Far(Upstream(peer.client), peer, generation)
             return
         near, far = memory_pair()
@@ -105,8 +110,6 @@ def _details(spec: BrokerSpec) -> dict[str, Any]:
     details = dict(spec.details)
     if spec.protocol == ACP:
         details["elicit"] = _decline
-        if spec.mode_after_open is not None:
-            details.setdefault("starting_mode", spec.mode_after_open)
         if spec.missing_file_is_empty:
             details.setdefault("missing_file_is_empty", True)
     return details

@@ -199,7 +199,7 @@ class Recording:
         if writer is None:
             scribe.write(None, texts, job, end=end)
             session.log.stored = session.log.taken
-            session.log.trim()
+            session.log.tidy()
             return
 
         def write(store: Store) -> None:
@@ -217,7 +217,7 @@ class Recording:
 
     def _stored(self, session: LiveSession, number: int) -> None:
         session.log.stored = max(session.log.stored, number)
-        session.log.trim()
+        session.log.tidy()
 
     async def fetch(self, key: str, start: int, stop: int) -> Sequence[bytes]:
         """Lines from the disk; none if the first of them is not there."""

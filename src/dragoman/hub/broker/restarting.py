@@ -21,6 +21,10 @@ FIRST_DELAY: Final = 0.2
 MAX_DELAY: Final = 30.0
 """The longest such time: a peer that keeps dying is not worth more of the machine."""
 
+MAX_RETRY_DELAY: Final = 1.0
+"""The longest time between two starts that callers ask for: whoever has just repaired what was
+wrong does not want to wait."""
+
 STEADY_TIME: Final = 30.0
 """Seconds after which a peer counts as well, so that its next death is an accident again."""
 
@@ -80,11 +84,12 @@ class Keeper:
                     # Told before the rest of the process is cleared away, which may take seconds.
                     self._watcher.peer_down(far, failure)
             except DragomanError as error:
-                self._watcher.peer_unstartable(error)
                 deaths += 1
+                self._watcher.peer_unstartable(error)
                 # It would fail again for the same reason, so only a wish is worth another try.
+                again_at = loop.time() + min(MAX_RETRY_DELAY, delay_after(deaths, random.random()))
                 await self._wanted.wait()
-                await asyncio.sleep(delay_after(deaths, random.random()))
+                await asyncio.sleep(again_at - loop.time())
                 self._watcher.peer_coming()
                 continue
             deaths = 1 if loop.time() - up_at >= STEADY_TIME else deaths + 1

@@ -49,6 +49,9 @@ CANCELLED: Final = Raw(b'{"stopReason":"cancelled"}')
 _NOWHERE: Final = Place(model.Source("acp", "broker"), itertools.count(), None)
 """Where the end of a turn happens for which nobody makes events."""
 
+MAX_TRIES: Final = 3
+"""How often a session is restored for one prompt while the peer dies of it."""
+
 LOOKS_PER_BUDGET: Final = 8
 """How often a turn that nobody follows is looked at in the time of its smallest budget."""
 
@@ -138,8 +141,7 @@ class Turns:
     async def _prepare(self, job: Job) -> None:
         """Have the peer and the session there, and send the prompt."""
         try:
-            far = await self._hall.ready()
-            job.context = await self._hall.restore(job.session, far, fresh=job.fresh)
+            job.context = await self._have_ready(job)
         except DragomanError as error:
             if job in self._called_off:
                 self._dropped(job)
@@ -156,6 +158,18 @@ class Turns:
             self._hall.tasks.start(self._prepare(job), f"prepare {job.id} again")
         else:
             self._send(job, now)
+
+    async def _have_ready(self, job: Job) -> str:
+        """Have the session there. A peer that dies on the way is waited for: nothing was sent."""
+        for _ in range(MAX_TRIES - 1):
+            far = await self._hall.ready()
+            try:
+                return await self._hall.restore(job.session, far, fresh=job.fresh)
+            except DragomanError:
+                if far.failure is None:
+                    raise
+        far = await self._hall.ready()
+        return await self._hall.restore(job.session, far, fresh=job.fresh)
 
     def _dropped(self, job: Job) -> None:
         self._called_off.discard(job)
