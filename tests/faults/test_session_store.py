@@ -1,0 +1,363 @@
+"""The store of sessions under real processes: killed, racing, without space, without permission.
+
+No event that was confirmed is lost, none is there twice, the file opens, and the message says what
+to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import DragomanError, StoreCorrupt, StoreError
+from dragoman.hub.sessions import SessionRecord, Store, Writer
+from tests.aio import aio
+
+CHILD_TIMEOUT = 50.0
+"""Seconds for a small Python program, on a machine that is busy."""
+
+PRELUDE = """
+import asyncio, itertools, json, os, resource, sys
+from pathlib import Path
+from dragoman.errors import *
+from dragoman.hub.sessions import *
+
+path = Path(sys.argv[1])
+
+def tell(**told):
+    print(json.dumps(told), flush=True)
+
+def session(key):
+    return SessionRecord(key=key, peer="p", root="/r", peer_session_id=key, cwd="/r",
+                         created_at=1.0, updated_at=1.0)
+
+def line(number):
+    return b'{"n":%d,"fill":"%b"}' % (number, b"x" * (number * 37 % 900))
+"""
+
+APPENDING = """
+tell(go=True)
+store = Store.open(path)
+if store.session("s-one") is None:
+    store.create_session(session("s-one"))
+
+async def main():
+    async with Writer(store) as writer:
+        number = store.session("s-one").next_event
+        while True:
+            for _ in range(number % 7 + 1):
+                writer.append("s-one", number, [line(number)])
+                number += 1
+            assert await writer.flush()
+            tell(confirmed=number)
+
+asyncio.run(main())
+"""
+
+
+def line(number: int) -> bytes:
+    return b'{"n":%d,"fill":"%b"}' % (number, b"x" * (number * 37 % 900))
+
+
+def session(key: str) -> SessionRecord:
+    return SessionRecord(
+        key=key,
+        peer="p",
+        root="/r",
+        peer_session_id=key,
+        cwd="/r",
+        created_at=1.0,
+        updated_at=1.0,
+    )
+
+
+@contextlib.contextmanager
+def child(
+    program: str, path: Path, *words: str, inside: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - the process that is to be killed
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(  # noqa: TID251 - the process that is to be killed
+        [*inside, sys.executable, "-c", PRELUDE + program, str(path), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environ,
+    )
+    try:
+        with process:
+            yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def heard(process: subprocess.Popen[str]) -> dict[str, Any]:  # noqa: TID251
+    assert process.stdout is not None
+    told: dict[str, Any] = json.loads(process.stdout.readline())
+    return told
+
+
+def run(program: str, path: Path, *, inside: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a program that ends by itself tells last."""
+    with child(program, path, inside=inside) as process:
+        out, _ = process.communicate(timeout=CHILD_TIMEOUT)
+        assert process.returncode == 0
+    told: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return told
+
+
+def check(path: Path, confirmed: int) -> int:
+    """Nothing is lost, nothing is doubled; returns how many events there are."""
+    with Store.open(path) as store:
+        found = store.session("s-one")
+        stored = found.next_event if found else 0
+        assert stored >= confirmed
+        if found:
+            assert list(store.lines("s-one")) == [(n, line(n)) for n in range(stored)]
+        with store.transaction() as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    return stored
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_writer_killed_at_any_moment_loses_nothing_that_was_confirmed(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    path = tmp_path / "sessions.db"
+    confirmed = 0
+    # The first dies while it makes the file, the others sooner or later.
+    for lived in (0, 0, 1, chance.randrange(2, 10), chance.randrange(10, 40)):
+        with child(APPENDING, path) as process:
+            assert heard(process) == {"go": True}
+            for _ in range(lived):
+                confirmed = heard(process)["confirmed"]
+            process.kill()
+            # What it managed to say before it died counts, too.
+            assert process.stdout is not None
+            for rest in process.stdout.read().splitlines(keepends=True):
+                if rest.endswith("\n"):
+                    confirmed = json.loads(rest)["confirmed"]
+            assert process.wait(CHILD_TIMEOUT) == -signal.SIGKILL
+        stored = check(path, confirmed)
+        # It was a few at a time, so that only the last few can be there without a confirmation.
+        assert stored <= confirmed + 7
+        confirmed = stored
+
+
+RACING = """
+sys.stdin.readline()
+store = Store.open(path)
+mine = f"s-{sys.argv[2]}"
+store.create_session(session(mine))
+try:
+    store.create_session(session("s-one"))
+except StoreConflict:
+    pass
+won = 0
+for number in range(60):
+    store.append(mine, number, [line(number)])
+    # All write into one session, too, and take the next number from each other.
+    while True:
+        following = store.session("s-one").next_event
+        try:
+            store.append("s-one", following, [line(following)])
+        except StoreConflict:
+            continue
+        won += 1
+        break
+tell(won=won)
+"""
+
+
+def test_processes_that_open_a_new_file_at_once_and_write_at_once_lose_nothing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sessions.db"
+    with contextlib.ExitStack() as stack:
+        racing = [stack.enter_context(child(RACING, path, f"racer{n}")) for n in range(4)]
+        for process in racing:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in racing:
+            assert heard(process) == {"won": 60}
+            assert process.wait(CHILD_TIMEOUT) == 0
+    assert check(path, 240) == 240
+    with Store.open(path) as store:
+        for n in range(4):
+            assert list(store.lines(f"s-racer{n}")) == [(m, line(m)) for m in range(60)]
+
+
+FILLING = """
+store = Store.open(path)
+store.create_session(session("s-one"))
+told = []
+
+async def fill():
+    confirmed = 0
+    async with Writer(store, on_trouble=told.append) as writer:
+        for number in itertools.count():
+            writer.append("s-one", number, [line(number) * 20])
+            if not await writer.flush():
+                await asyncio.sleep(0)
+                return confirmed, writer
+            confirmed = number + 1
+
+async def main():
+    confirmed, writer = await fill()
+    # Whoever works on is not disturbed.
+    writer.append("s-one", confirmed, [b"{}"])
+    assert not await writer.flush()
+    assert len(told) == 1 and told[0] is writer.trouble
+    kept = [number for number, data in store.lines("s-one") if data == line(number) * 20]
+    assert kept == list(range(confirmed))
+    make_room()
+    async with Writer(store) as again:
+        again.append("s-one", confirmed, [line(confirmed) * 20])
+        assert await again.flush(), again.trouble
+    tell(kind=type(writer.trouble).__name__, message=str(writer.trouble), confirmed=confirmed)
+
+asyncio.run(main())
+"""
+
+
+def private_mounts() -> tuple[str, ...]:
+    """A command before another that lets it mount what nobody else sees; skips without."""
+    unshare = shutil.which("unshare")
+    if unshare is None or shutil.which("mount") is None:
+        pytest.skip("there is no way to mount anything here")
+    command = (unshare, "--mount")
+    tried = subprocess.run(
+        [*command, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+    )
+    if tried.returncode:
+        pytest.skip("this user may not mount anything")
+    return command
+
+
+def test_a_full_disk_is_told_once_and_costs_nothing_that_was_confirmed(tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=2m tmpfs "$0" && head -c 900k /dev/zero > "$0/x" && exec "$@"'
+    inside = (*private_mounts(), "sh", "-c", script, str(tmp_path))
+    room = "def make_room():\n    path.with_name('x').unlink()\n"
+    told = run(room + FILLING, tmp_path / "sessions.db", inside=inside)
+    assert told["kind"] == "StoreFull"
+    assert "the disk is full; make room" in told["message"]
+    assert told["confirmed"] > 10
+
+
+def test_a_limit_of_this_user_is_told_like_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
+    limit = """
+resource.setrlimit(resource.RLIMIT_FSIZE, (900_000, resource.RLIM_INFINITY))
+def make_room():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+"""
+    told = run(limit + FILLING, tmp_path / "sessions.db")
+    assert told["kind"] == "StoreError"
+    assert "limited for this user" in told["message"]
+    assert told["confirmed"] > 10
+
+
+def test_a_read_only_folder_is_refused_with_advice_and_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with Store.open(path) as store:
+        store.create_session(session("s-one"))
+        store.append("s-one", 0, [line(0)])
+    script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    inside = (*private_mounts(), "sh", "-c", script, str(tmp_path))
+    program = """
+try:
+    Store.open(path)
+except StoreRefused as error:
+    message = str(error)
+with Store.open(path, read_only=True) as store:
+    tell(message=message, lines=[data.decode() for _, data in store.lines("s-one")])
+"""
+    told = run(program, path, inside=inside)
+    assert "let DRAGOMAN_STATE_HOME name another" in told["message"]
+    assert told["lines"] == [line(0).decode()]
+
+
+def test_what_a_killed_process_left_in_the_log_is_read_from_a_read_only_folder(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sessions.db"
+    with child(APPENDING, path) as process:
+        heard(process)
+        confirmed = heard(process)["confirmed"]
+        process.kill()
+        process.communicate()
+    assert path.with_name("sessions.db-wal").stat().st_size
+    script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    inside = (*private_mounts(), "sh", "-c", script, str(tmp_path))
+    program = """
+with Store.open(path, read_only=True) as store:
+    tell(count=len(list(store.lines("s-one"))))
+"""
+    assert run(program, path, inside=inside)["count"] >= confirmed
+
+
+def test_a_folder_that_cannot_be_made_is_refused_with_advice(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="DRAGOMAN_STATE_HOME"):
+        Store.open(Path("/proc/nowhere/sessions.db"))
+
+
+@aio
+async def test_a_damaged_file_is_told_once_and_left_for_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with Store.open(path) as store:
+        store.create_session(session("s-one"))
+        store.append("s-one", 0, [line(n) for n in range(2000)])
+    data = bytearray(path.read_bytes())
+    size = int.from_bytes(data[16:18], "big")
+    # The first page stays, so that it opens.
+    data[size:] = b"\xa5" * (len(data) - size)
+    path.write_bytes(data)
+    told: list[DragomanError] = []
+    with Store.open(path) as store:
+        with pytest.raises(StoreCorrupt, match="move it away"):
+            list(store.lines("s-one"))
+        async with Writer(store, on_trouble=told.append) as writer:
+            for number in range(3):
+                writer.append("s-one", number, [b"{}"])
+                assert not await writer.flush()
+        assert [type(error) for error in told] == [StoreCorrupt]
+    assert path.read_bytes()[size:] == data[size:]
+
+
+def test_a_file_that_was_cut_off_is_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with Store.open(path) as store:
+        store.create_session(session("s-one"))
+        store.append("s-one", 0, [line(n) for n in range(2000)])
+    os.truncate(path, path.stat().st_size // 3)
+    with pytest.raises(StoreCorrupt), Store.open(path) as store:
+        list(store.lines("s-one"))
+
+
+def test_a_file_that_is_deleted_while_it_is_open_disturbs_nobody_but_itself(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sessions.db"
+    with Store.open(path) as store:
+        store.create_session(session("s-one"))
+        for name in ("sessions.db", "sessions.db-wal", "sessions.db-shm"):
+            path.with_name(name).unlink()
+        with contextlib.suppress(StoreError):
+            store.append("s-one", 0, [line(0)])
+        with Store.open(path) as other:
+            other.create_session(session("s-one"))
+            other.append("s-one", 0, [line(0)])
+    assert check(path, 1) == 1
