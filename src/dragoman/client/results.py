@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from dragoman.client.permissions import Denial
 from dragoman.errors import (
     AuthRequired,
+    BrokerError,
     BudgetExceeded,
     CallCancelled,
     ConnectionClosed,
@@ -71,6 +72,9 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             code, data = error.code, error.data
         case BudgetExceeded():
             outcome = Outcome.TIMED_OUT
+        case BrokerError():
+            # The prompt did not get as far as the peer.
+            outcome, kind = Outcome.FAILED, ErrorKind.OVERLOADED
         case InvalidAnswer():
             outcome, kind = Outcome.PROTOCOL_ERROR, ErrorKind.PARSE
         case ProtocolMismatch():

@@ -7,6 +7,7 @@ import pytest
 from dragoman.client.results import Result, error_kind, explain
 from dragoman.errors import (
     AuthRequired,
+    BrokerBusy,
     BudgetExceeded,
     CallCancelled,
     ConnectionClosed,
@@ -36,6 +37,7 @@ from dragoman.events.words import ErrorKind, Outcome
         (ConnectionClosed(), Outcome.CANCELLED),
         (ProcessExited(exit_code=1), Outcome.CRASHED),
         (LineTooLong(1), Outcome.PROTOCOL_ERROR),
+        (BrokerBusy("x"), Outcome.FAILED),
         (UsageError("x"), Outcome.UNKNOWN),
     ],
     ids=lambda value: type(value).__name__,

@@ -170,3 +170,22 @@ async def test_a_handler_that_refuses_to_end_is_reported_and_does_not_hold_up_th
     release.set()
     await done.wait()
     await listener.aclose()
+
+
+@aio
+async def test_who_is_connected_stays_when_nobody_new_is_accepted() -> None:
+    gone = asyncio.Event()
+
+    async def wait(stream: Stream) -> None:
+        await gone.wait()
+
+    listener = HandedListener(wait)
+    theirs = listener.hand()
+    for _ in range(2):
+        listener.stop_accepting()
+    assert listener.stops == 1
+    theirs.write(b"still here\n")
+    gone.set()
+    await assert_ended(theirs)
+    await listener.aclose()
+    assert listener.stops == 1

@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -14,7 +15,14 @@ import pytest
 from dragoman.errors import ProgramNotFound, SpawnError, UsageError
 from dragoman.transports import windows
 from dragoman.transports.child import PosixHandle
-from dragoman.transports.process import StderrTail, spawn, start_child, start_detached
+from dragoman.transports.process import (
+    StderrTail,
+    end_detached,
+    reap_detached,
+    spawn,
+    start_child,
+    start_detached,
+)
 from dragoman.transports.windows import Plan
 from tests.aio import aio
 
@@ -143,3 +151,14 @@ async def test_an_empty_command_is_refused_by_every_way_to_start_one() -> None:
             start_child(argv, stdin=null, stdout=null, stderr=null)
         with pytest.raises(UsageError):
             start_detached(argv)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_detached_child_is_ended_only_while_its_number_is_its_own() -> None:
+    pid = start_detached(["sleep", "3600"])
+    assert pid in reap_detached()
+    end_detached(pid)
+    assert pid not in reap_detached()
+    # Its number may be anybody's by now.
+    end_detached(pid)
+    end_detached(os.getpid())
