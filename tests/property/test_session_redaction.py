@@ -156,7 +156,7 @@ def leaves(value: object) -> list[str]:
     return []
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(values, st.booleans(), st.booleans())
 def test_no_secret_stays_in_a_line_of_json_however_it_is_written(
     value: object, ascii_only: bool, nested: bool
@@ -191,7 +191,7 @@ LOOKS = [SECRET_VALUE, *trace._secret_texts()]
 
 
 @pytest.mark.parametrize("pattern", LOOKS, ids=lambda pattern: pattern.pattern[:40])
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_the_quick_look_sees_whatever_the_long_one_would_cut(
     pattern: re.Pattern[str], data: st.DataObject
@@ -221,7 +221,7 @@ def session() -> SessionRecord:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(pieces(), min_size=1, max_size=3), secrets)
 def test_no_byte_of_a_secret_is_in_any_file_of_the_folder(
     cases: list[tuple[str, list[str]]], secret: str
