@@ -59,6 +59,8 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
         ("[timeouts]\ntotal = 0", "total cannot be 0"),
         ("[timeouts]\nspawn = -1", "spawn is a time"),
         ("max_line_size = 0", "above 0"),
+        ("ttl = -1", "ttl: it is a number of 0 or more"),
+        ("max_idle_brokers = -1", "max_idle_brokers: it is a number of 0 or more"),
         ('agent_files = ["../x/*.md"]', "leaves the project"),
         ('agent_files = ["/etc/*.md"]', "leaves the project"),
         ('[peer.codex]\nenv = ["A=B"]', "no name of a variable"),
@@ -85,6 +87,8 @@ def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
     [
         ("DRAGOMAN_ENABLED_PEER", "codex", "did you mean DRAGOMAN_ENABLED_PEERS?"),
         ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "no number"),
+        ("DRAGOMAN_MAX_IDLE_BROKERS", "1.5", "no number"),
+        ("DRAGOMAN_WARM", "maybe", "'maybe' is neither 1 nor true nor 0 nor false"),
         ("DRAGOMAN_FORMAT", "xml", "DRAGOMAN_FORMAT: format"),
     ],
 )
@@ -141,6 +145,9 @@ permissions = "approve-reads"
         ('permissions = "deny-all"', "permissions", "deny-all"),
         ('permissions = "ask"', "permissions", "ask"),
         ("max_line_size = 10", "max_line_size", 10),
+        ("warm = false", "warm", False),
+        ("ttl = 5", "ttl", 5),
+        ("max_idle_brokers = 0", "max_idle_brokers", 0),
         ("[timeouts]\ntotal = 10", "timeouts.total", 10),
         ("[timeouts]\nsilence = 1", "timeouts.silence", 1),
         ('[peer.codex]\npermissions = "deny-all"', "peer.codex.permissions", "deny-all"),
@@ -163,6 +170,8 @@ def test_what_only_takes_away_counts_without_trust(
     [
         ('enabled_peers = ["kimi"]', "enabled_peers: kimi"),
         ("max_line_size = 100000", "max_line_size"),
+        ("ttl = 100000", "ttl"),
+        ("max_idle_brokers = 100", "max_idle_brokers"),
         ("[timeouts]\ntotal = 1000", "timeouts.total"),
         ('[timeouts]\ntotal = "never"', "timeouts.total"),
         ("[timeouts]\nspawn = 1000", "timeouts.spawn"),
