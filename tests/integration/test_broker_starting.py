@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.errors import BrokerUnavailable
+import dragoman
+from dragoman.errors import BrokerUnavailable, HandshakeFailed
 from dragoman.hub.broker.knocking import STATUS, ask_broker
 from dragoman.hub.broker.listing import list_brokers, reap, status_of, stop_broker
 from dragoman.hub.broker.spec import BrokerSpec, FileIdentity
 from dragoman.hub.broker.starting import Reached, ensure
-from dragoman.hub.config.paths import Paths
+from dragoman.hub.config.paths import VARIABLES, Paths
 from dragoman.transports.identity import ProcessState, identify, state_of
 from dragoman.transports.process import start_child
 from tests.aio import aio
@@ -310,3 +313,115 @@ async def test_a_runtime_folder_with_a_long_path_has_its_socket_elsewhere(place:
         await asyncio.to_thread(wait_dead, broker)
         await reached.stream.aclose()
     assert not await asyncio.to_thread(os.path.lexists, reached.endpoint.address)
+
+
+# -- by the name of a peer, with the real thing at the other end of the socket
+
+AGENT = """
+import json, os, sys
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    match message.get("method"):
+        case "initialize":
+            info = {"name": "mine", "version": "1"}
+            say(id=message["id"], result={"protocolVersion": 1, "agentInfo": info})
+        case "session/new":
+            say(id=message["id"], result={"sessionId": f"s{message['id']}"})
+        case "session/prompt":
+            text = f"{os.getpid()} {os.environ.get('A_KEY')}"
+            content = {"type": "text", "text": text}
+            update = {"sessionUpdate": "agent_message_chunk", "content": content}
+            session = message["params"]["sessionId"]
+            say(method="session/update", params={"sessionId": session, "update": update})
+            say(id=message["id"], result={"stopReason": "end_turn"})
+        case _:
+            if "id" in message:
+                say(id=message["id"], result={})
+"""
+"""Answers each prompt with its process id and a variable."""
+
+
+@pytest.fixture
+def named(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A user with a peer of the name `mine`, whose brokers are on."""
+    folders = {"config": "config", "data": "data", "cache": "cache", "state": "state"}
+    for name, folder in {**folders, "runtime": "run"}.items():
+        monkeypatch.setenv(VARIABLES[name], str(place.folder / folder))
+    monkeypatch.setenv("DRAGOMAN_WARM", "1")
+    monkeypatch.setenv("A_KEY", "first")
+    command = json.dumps([sys.executable, "-c", AGENT])
+    text = (
+        f'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n[[launch]]\ncommand = {command}\n'
+        '[credentials]\nenv = ["A_KEY"]\n'
+    )
+    file = place.folder / "config" / "peers" / "mine.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    return place
+
+
+async def ask(place: Place, **options: Any) -> list[str]:
+    async with (
+        dragoman.connect("mine", workspace=place.folder, **options) as peer,
+        peer.session() as session,
+    ):
+        return (await session.ask("who?")).require_ok().text.split()
+
+
+@aio
+async def test_a_peer_by_its_name_stays_warm_between_calls(named: Place) -> None:
+    first = await ask(named)
+    assert await ask(named) == first
+    cold = await ask(named, warm=False)
+    assert cold != first and cold[1] == first[1] == "first"
+    [record] = list_brokers(paths_of(named))
+    assert record.peer == "mine"
+    assert [str(one.pid) for one in record.children] == first[:1]
+    # Nobody is left with it, and it goes when it is asked to.
+    assert await stop_broker(record)
+    assert named.records() == []
+
+
+@aio
+async def test_other_credentials_have_another_broker(
+    named: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await ask(named)
+    monkeypatch.setenv("A_KEY", "second")
+    second = await ask(named)
+    assert (first[1], second[1]) == ("first", "second")
+    assert first[0] != second[0]
+    assert len(list_brokers(paths_of(named))) == 2
+
+
+def test_a_program_without_a_loop_finds_the_broker_too(named: Place) -> None:
+    def ask_once(**options: Any) -> str:
+        with (
+            dragoman.connect_sync("mine", workspace=named.folder, **options) as peer,
+            peer.session() as session,
+        ):
+            return session.ask("who?").require_ok().text
+
+    first = ask_once()
+    assert ask_once() == first
+    assert ask_once(warm=False) != first
+    assert len(list_brokers(paths_of(named))) == 1
+
+
+@aio
+async def test_a_peer_that_does_not_start_fails_as_it_does_without_a_broker(named: Place) -> None:
+    file = named.folder / "config" / "peers" / "mine.toml"
+    command = json.dumps([sys.executable, "-c", "import sys; sys.exit('no key')"])
+    text = f'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n[[launch]]\ncommand = {command}\n'
+    await asyncio.to_thread(file.write_text, text)
+    errors: list[HandshakeFailed] = []
+    for warm in (True, False):
+        with pytest.raises(HandshakeFailed, match="no key") as raised:
+            await ask(named, warm=warm)
+        errors.append(raised.value)
+    assert str(errors[0]) == str(errors[1])
+    assert errors[0].exit_code == errors[1].exit_code == 1
