@@ -25,7 +25,9 @@ from dragoman.hub.config.schema import NEVER, STRICTER, PeerSettings, Settings, 
 PREFIX: Final = "DRAGOMAN_"
 DEFAULT: Final = "default"
 PEERS: Final = "peers"
-TABLES: Final = ("timeouts", "peer")
+TABLES: Final = ("timeouts", "peer", "policy")
+RULES: Final = "policy.rules"
+LIMITS: Final = "policy.limits"
 
 OTHER_VARIABLES: Final = frozenset({*VARIABLES.values(), "DRAGOMAN_MARK", "DRAGOMAN_TRACE"})
 """Variables of dragoman that are no settings."""
@@ -160,6 +162,10 @@ class _Merge:
                 # Lists of names add up: a project that needs one more takes none away.
                 self.values[key] = list(dict.fromkeys([*self.values[key], *value]))
                 self.origins[key] = f"{self.origins[key]}, {origins[key]}"
+            elif key in (RULES, LIMITS) and self.values.get(key):
+                # So do rules, of which the strictest counts: none can be taken away.
+                self.values[key] = [*self.values[key], *value]
+                self.origins[key] = f"{self.origins[key]}, {origins[key]}"
             else:
                 self.values[key] = value
                 self.origins[key] = origins[key]
@@ -204,6 +210,10 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
                 raise ConfigInvalid(
                     origin, f"{variable!r} is no name of a variable", key=f"peer.{name}.env"
                 )
+    if settings.policy.rules or settings.policy.limits:
+        from dragoman.hub.policy.checking import check_policy
+
+        check_policy(settings.policy, origin=origin)
     return _flatten(table)
 
 
@@ -238,8 +248,13 @@ def _narrowing(
     values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[Ignored]
 ) -> Iterator[tuple[str, Any]]:
     """What of a project's settings only takes away from what the user has set."""
+    limits = _limits(values, file, ignored)
+    if limits:
+        yield LIMITS, limits
     for key, value in values.items():
         table, _, _ = key.partition(".")
+        if key in (RULES, LIMITS):
+            continue
         if key == "enabled_peers":
             kept = [name for name in value if name in base[key]]
             if added := [name for name in value if name not in kept]:
@@ -266,6 +281,15 @@ def _narrowing(
                 ignored.append(Ignored(file, key, UNTRUSTED))
         else:
             ignored.append(Ignored(file, key, UNTRUSTED))
+
+
+def _limits(values: Mapping[str, Any], file: Path, ignored: list[Ignored]) -> list[Any]:
+    """The rules of a project as limits: as a rule, even a question could allow more than before."""
+    rules = values.get(RULES, [])
+    for number, rule in enumerate(rules):
+        if rule["action"] == "allow":
+            ignored.append(Ignored(file, f"{RULES}[{number}]", UNTRUSTED))
+    return [rule for rule in rules if rule["action"] != "allow"] + list(values.get(LIMITS, []))
 
 
 def _narrow_again(merge: _Merge, before: _Merge, file: Path, ignored: list[Ignored]) -> None:
@@ -430,11 +454,11 @@ def _project_peers(project: Project, ignored: list[Ignored]) -> Iterator[PeerTab
 
 
 def _flatten(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings as dotted keys. Values that are tables themselves do not occur."""
+    """Nested settings as dotted keys. A value may be a list of tables and never is a table."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        if key == "timeouts":
-            flat.update({f"timeouts.{name}": each for name, each in value.items()})
+        if key in ("timeouts", "policy"):
+            flat.update({f"{key}.{name}": each for name, each in value.items()})
         elif key == "peer":
             for peer, settings in value.items():
                 flat.update({f"peer.{peer}.{name}": each for name, each in settings.items()})

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, field, structs
 
 from dragoman.client.budgets import Budgets
+from dragoman.hub.policy.rules import PolicySettings
 
 Permissions: TypeAlias = Literal["ask", "approve-reads", "approve-all", "deny-all"]
 Format: TypeAlias = Literal["text", "json", "quiet"]
@@ -77,6 +78,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See `Timeouts`."""
     peer: dict[str, PeerSettings] = field(default_factory=dict)
     """``[peer.NAME]``: settings for one peer."""
+    policy: PolicySettings = PolicySettings()
+    """Rules about what agents may do, over what ``permissions`` says: see the policy page."""
 
     def budgets(self, base: Budgets | None = None) -> Budgets:
         """The budgets for a client: `base` with what is set here."""

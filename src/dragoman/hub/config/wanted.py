@@ -29,6 +29,11 @@ def _of_settings(table: Mapping[str, Any]) -> Iterator[str]:
         elif key == "peer" and isinstance(value, Mapping):
             for peer, settings in value.items():
                 yield from _of_one(peer, settings)
+        elif key == "policy" and isinstance(value, Mapping):
+            for name in ("rules", "limits"):
+                for rule in _tables(value.get(name)):
+                    about = [f"{word} {_listed(each)}" for word, each in rule.items()]
+                    yield f"add to the {name} for permissions: {', '.join(about)}"
         elif key != "peers":
             yield f"set {key} to {_listed(value)}"
 

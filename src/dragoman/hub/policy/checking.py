@@ -1,0 +1,67 @@
+"""What a rule in a file may not say.
+
+Owns the sentences for rules that have the right shape and no sense: a pattern that leaves the
+workspace by ``..``, a command with an open quote, an allowance that would promise more than can be
+kept. The shape itself is checked by the types (`rules`, `hub.config.checking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.policy.commands import pattern_words
+from dragoman.hub.policy.rules import PolicySettings, Rule
+
+MAX_PATTERN_SIZE: Final = 500
+"""Characters of a pattern. Longer ones are written against us."""
+
+MAX_RULES: Final = 1000
+"""Rules of one list. Every question asks all of them."""
+
+
+def check_policy(settings: PolicySettings, *, origin: str) -> None:
+    """Refuse rules that cannot mean what they say."""
+    for name in ("rules", "limits"):
+        rules: tuple[Rule, ...] = getattr(settings, name)
+        if len(rules) > MAX_RULES:
+            raise ConfigInvalid(origin, f"it has more than {MAX_RULES} rules", key=f"policy.{name}")
+        for number, rule in enumerate(rules):
+            for key, problem in _problems(rule, limit=name == "limits"):
+                raise ConfigInvalid(origin, problem, key=f"policy.{name}[{number}].{key}")
+
+
+def _problems(rule: Rule, *, limit: bool) -> Iterator[tuple[str, str]]:
+    if limit and not rule.restricts:
+        yield "action", "a limit can only take away: use 'ask', 'escalate' or 'deny'"
+    for pattern in rule.paths:
+        if not pattern.strip() or len(pattern) > MAX_PATTERN_SIZE or "\0" in pattern:
+            yield "paths", "a glob has between 1 and 500 characters"
+        elif ".." in pattern.split("/"):
+            yield "paths", f"{pattern!r} has `..` in it: write where it leads"
+        elif pattern.startswith("~") and not pattern.startswith("~/"):
+            yield "paths", f"{pattern!r}: only your own home folder has a name here, `~/`"
+        elif "\\" in pattern:
+            yield "paths", f"{pattern!r}: folders are parted by `/`, on every system"
+        elif any("**" in part and part != "**" for part in pattern.split("/")):
+            yield "paths", f"{pattern!r}: `**` stands for whole folders, alone between slashes"
+    for pattern in rule.commands:
+        if len(pattern) > MAX_PATTERN_SIZE:
+            yield "commands", "a pattern has at most 500 characters"
+            continue
+        try:
+            words = pattern_words(pattern)
+        except ValueError:
+            yield "commands", f"{pattern!r} has a quote that is never closed"
+            continue
+        if not words or "" in words:
+            yield "commands", f"{pattern!r} has an empty word in it, or none at all"
+        elif words[-1] == "**" or "**" in words:
+            yield "commands", f"{pattern!r}: `*` at the end stands for all further words"
+    if rule.commands and rule.kinds and "execute" not in rule.kinds:
+        yield "kind", "a rule about commands is about the kind 'execute'"
+    if rule.action == "allow" and rule.commands and rule.paths:
+        yield "paths", "nobody can know which files a command touches: allow one or the other"
+    if rule.action == "allow" and rule.paths and "execute" in rule.kinds:
+        yield "paths", "nobody can know which files a command touches: allow `commands` instead"

@@ -1,0 +1,81 @@
+"""Whether a command fits a pattern, word by word.
+
+Owns the language of command patterns and its two readings. A rule that allows has to fit exactly
+and all of it; a rule that takes away fits as soon as it may be meant: by its beginning, whatever
+options stand between, whatever the program's path or case. The commands come out of `programs`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from functools import lru_cache
+
+from dragoman.hub.policy.globs import UNKNOWN, matches, may_begin, plain
+from dragoman.hub.policy.programs import is_runner, name_of, real_name, unfolded
+from dragoman.hub.policy.shell import Command
+
+
+@lru_cache(maxsize=512)
+def pattern_words(pattern: str) -> tuple[str, ...]:
+    """The words of a pattern. Raises `ValueError` for an open quote."""
+    return tuple(shlex.split(pattern))
+
+
+def surely(patterns: Sequence[str], command: Command) -> bool:
+    """Whether a command fits one of the patterns for certain, and nothing else comes with it."""
+    if command.tainted:
+        return False
+    for pattern in patterns:
+        words = pattern_words(pattern)
+        if _fits(words, command.words):
+            # Whoever allows `sudo …` by name has seen that it runs other programs. `git …` that
+            # runs other programs is not what anybody sees.
+            return is_runner(words[0]) or len(unfolded(command)) == 1
+    return False
+
+
+def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    open_end = pattern[-1] == "*"
+    fixed = pattern[:-1] if open_end else pattern
+    if len(words) < len(fixed) or (len(words) > len(fixed) and not open_end):
+        return False
+    if fixed and ("/" in words[0] or "\\" in words[0]) and "/" not in fixed[0]:
+        # A program of the same name somewhere else is another program.
+        return False
+    known = words[: len(fixed)]
+    return all(UNKNOWN not in word for word in known) and all(map(matches, fixed, known))
+
+
+def perhaps(patterns: Sequence[str], command: Command, folder: str) -> bool:
+    """Whether a command may be one that the patterns mean."""
+    return any(_may_fit(pattern_words(pattern), command.words, folder) for pattern in patterns)
+
+
+def _may_fit(pattern: Sequence[str], words: Sequence[str], folder: str) -> bool:
+    fixed = [plain(word) for word in (pattern[:-1] if pattern[-1] == "*" else pattern)]
+    if not fixed:
+        return True
+    places = {0}
+    previous = ""
+    for at, word in enumerate(words):
+        spellings = {plain(word)}
+        if at == 0 and UNKNOWN not in word:
+            spellings |= {plain(name_of(word)), plain(real_name(word, folder))}
+        # Options may stand between, with or without a value.
+        moved = set(places) if at and (word[:1] == "-" or previous[:1] == "-") else set[int]()
+        for place in places:
+            if UNKNOWN in word:
+                known = plain(word.partition(UNKNOWN)[0])
+                if not known or at == 0 or known[0] == "-":
+                    moved |= set(range(place, len(fixed) + 1))
+                elif may_begin(fixed[place], known):
+                    moved |= set(range(place + 1, len(fixed) + 1))
+            elif any(matches(fixed[place], spelling) for spelling in spellings):
+                moved.add(place + 1)
+        if len(fixed) in moved:
+            return True
+        if not moved:
+            return False
+        places, previous = moved, word
+    return False

@@ -1,0 +1,142 @@
+"""Where an agent's questions are answered in one session, and why each was answered so.
+
+Owns the order: what a rule denies is denied and what a policy allows is allowed; else an earlier
+"always" of this session counts, then the caller is asked if there is one, then the policy refuses,
+with an option that rejects. It keeps the "always" answers itself: an agent that is told "always"
+asks no more, and then no rule would be looked at. What the rules say is in `judging`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question
+from dragoman.errors import DragomanError
+from dragoman.hub.policy.acts import act_of
+from dragoman.hub.policy.judging import judge
+from dragoman.hub.policy.places import places_of
+from dragoman.hub.policy.rules import Act, Policy, Verdict
+
+log: Final = logging.getLogger("dragoman.policy")
+
+ANSWER_TIMEOUT: Final = 1800.0
+"""How long a caller may think. Behind it may be a person who is away for a while; a turn has its
+own limits besides."""
+
+MAX_RULINGS: Final = 10_000
+"""Answers that are remembered for the record. An agent that asks more often than that in one
+session is not going to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """One question, answered."""
+
+    tool_call_id: str
+    act: Act
+    verdict: Verdict
+    allowed: bool
+    by: str
+    """Who decided: ``grant``, ``caller`` or ``policy``."""
+    why: str
+
+
+@dataclass
+class Desk:
+    """Answers the questions of one session; it is a `dragoman.client.permissions.Permit`."""
+
+    policy: Policy
+    peer: str
+    workspace: str
+    role: str = ""
+    caller: Permit | None = None
+    """Who is asked where the policy leaves it open; None if nobody can be."""
+    answer_timeout: float | None = ANSWER_TIMEOUT
+    rulings: list[Ruling] = field(default_factory=list)
+    _always: dict[tuple[object, ...], bool] = field(default_factory=dict)
+
+    @property
+    def denials(self) -> list[Ruling]:
+        """What was refused."""
+        return [ruling for ruling in self.rulings if not ruling.allowed]
+
+    @property
+    def grants(self) -> list[Ruling]:
+        """What was allowed because somebody said so, now or before."""
+        return [each for each in self.rulings if each.allowed and each.by != "policy"]
+
+    async def __call__(self, question: Question) -> Decision:
+        act = act_of(question, peer=self.peer, role=self.role, workspace=self.workspace)
+        verdict = judge(self.policy, act)
+        if verdict.final:
+            return self._rule(question, act, verdict, allowed=verdict.action == "allow")
+        key = _key(act)
+        remembered = self._always.get(key) if key is not None else None
+        if remembered is not None and not (remembered and verdict.action == "escalate"):
+            why = "so it was answered for the whole session"
+            return self._rule(question, act, verdict, allowed=remembered, by="grant", why=why)
+        answer = await self._ask(question)
+        if answer is Answer.CANCEL:
+            return answer
+        if answer is None:
+            return self._rule(question, act, verdict, allowed=False)
+        meant = answer.answer if isinstance(answer, Chosen) else answer
+        if key is not None and meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
+            self._always[key] = meant.allows
+        self._rule(question, act, verdict, allowed=meant.allows, by="caller", why="the caller")
+        if meant is Answer.ALLOW_ALWAYS:
+            return Answer.ALLOW_ONCE
+        return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
+
+    async def _ask(self, question: Question) -> Decision | None:
+        if self.caller is None:
+            return None
+        try:
+            async with asyncio.timeout(self.answer_timeout):
+                answer = self.caller(question)
+                return await answer if inspect.isawaitable(answer) else answer
+        except TimeoutError:
+            log.warning("nobody answered about %r in %s s", question.title, self.answer_timeout)
+        except DragomanError as error:
+            # A caller that is gone cannot answer, and the agent still needs an answer.
+            log.warning("the caller did not answer about %r: %s", question.title, error)
+        return None
+
+    def _rule(
+        self,
+        question: Question,
+        act: Act,
+        verdict: Verdict,
+        *,
+        allowed: bool,
+        by: str = "policy",
+        why: str = "",
+    ) -> Answer:
+        if not allowed and by == "policy" and verdict.action != "deny":
+            why = f"nobody was there to be asked; {verdict.why}"
+        if len(self.rulings) < MAX_RULINGS:
+            ruling = Ruling(question.tool_call_id, act, verdict, allowed, by, why or verdict.why)
+            self.rulings.append(ruling)
+        return Answer.ALLOW_ONCE if allowed else Answer.REJECT_ONCE
+
+
+def _key(act: Act) -> tuple[object, ...] | None:
+    """What an "always" is about: the same command, the same files, or else the same words.
+
+    None if that cannot be said for certain: then it counts once.
+    """
+    kinds = (act.kind, *act.evident)
+    if act.hidden:
+        return None
+    if act.runs:
+        return (kinds, act.argv, act.line, act.tainted, act.cwd, act.paths, act.fingerprint)
+    if act.paths:
+        found = [places_of(path, (act.workspace,)) for path in act.paths]
+        if any(each is None for each in found):
+            return None
+        return (kinds, frozenset(path for each in found if each for path in each.real))
+    return (kinds, act.title, act.fingerprint) if act.fingerprint else None

@@ -1,0 +1,111 @@
+"""Patterns with stars, matched in linear time.
+
+Owns the language (``*`` and ``?`` inside of a part, ``**`` for any number of folders) and the
+matching, which follows all readings of a pattern at once: patterns may come out of a checkout of
+strangers, and none of them can take long. It does not know what is matched: `places` has paths and
+`commands` has words.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+UNKNOWN: Final = "\0"
+"""Stands in a text for a piece that nobody knows, such as the value of a variable."""
+
+STAR, ONE, DEEP, REST = "*", "?", "**", "**$"
+"""The tokens that are no characters. `REST` is nothing, or a slash and whatever follows."""
+
+
+def plain(text: str) -> str:
+    """A text without the differences that some systems do not see: case, and forms of letters."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether one word fits a pattern: ``*`` is any run of characters, ``?`` any one."""
+    return _run(_word_tokens(pattern), text, "")
+
+
+def may_begin(pattern: str, text: str) -> bool:
+    """Whether a word of which only the beginning is known may fit a pattern."""
+    return _run(_word_tokens(pattern), text, "", open_end=True)
+
+
+def path_matches(pattern: str, path: str) -> bool:
+    """Whether a path with slashes fits a pattern; no star crosses a slash but ``**``."""
+    return _run(_path_tokens(pattern), path, "/")
+
+
+@lru_cache(maxsize=512)
+def _word_tokens(pattern: str) -> tuple[tuple[bool, str], ...]:
+    return tuple((char in (STAR, ONE), char) for char in pattern)
+
+
+@lru_cache(maxsize=512)
+def _path_tokens(pattern: str) -> tuple[tuple[bool, str], ...]:
+    tokens: list[tuple[bool, str]] = []
+    parts = pattern.split("/")
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        if part == DEEP and last:
+            if tokens and tokens[-1] == (False, "/"):
+                tokens.pop()
+            tokens.append((True, REST))
+        elif part == DEEP:
+            tokens.append((True, DEEP))
+        else:
+            tokens += [(char in (STAR, ONE), char) for char in part]
+            if not last:
+                tokens.append((False, "/"))
+    return tuple(tokens)
+
+
+def _run(
+    tokens: tuple[tuple[bool, str], ...], text: str, separator: str, *, open_end: bool = False
+) -> bool:
+    # A state is twice the place in the pattern, and one more inside of `DEEP` and `REST`.
+    states = _closed({0}, tokens)
+    for char in text:
+        moved: set[int] = set()
+        for state in states:
+            at, inside = divmod(state, 2)
+            if at == len(tokens):
+                continue
+            special, token = tokens[at]
+            if not special:
+                if token == char:
+                    moved.add(state + 2)
+            elif token == STAR:
+                if char != separator:
+                    moved.add(state)
+            elif token == ONE:
+                if char != separator:
+                    moved.add(state + 2)
+            elif token == DEEP:
+                moved.add(2 * at + 1)
+                if char == separator and inside:
+                    moved.add(2 * at + 2)
+            elif inside or char == separator or at == 0:
+                moved.add(2 * at + 1)
+        states = _closed(moved, tokens)
+        if not states:
+            return False
+    return open_end or any(
+        state // 2 == len(tokens) or tokens[state // 2] == (True, REST) for state in states
+    )
+
+
+def _closed(states: set[int], tokens: tuple[tuple[bool, str], ...]) -> set[int]:
+    """The states, and those that are reached from them without a character."""
+    todo = list(states)
+    while todo:
+        at, inside = divmod(todo.pop(), 2)
+        if at < len(tokens) and not inside and tokens[at] in ((True, STAR), (True, DEEP)):
+            following = 2 * at + 2
+            if following not in states:
+                states.add(following)
+                todo.append(following)
+    return states

@@ -1,0 +1,265 @@
+"""What a policy says about an act.
+
+Owns the decision: every rule is asked, the strictest that fits counts, and where none fits the
+preset does. A rule that allows fits only what is certain, a rule that takes away fits what may be
+meant, so that an agent gains nothing by telling less or telling lies. It asks nobody (`desk`).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Final
+
+from msgspec import structs
+
+from dragoman.client.permissions import READING
+from dragoman.events.words import tool_kind
+from dragoman.hub.policy import commands as patterns
+from dragoman.hub.policy import places
+from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.hub.policy.places import Places
+from dragoman.hub.policy.programs import PATH_MOVERS, Running, name_of, only_reads, running, spelled
+from dragoman.hub.policy.rules import (
+    STRICTNESS,
+    Act,
+    Action,
+    Policy,
+    Rule,
+    Verdict,
+    by_preset,
+    words,
+)
+
+FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
+"""Kinds of tools that are about files and nothing else."""
+WHOLE_FOLDERS: Final = frozenset({"delete", "move"})
+MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
+"""Commands after which relative words mean something else."""
+
+
+class Facts:
+    """An act, looked at closely once for all rules."""
+
+    def __init__(self, act: Act) -> None:
+        self.act = act
+        self.running: Running = running(act.argv, act.line, hidden=act.hidden, tainted=act.tainted)
+        self.commands = self.running.every
+        self.written = self.running.writes
+
+    @cached_property
+    def root(self) -> str:
+        return places.root_of(self.act.workspace or os.curdir)
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """What relative paths may count from."""
+        return (self.root,) if self.act.cwd is None else (self.root, self.cwd)
+
+    @cached_property
+    def command_folders(self) -> tuple[str, ...] | None:
+        """What relative words of the commands may count from; None if nobody knows."""
+        folders = list(self.folders)
+        moves = [each.words for each in self.commands if name_of(each.words[0]) in MOVES]
+        for move in moves:
+            if len(move) != 2 or UNKNOWN in move[1] or move[1][:1] in "-~" or len(folders) > 16:
+                return None
+            folders += [os.path.join(folder, move[1]) for folder in folders]
+        return tuple(folders)
+
+    @cached_property
+    def cwd(self) -> str:
+        return os.path.join(self.root, self.act.cwd or "")
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """What it is by the agent's word and by what it sent."""
+        claimed = tool_kind(self.act.kind).value
+        kinds = {claimed, *self.act.evident}
+        if self.act.runs and not (claimed in READING and self.reads):
+            kinds.add("execute")
+        if self.written:
+            kinds.add("edit")
+        return frozenset(kinds)
+
+    @cached_property
+    def reads(self) -> bool:
+        return not self.written and only_reads(self.commands)
+
+    @cached_property
+    def places(self) -> tuple[Places | None, ...]:
+        """Where each path leads that is named as one."""
+        named = dict.fromkeys((*self.written, *self.running.reads))
+        found = [self._word(path) for path in named]
+        found += [places.places_of(path, self.folders) for path in dict.fromkeys(self.act.paths)]
+        return tuple(found)
+
+    @cached_property
+    def words(self) -> tuple[tuple[Places | None, bool], ...]:
+        """Where each word of a command may lead, and whether the command changes whole folders."""
+        found: dict[tuple[str, bool], None] = {}
+        for command in self.commands:
+            moves = name_of(command.words[0]) in PATH_MOVERS
+            for word in command.words:
+                for spelling in {word, word.partition("=")[2], word.partition(":")[2]} - {""}:
+                    found[spelling, moves] = None
+                if word[:1] == "-" and len(word) > 2:
+                    # The value of an option of one letter may stand right behind it.
+                    found[word[2:], moves] = None
+        return tuple((self._word(word), moves) for word, moves in found)
+
+    def _word(self, word: str) -> Places | None:
+        folders = self.command_folders
+        if folders is None:
+            if not word.startswith("/"):
+                return None
+            folders = self.folders
+        return places.places_of(word, folders)
+
+
+def judge(policy: Policy, act: Act) -> Verdict:
+    """What the policy, and everyone whom it may not exceed, says about an act."""
+    facts = Facts(act)
+    found = _one(policy, facts)
+    for ceiling in policy.ceilings:
+        above = judge(ceiling, act) if ceiling.ceilings else _one(ceiling, facts)
+        if STRICTNESS[above.action] > STRICTNESS[found.action]:
+            why = f"whoever delegated this may not either: {above.why}"
+            found = structs.replace(above, by="parent", why=why)
+    return found
+
+
+def _one(policy: Policy, facts: Facts) -> Verdict:
+    verdict = _strictest(policy.rules, facts, limit=False)
+    if verdict is None:
+        action = by_preset(policy.preset, facts.kinds)
+        verdict = Verdict(
+            action=action, rule=policy.preset, why=_by_preset(policy, facts, action), by="preset"
+        )
+    limit = _strictest(policy.limits, facts, limit=True)
+    if limit is not None and STRICTNESS[limit.action] > STRICTNESS[verdict.action]:
+        return limit
+    return verdict
+
+
+def _by_preset(policy: Policy, facts: Facts, action: Action) -> str:
+    kinds = " and ".join(sorted(facts.kinds))
+    fits = "no rule fits" if policy.rules else "there are no rules"
+    return f"{fits}, and `permissions = {policy.preset!r}` says {action} for {kinds}"
+
+
+def _strictest(rules: tuple[Rule, ...], facts: Facts, *, limit: bool) -> Verdict | None:
+    best: tuple[int, Rule, str] | None = None
+    for rule in rules:
+        if best is not None and STRICTNESS[rule.action] <= best[0]:
+            continue
+        why = may_fit(rule, facts) if rule.restricts else surely_fits(rule, facts)
+        if why is not None:
+            best = (STRICTNESS[rule.action], rule, why)
+    if best is None:
+        return None
+    _, rule, why = best
+    return Verdict(
+        action=rule.action,
+        rule=str(rule),
+        why=f"{rule.why} ({why})" if rule.why else why,
+        by="limit" if limit else "rule",
+    )
+
+
+def _for_whom(rule: Rule, act: Act) -> bool:
+    return (not rule.peer or act.peer in words(rule.peer)) and (
+        not rule.role or act.role in words(rule.role)
+    )
+
+
+# -- rules that allow
+
+
+def surely_fits(rule: Rule, facts: Facts) -> str | None:
+    """Why a rule that allows fits; None if that is not certain."""
+    if not _for_whom(rule, facts.act):
+        return None
+    if rule.kinds:
+        if not facts.kinds <= rule.kinds:
+            return None
+    elif rule.commands and not facts.kinds <= {"execute", *READING}:
+        return None
+    elif rule.paths and not facts.kinds <= FILE_KINDS:
+        return None
+    if rule.commands:
+        return _commands_surely(rule, facts)
+    if rule.paths:
+        fits = not facts.commands and bool(facts.places)
+        fits = fits and all(places.surely(rule.paths, each, facts.root) for each in facts.places)
+        return "every path fits" if fits else None
+    if not facts.kinds <= READING and not _inside(facts):
+        # Whoever allows edits means those in the workspace, unless paths say otherwise.
+        return None
+    return "its kind fits" if rule.kinds else "it fits everything"
+
+
+def _commands_surely(rule: Rule, facts: Facts) -> str | None:
+    if not facts.commands or facts.written or not _inside(facts):
+        return None
+    if all(patterns.surely(rule.commands, command) for command in facts.running.told):
+        return "every command fits"
+    return None
+
+
+def _inside(facts: Facts) -> bool:
+    """Whether everything that is named lies in the workspace, for certain."""
+    named = list(facts.places)
+    if facts.act.cwd is not None:
+        named.append(places.places_of(facts.cwd, (facts.root,)))
+    return all(
+        each is not None and all(places.is_inside(place, facts.root) for place in each.real)
+        for each in named
+    )
+
+
+# -- rules that take away
+
+
+def may_fit(rule: Rule, facts: Facts) -> str | None:
+    """Why a rule that takes away may be meant; None if it cannot be."""
+    if not _for_whom(rule, facts.act) or (rule.kinds and not facts.kinds & rule.kinds):
+        return None
+    reasons = []
+    if rule.commands:
+        reason = _command_perhaps(rule, facts)
+        if reason is None:
+            return None
+        reasons.append(reason)
+    if rule.paths:
+        reason = _path_perhaps(rule, facts)
+        if reason is None:
+            return None
+        reasons.append(reason)
+    return ", and ".join(reasons) or ("its kind fits" if rule.kinds else "it fits everything")
+
+
+def _command_perhaps(rule: Rule, facts: Facts) -> str | None:
+    if "execute" in facts.kinds and not facts.commands:
+        return "it runs a command that was not told"
+    for command in facts.commands:
+        if patterns.perhaps(rule.commands, command, facts.cwd):
+            if any(UNKNOWN in word for word in command.words):
+                return f"`{spelled(command.words)}` may be such a command"
+            return f"`{spelled(command.words)}` is such a command"
+    return None
+
+
+def _path_perhaps(rule: Rule, facts: Facts) -> str | None:
+    whole = bool(facts.kinds & WHOLE_FOLDERS)
+    for each in facts.places:
+        if places.perhaps(rule.paths, each, facts.root, with_parents=whole):
+            return "a path fits" if each is not None else "a path cannot be followed"
+    for each, moves in facts.words:
+        if places.perhaps(rule.paths, each, facts.root, with_parents=moves):
+            return (
+                "a word of the command leads there" if each is not None else "a word may lead there"
+            )
+    if not facts.places and not facts.commands and facts.kinds & (FILE_KINDS | {"other"}):
+        return "it does not say which files"
+    return None

@@ -1,0 +1,165 @@
+"""Whether a path fits a glob, whatever the path is spelled like.
+
+Owns the way from a spelling to the places it may lead to: over links, over ``..``, by the home
+folder. A rule that allows needs all of those places to fit; a rule that takes away fits by any of
+them, and in any case and form of letters. A path that cannot be followed fits no rule that allows
+and every rule that takes away. It looks at the disk and changes nothing.
+
+Not covered: a hard link is a file of the folder it is in, and a link that is put there after the
+look leads elsewhere. What dragoman reads and writes for an agent itself is walked again, safely
+(`dragoman.client.services.workspace`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from dragoman.hub.policy.globs import DEEP, UNKNOWN, path_matches, plain
+
+MAX_PATH_SIZE: Final = 4096
+"""Characters of a path: what Linux itself allows."""
+
+OWN_VIEW: Final = ("/proc/", "/dev/fd/", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+"""Paths that mean something else for every process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a spelling may lead: real paths, and the absolute spellings they came from."""
+
+    real: frozenset[str]
+    spelled: frozenset[str]
+
+
+def places_of(text: str, folders: Sequence[str]) -> Places | None:
+    """Where a spelling may lead; None if nobody knows.
+
+    `folders` are what relative paths may count from.
+    """
+    if UNKNOWN in text or not text.strip() or len(text) > MAX_PATH_SIZE:
+        return None
+    spellings = {text}
+    if text.lower().startswith("file:"):
+        parts = urlsplit(text)
+        if parts.netloc not in ("", "localhost"):
+            return None
+        spellings = {unquote(parts.path)}
+    if text.startswith("~"):
+        spellings.add(os.path.expanduser(text))
+    real: set[str] = set()
+    spelled: set[str] = set()
+    for spelling in spellings:
+        for folder in folders:
+            whole = os.path.join(folder, spelling)
+            if not os.path.isabs(whole) or UNKNOWN in whole:
+                return None
+            plainly = os.path.normpath(whole)
+            spelled.add(plainly)
+            try:
+                # Some programs take `..` away before they look, others follow the links first.
+                real |= {os.path.realpath(whole), os.path.realpath(plainly)}
+            except (OSError, ValueError):
+                return None
+    if any((path + "/").startswith(OWN_VIEW) for path in real | spelled):
+        return None
+    return Places(frozenset(real), frozenset(spelled))
+
+
+def root_of(workspace: str) -> str:
+    """The real path of a workspace."""
+    return os.path.realpath(workspace)
+
+
+def absolute(pattern: str, root: str) -> str:
+    """A glob that begins at the root of the file system."""
+    if pattern.startswith("~/"):
+        pattern = str(Path.home()) + pattern[1:]
+    if pattern.endswith("/"):
+        pattern += DEEP
+    pattern = "/".join(part for part in pattern.split("/") if part != ".") or DEEP
+    return pattern if pattern.startswith("/") else f"{_literal(root)}/{pattern}"
+
+
+def _literal(root: str) -> str:
+    # A star in the name of a folder fits itself, so that the workspace is still found.
+    return "" if root == "/" else root
+
+
+def is_inside(place: str, root: str) -> bool:
+    """Whether a real path is in a folder or is the folder itself."""
+    return place == root or place.startswith("/" if root == "/" else root + "/")
+
+
+def surely(patterns: Sequence[str], places: Places | None, root: str) -> bool:
+    """Whether all places that a path may lead to fit one of the patterns."""
+    return places is not None and all(
+        any(_fits(pattern, place, root) for pattern in patterns) for place in places.real
+    )
+
+
+def _fits(pattern: str, place: str, root: str) -> bool:
+    # What is outside of the workspace has to be named by a pattern that begins outside of it: a
+    # folder with a star in its name must not become a pattern.
+    if not pattern.startswith(("/", "~/")):
+        if not is_inside(place, root):
+            return False
+        relative = absolute(pattern, "")[1:]
+        if place == root:
+            return relative == DEEP
+        return path_matches(relative, os.path.relpath(place, root))
+    return path_matches(absolute(pattern, root), place)
+
+
+def perhaps(
+    patterns: Sequence[str], places: Places | None, root: str, *, with_parents: bool
+) -> bool:
+    """Whether a path may lead to something that the patterns mean.
+
+    `with_parents`: a folder that has it inside counts, because the whole folder is changed.
+    """
+    if places is None:
+        return True
+    spellings = {each for place in places.real | places.spelled for each in _spellings(place)}
+    for pattern in patterns:
+        for whole in _real_patterns(absolute(pattern, root)):
+            below = f"{whole}/{DEEP}"
+            for spelling in spellings:
+                if path_matches(whole, spelling) or path_matches(below, spelling):
+                    return True
+                if with_parents and _holds(spelling, whole):
+                    return True
+    return False
+
+
+def _real_patterns(pattern: str) -> set[str]:
+    """A glob, and the same with its folders followed over links as far as they have no star."""
+    parts = pattern.split("/")
+    wild = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    head = "/".join(parts[:wild])
+    real = os.path.realpath(head) if head else ""
+    return {plain(pattern), plain("/".join(["" if real == "/" else real, *parts[wild:]]))}
+
+
+def _spellings(place: str) -> set[str]:
+    """A path as every system may see it: without case, and without dots and spaces at ends."""
+    folded = plain(place)
+    cut = "/".join(part.rstrip(". ") for part in folded.split("/"))
+    streams = "/".join(part.partition(":")[0] for part in cut.split("/"))
+    return {folded, cut, streams}
+
+
+def _holds(folder: str, pattern: str) -> bool:
+    """Whether a folder may have something inside that a pattern means."""
+    parts = pattern.split("/")
+    inside = [part for part in folder.split("/") if part]
+    for own, wanted in zip(inside, parts[1:], strict=False):
+        if wanted == DEEP:
+            return True
+        if not path_matches(wanted, own):
+            return False
+    return True

@@ -1,0 +1,381 @@
+"""Programs that run other programs, and programs that only read.
+
+Owns the tables and the unfolding: ``env A=1 rm x`` is also ``rm x``, ``sh -c 'rm x'`` as well, and
+what an interpreter is told to do could be anything. It does not know any rule (`commands` matches
+them), and it cannot know what a program does that reads its orders out of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.hub.policy.shell import ANYTHING, ASSIGNMENT, MAX_DEPTH, Command, read_line
+
+MAX_INNER: Final = 200
+"""Words of one command that may each be the beginning of another."""
+
+SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash"})
+OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "csh", "tcsh", "nu", "xonsh"})
+"""Shells whose language is another one."""
+
+RUNNERS: Final = frozenset(
+    """
+    arch at batch builtin bunx busybox chronic chroot chrt command doas dbus-run-session env exec firejail flock
+    gdb ionice linux32 linux64 ltrace nice nix-shell nohup npx nsenter numactl parallel pipx pkexec
+    pnpx prlimit proxychains runuser screen script setarch setpriv setsid sg ssh stdbuf strace su sudo systemd-run taskset time
+    timeout tmux torsocks toybox trap unbuffer unshare uvx watch xargs xvfb-run
+    """.split()
+)
+"""Programs whose words are the beginning of another program somewhere."""
+
+_RUN: Final = frozenset({"run", "exec"})
+SUBRUNNERS: Final = {
+    "bun": frozenset({"x", "exec"}),
+    "bundle": _RUN,
+    "conda": _RUN,
+    "direnv": _RUN,
+    "docker": _RUN,
+    "hatch": _RUN,
+    "kubectl": frozenset({"run", "exec", "debug"}),
+    "mamba": _RUN,
+    "mise": frozenset({"exec", "x"}),
+    "nix": frozenset({"run", "shell", "develop"}),
+    "npm": frozenset({"exec", "x"}),
+    "pdm": _RUN,
+    "pipenv": _RUN,
+    "pnpm": frozenset({"exec", "dlx"}),
+    "podman": _RUN,
+    "poetry": _RUN,
+    "rye": _RUN,
+    "uv": frozenset({"run", "tool"}),
+    "yarn": frozenset({"exec", "dlx", "run"}),
+}
+"""Programs that do so behind one of these words."""
+
+LINE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[cS].+|-S$|--(session-)?command=|--split-string")
+"""Options of those that have a whole line in one word."""
+
+FEEDERS: Final = frozenset({"xargs", "parallel", "find", "fd", "fdfind"})
+"""Programs that add words of their own to what they run."""
+
+FINDERS: Final = {
+    "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),
+    "fd": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
+    "fdfind": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
+}
+
+INTERPRETERS: Final = re.compile(
+    r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|osascript|rscript|julia"
+    r"|irb|ghci|groovy|scala|jshell|guile|emacs|vim|nvim|vi|ex|ed|gawk|mawk|awk|nawk|m4|bc|dc)[\d.]*"
+)
+CODE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[ceErpn]|--(eval|print|exec|command|execute|expr).*")
+ALWAYS_CODE: Final = re.compile(r"[gmn]?awk|ed|ex|vim?|nvim|emacs|osascript|deno|m4|bc|dc")
+
+CODE: Final = frozenset(
+    {"source", ".", "eval", "mapfile", "readarray", "complete", "enable", "crontab"}
+)
+"""Commands of a shell that run what they are given, or what they read."""
+
+HIDDEN: Final = {
+    "tar": ("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "--rsh-command"),
+    "rsync": ("-e", "--rsh", "--rsync-path"),
+    "scp": ("-S", "-o"),
+    "sftp": ("-S", "-o"),
+    "sort": ("--compress-program",),
+    "zip": ("-TT", "--unzip-command"),
+    "rg": ("--pre", "--hostname-bin"),
+    "make": ("--eval", "SHELL", ".SHELLFLAGS", "MAKEFLAGS", "-f", "--file", "-C", "--directory"),
+    "gmake": ("--eval", "SHELL", ".SHELLFLAGS", "MAKEFLAGS", "-f", "--file", "-C", "--directory"),
+    "cargo": ("--config", "-Z"),
+    "npm": ("--script-shell", "--node-options", "-c", "--call"),
+    "go": ("-exec", "-toolexec", "-vettool"),
+    "sed": ("-i", "--in-place", "-f", "--file"),
+    "man": ("-P", "--pager", "-H", "--html"),
+    "wget": ("--use-askpass", "--config", "-e", "--execute"),
+    "curl": ("-K", "--config"),
+}
+"""Options with which a program runs what is none of its business."""
+
+GIT_VALUES: Final = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix"})
+GIT_HIDDEN: Final = frozenset(
+    """
+    filter-branch difftool mergetool instaweb daemon remote-ext credential hook config web--browse
+    maintenance send-email
+    """.split()
+)
+"""Subcommands of git that run, or plant, other programs."""
+GIT_OPTIONS: Final = (
+    "--upload-pack",
+    "--receive-pack",
+    "--exec",
+    "--extcmd",
+    "--open-files-in-pager",
+    "--template",
+    "--config",
+    "--output",
+    "-O",
+)
+
+READERS: Final = frozenset(
+    """
+    basename cat cd cmp comm cut date df diff dirname du echo egrep fgrep file find grep head ls nl
+    printf pwd readlink realpath rg sed stat tail test true uname wc whereis which
+    """.split()
+)
+"""Programs that only read and only tell, but for what `only_reads` looks at."""
+SYSTEM_FOLDERS: Final = ("/bin/", "/usr/bin/")
+FIND_WRITES: Final = ("-exec", "-ok", "-delete", "-fprint", "-fls")
+SED_LINES: Final = re.compile(r"\d+(,(\d+|\$))?p")
+
+PATH_MOVERS: Final = frozenset(
+    "rm rmdir unlink shred mv cp chmod chown chgrp ln rsync tar zip trash truncate install".split()
+)
+"""Programs that change a whole folder by its name."""
+
+
+def name_of(word: str) -> str:
+    """The name of a program, however it is spelled."""
+    base = re.split(r"[/\\]", word)[-1].casefold()
+    return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", base)
+
+
+def unfolded(command: Command, depth: int = 0) -> list[Command]:
+    """A command and every other that it would run, as far as that can be seen."""
+    found = [command]
+    for inner in _inner(command.words):
+        if inner is ANYTHING or depth >= MAX_DEPTH or len(found) > MAX_INNER:
+            found.append(ANYTHING)
+            if depth >= MAX_DEPTH or len(found) > MAX_INNER:
+                break
+        else:
+            found += unfolded(inner, depth + 1)
+    return found
+
+
+def is_runner(word: str) -> bool:
+    """Whether whoever names this program in a pattern has said what else may run."""
+    name = name_of(word)
+    return (
+        name in RUNNERS
+        or name in SHELLS
+        or name in OTHER_SHELLS
+        or INTERPRETERS.fullmatch(name) is not None
+    )
+
+
+def _inner(words: Sequence[str]) -> Iterator[Command]:
+    name, rest = name_of(words[0]), words[1:]
+    if UNKNOWN in words[0]:
+        return
+    if name in SHELLS:
+        yield from _of_shell(rest)
+    elif name in OTHER_SHELLS or name in CODE:
+        yield ANYTHING
+        if name == "eval":
+            yield from _lines([" ".join(rest)])
+    elif name in FINDERS:
+        yield from _of_finder(name, rest)
+    elif name in RUNNERS:
+        yield from _suffixes(name, rest)
+        yield from _lines([word for word in rest if re.search(r"[\s;&|<>$`]", word)])
+    elif INTERPRETERS.fullmatch(name):
+        if ALWAYS_CODE.fullmatch(name) or not rest or "-" in rest or _has_code(rest):
+            yield ANYTHING
+    elif name == "git":
+        if _git_hides(rest):
+            yield ANYTHING
+    elif any(_is_option(word, HIDDEN.get(name, ())) for word in rest):
+        yield ANYTHING
+    elif name in SUBRUNNERS:
+        at = next((at for at, word in enumerate(rest) if word in SUBRUNNERS[name]), len(rest))
+        yield from _suffixes(name, rest[at + 1 :])
+        yield from _lines([word for word in rest[at + 1 :] if re.search(r"[\s;&|<>$`]", word)])
+    elif name == "sed" and not _sed_only_prints(rest):
+        # Its language has commands that run programs and write files.
+        yield ANYTHING
+
+
+def _is_option(word: str, options: Sequence[str]) -> bool:
+    """Whether a word is one of the options, with its value or not, or short for it."""
+    name = word.partition("=")[0]
+    return any(
+        word.startswith(option)
+        or (len(name) > 3 and name.startswith("--") and option.startswith(name))
+        for option in options
+    )
+
+
+def _has_code(rest: Sequence[str]) -> bool:
+    """Whether an interpreter is given code, among the options before the name of a program."""
+    previous = "-"
+    for word in rest:
+        if CODE_OPTIONS.match(word) or UNKNOWN in word:
+            return True
+        if word == "-m" or not (word.startswith("-") or previous.startswith("-")):
+            return False
+        previous = word
+    return False
+
+
+def _of_shell(rest: Sequence[str]) -> Iterator[Command]:
+    takes_line = any(re.match(r"-[A-Za-z]*c", word) for word in rest)
+    lines = [word for word in rest if not word.startswith(("-", "+"))]
+    if not takes_line or not lines:
+        # A script, or whatever is written to it.
+        yield ANYTHING
+    yield from _lines(lines)
+
+
+def _lines(texts: Sequence[str]) -> Iterator[Command]:
+    for text in texts:
+        if UNKNOWN in text:
+            yield ANYTHING
+        else:
+            yield from read_line(text, depth=1).commands
+
+
+def _of_finder(name: str, rest: Sequence[str]) -> Iterator[Command]:
+    for at, word in enumerate(rest):
+        if word in FINDERS[name] and rest[at + 1 :]:
+            yield Command((*rest[at + 1 :], UNKNOWN))
+        elif word.startswith(("-x", "-X", "--exec")):
+            yield ANYTHING
+        elif word == "-delete":
+            yield Command(("rm", UNKNOWN))
+        elif word.startswith(("-fprint", "-fls")) or UNKNOWN in word and word.startswith("-"):
+            yield ANYTHING
+
+
+def _suffixes(name: str, rest: Sequence[str]) -> Iterator[Command]:
+    if len(rest) > MAX_INNER:
+        yield ANYTHING
+        return
+    if any(LINE_OPTIONS.match(word) for word in rest):
+        yield ANYTHING
+    added = (UNKNOWN,) if name in FEEDERS else ()
+    for at, word in enumerate(rest):
+        if not word.startswith("-") and not ASSIGNMENT.match(word):
+            yield Command((*rest[at:], *added), tainted=True)
+
+
+def _git_hides(rest: Sequence[str]) -> bool:
+    at = 0
+    while at < len(rest) and (rest[at].startswith("-") or UNKNOWN in rest[at]):
+        word = rest[at]
+        if UNKNOWN in word or word.startswith(("-c", "--config-env", "--exec-path")):
+            return True
+        value = rest[at + 1] if word in GIT_VALUES and at + 1 < len(rest) else word
+        value = value.rpartition("=")[2]
+        if word.partition("=")[0] in GIT_VALUES:
+            # Another repository has its own settings, which name programs.
+            if value.startswith(("/", "~", "..")) or "/.." in value or UNKNOWN in value:
+                return True
+            if word.startswith(("--git-dir", "--work-tree")):
+                return True
+        at += 2 if word in GIT_VALUES else 1
+    if at >= len(rest):
+        return False
+    sub, words = rest[at], rest[at + 1 :]
+    return (
+        sub in GIT_HIDDEN
+        or (sub == "bisect" and "run" in words)
+        or (sub == "submodule" and "foreach" in words)
+        or (sub == "rebase" and any(word.startswith(("-x", "-i")) for word in words))
+        or any(_is_option(word, GIT_OPTIONS) or word.startswith("ext::") for word in words)
+    )
+
+
+def _sed_only_prints(rest: Sequence[str]) -> bool:
+    return len(rest) >= 2 and rest[0] == "-n" and SED_LINES.fullmatch(rest[1]) is not None
+
+
+def only_reads(commands: Sequence[Command]) -> bool:
+    """Whether none of these commands can do more than read and tell."""
+    return bool(commands) and all(_reads(command) for command in commands)
+
+
+def _reads(command: Command) -> bool:
+    word = command.words[0]
+    name = name_of(word)
+    if command.tainted or name not in READERS:
+        return False
+    if word != name and word not in {folder + name for folder in SYSTEM_FOLDERS}:
+        return False
+    rest = command.words[1:]
+    if name == "find":
+        return not any(each.startswith(FIND_WRITES) or UNKNOWN in each for each in rest)
+    if name == "sed":
+        return _sed_only_prints(rest)
+    if name == "date":
+        return not any(each.startswith(("-s", "--set")) for each in rest)
+    if name in ("file", "rg", "diff", "printf"):
+        # Compiling a file of magic, running a filter, writing to a variable.
+        return not any(
+            each.startswith(("-C", "--compile", "--pre", "--hostname", "--output", "-v"))
+            for each in rest
+        )
+    return True
+
+
+@dataclass(slots=True)
+class Running:
+    """Everything that an act would run, and the files that it writes and reads on the way."""
+
+    told: list[Command] = field(default_factory=list)
+    """The commands that stand there."""
+    every: list[Command] = field(default_factory=list)
+    """Those, and the ones inside of them."""
+    writes: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+
+
+def running(
+    argv: Sequence[str] | None, line: str | None, *, hidden: bool, tainted: bool
+) -> Running:
+    """What a command runs that came as words, as a line, or not at all."""
+    found = Running()
+    if argv:
+        found.told.append(Command(tuple(argv), tainted))
+        found.writes += _written(argv)
+    if line is not None:
+        read = read_line(line)
+        found.writes += read.writes
+        found.reads += read.reads
+        found.told += [Command(each.words, each.tainted or tainted) for each in read.commands]
+    if hidden or not (found.told or argv is None and line is None):
+        found.told.append(ANYTHING)
+    found.every = [inner for command in found.told for inner in unfolded(command)]
+    return found
+
+
+def _written(argv: Sequence[str]) -> list[str]:
+    """Files that a shell among the words would write to."""
+    if name_of(argv[0]) not in SHELLS:
+        return []
+    return [
+        target
+        for word in argv[1:]
+        if not word.startswith("-") and UNKNOWN not in word
+        for target in read_line(word).writes
+    ]
+
+
+def spelled(words: Sequence[str]) -> str:
+    """Words as a person would type them."""
+    return " ".join("…" if UNKNOWN in word else shlex.quote(word) for word in words)
+
+
+def real_name(word: str, folder: str) -> str:
+    """The name of the program that a path leads to, over links."""
+    if "/" not in word and os.sep not in word:
+        return name_of(word)
+    try:
+        return name_of(os.path.realpath(os.path.join(folder, os.path.expanduser(word))))
+    except (OSError, ValueError):
+        return name_of(word)

@@ -1,0 +1,191 @@
+"""What a permission policy is made of: rules, presets, acts and verdicts.
+
+Owns the words and the shape of ``[policy]`` in a file of settings. It decides nothing: `judging`
+does that, `checking` says what a file may not say, and `acts` makes an act of an agent's question.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, structs
+
+from dragoman.client.permissions import READING
+
+Action: TypeAlias = Literal["allow", "ask", "escalate", "deny"]
+Kind: TypeAlias = Literal[
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+]
+Preset: TypeAlias = Literal["ask", "approve-reads", "approve-all", "deny-all"]
+Words: TypeAlias = str | tuple[str, ...]
+
+STRICTNESS: Final[dict[str, int]] = {"allow": 0, "ask": 1, "escalate": 2, "deny": 3}
+"""Of several rules that fit, the strictest counts, so their order says nothing."""
+
+DEFAULT_PRESET: Final[Preset] = "approve-reads"
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule: what it is about, and what is done. A key that is left out fits everything."""
+
+    action: Action
+    """``allow``, ``ask``, ``escalate`` or ``deny``."""
+    kind: Kind | tuple[Kind, ...] = ()
+    """Kinds of tools, such as ``edit`` or ``["edit", "delete"]``."""
+    paths: tuple[str, ...] = ()
+    """Globs of files, from the workspace unless they begin with ``/`` or ``~/``."""
+    commands: tuple[str, ...] = ()
+    """Patterns of command lines, word by word, such as ``git status *``."""
+    peer: Words = ()
+    """Names of peers."""
+    role: Words = ()
+    """Roles that work was delegated for."""
+    why: str = ""
+    """A reason that is shown with the verdict."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(words(self.kind))
+
+    @property
+    def restricts(self) -> bool:
+        """Whether it takes away. In doubt such a rule fits; one that allows then does not."""
+        return self.action != "allow"
+
+    def __str__(self) -> str:
+        parts = [
+            f"{name} {' or '.join(words(value))}"
+            for name, value in (
+                ("kind", self.kind),
+                ("path", self.paths),
+                ("command", self.commands),
+                ("peer", self.peer),
+                ("role", self.role),
+            )
+            if value
+        ]
+        return f"{self.action} {', '.join(parts) or 'everything'}"
+
+
+class PolicySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table ``[policy]``. What no rule fits is decided by ``permissions``."""
+
+    rules: tuple[Rule, ...] = ()
+    """``[[policy.rules]]``: the rules. Those of several files add up."""
+    limits: tuple[Rule, ...] = ()
+    """``[[policy.limits]]``: rules that can only take away, whatever the others say."""
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """Rules over a preset, and the policies that it may never be wider than."""
+
+    preset: Preset = DEFAULT_PRESET
+    rules: tuple[Rule, ...] = ()
+    limits: tuple[Rule, ...] = ()
+    ceilings: tuple[Policy, ...] = ()
+    """Policies of those who delegated: each has its say, and the strictest counts."""
+
+
+class Act(Struct, frozen=True, kw_only=True):
+    """What an agent wants to do, as far as it told."""
+
+    kind: str = "other"
+    """The kind that the agent claims."""
+    evident: tuple[str, ...] = ()
+    """Kinds that show in what it sent, whatever it claims."""
+    paths: tuple[str, ...] = ()
+    """Every file that it names, spelled as it spells them."""
+    argv: tuple[str, ...] | None = None
+    """The command, where it came word by word."""
+    line: str | None = None
+    """The command, where it came as a line for a shell."""
+    hidden: bool = False
+    """Whether a command is to run that nobody has told."""
+    tainted: bool = False
+    """Whether the command comes with an environment or input of its own."""
+    cwd: str | None = None
+    """The folder that relative paths count from, if it is not the workspace."""
+    title: str = ""
+    peer: str = ""
+    role: str = ""
+    workspace: str = ""
+    fingerprint: str = ""
+    """Of everything that was sent, for what has neither a path nor a command."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is about a command."""
+        return self.argv is not None or self.line is not None or self.hidden
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What a policy says about an act."""
+
+    action: Action
+    rule: str
+    """Which rule says so, in words."""
+    why: str
+    by: Literal["rule", "limit", "preset", "parent"] = "rule"
+
+    @property
+    def final(self) -> bool:
+        """Whether nobody can be asked to decide otherwise.
+
+        The preset ``approve-reads`` says what counts where nobody can be asked. Any other refusal
+        is somebody's word.
+        """
+        if self.action == "allow":
+            return True
+        return self.action == "deny" and (self.by != "preset" or self.rule == "deny-all")
+
+
+def preset(name: Preset) -> Policy:
+    """The policy without any rule."""
+    return Policy(preset=name)
+
+
+PRESETS: Final[dict[str, Policy]] = {
+    "approve-all": preset("approve-all"),
+    "approve-reads": preset("approve-reads"),
+    "deny-all": preset("deny-all"),
+}
+"""The policies that have a name."""
+
+
+def narrowed(parent: Policy, child: Policy) -> Policy:
+    """`child`, but never wider than `parent`."""
+    own = structs.replace(parent, ceilings=())
+    return structs.replace(child, ceilings=(*child.ceilings, own, *parent.ceilings))
+
+
+def of_settings(settings: PolicySettings, preset: Preset) -> Policy:
+    """The policy that files of settings describe, over what ``permissions`` says."""
+    return Policy(preset=preset, rules=settings.rules, limits=settings.limits)
+
+
+def by_preset(name: Preset, kinds: frozenset[str]) -> Action:
+    """What a preset says about an act of these kinds."""
+    reads = bool(kinds) and kinds <= READING
+    match name:
+        case "approve-all":
+            return "allow"
+        case "approve-reads":
+            return "allow" if reads else "deny"
+        case "ask":
+            return "allow" if reads else "ask"
+        case "deny-all":
+            return "deny"
+
+
+def words(value: Words) -> tuple[str, ...]:
+    """One word or several, as several."""
+    return (value,) if isinstance(value, str) else value
