@@ -1,0 +1,64 @@
+"""Writes outside the workspace that a peer's own tool calls tell of.
+
+Owns the judgement which files of a tool call were written and whether they lie outside. It reads
+what the peer said and what its names lead to; a command that a peer runs can write anywhere
+without saying so, so an empty answer proves nothing. What changed inside is in `snapshot`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from dragoman.events.view import Tool
+from dragoman.events.words import Stage, ToolKind, ToolStatus
+
+WRITING: Final = frozenset({ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
+"""Kinds of tools whose locations are files that they write. Others name what they read."""
+
+_NOT_DONE: Final = frozenset({ToolStatus.FAILED, ToolStatus.DECLINED, ToolStatus.CANCELLED})
+_NOT_MADE: Final = frozenset({Stage.PROPOSED, Stage.DECLINED, Stage.FAILED})
+
+
+def outside_writes(tools: Iterable[Tool], roots: Sequence[Path]) -> tuple[str, ...]:
+    """The files outside all `roots` that tool calls wrote, as real paths, each once.
+
+    The first root is the workspace, from which relative names count.
+    """
+    real_roots = [os.path.realpath(root) for root in roots]
+    found: dict[str, None] = {}
+    for tool in tools:
+        for name in written(tool):
+            path = os.path.realpath(os.path.join(real_roots[0], _plain(name)))
+            if not any(path == root or path.startswith(_inside(root)) for root in real_roots):
+                found[path] = None
+    return tuple(found)
+
+
+def written(tool: Tool) -> list[str]:
+    """The files that a tool call says it wrote; none if it was refused or failed."""
+    if tool.status in _NOT_DONE:
+        return []
+    names: list[str] = []
+    if tool.stage not in _NOT_MADE:
+        for change in tool.changes:
+            names.append(change.path)
+            if change.old_path is not None:
+                names.append(change.old_path)
+        if tool.kind in WRITING:
+            names += [location.path for location in tool.locations]
+    return [name for name in dict.fromkeys(names) if name and "\0" not in name]
+
+
+def _inside(root: str) -> str:
+    return root if root.endswith(os.sep) else root + os.sep
+
+
+def _plain(name: str) -> str:
+    """A path, where a peer gave the address of a file or a name below the user's home."""
+    if name.startswith("file://"):
+        return unquote(urlsplit(name).path)
+    return os.path.expanduser(name) if name.startswith("~") else name

@@ -1,0 +1,229 @@
+"""A job works in a copy: what comes along, what comes back, and that the copy goes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import IsolationFailed, UsageError
+from dragoman.hub.worktree.isolation import Isolation
+from tests.aio import aio
+from tests.unit.hub.worktree.repositories import commit_all, git, make, tree, with_submodule
+
+
+def worktrees(folder: Path) -> int:
+    return git(folder, "worktree", "list", "--porcelain").count("worktree ")
+
+
+def in_state(tmp_path: Path) -> list[str]:
+    folder = tmp_path / "state" / "worktrees"
+    return os.listdir(folder) if folder.exists() else []
+
+
+def isolated(tmp_path: Path, workspace: Path) -> Isolation:
+    return Isolation(workspace, folder=tmp_path / "state" / "worktrees")
+
+
+@aio
+async def test_staged_changed_deleted_and_untracked_files_come_along_as_they_are(
+    tmp_path: Path,
+) -> None:
+    folder = make(tmp_path / "repo")
+    (folder / "a.txt").write_text("staged\n")
+    git(folder, "add", "a.txt")
+    (folder / "a.txt").write_text("staged, then changed\n")
+    (folder / "src" / "b.py").unlink()
+    (folder / "new.txt").write_text("untracked\n")
+    (folder / ".env").write_text("SECRET\n")
+    status = git(folder, "status", "--porcelain")
+    async with isolated(tmp_path, folder) as isolation:
+        expected = tree(folder)
+        del expected[".env"]
+        assert tree(isolation.workspace) == expected
+        assert git(isolation.workspace, "status", "--porcelain") == status
+        assert await isolation.patch() == b""
+    assert git(folder, "status", "--porcelain") == status
+
+
+@aio
+async def test_the_workspace_is_untouched_until_the_patch_is_applied(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    before = tree(folder)
+    async with isolated(tmp_path, folder) as isolation:
+        work = isolation.workspace
+        (work / "a.txt").write_text("changed\n")
+        (work / "src" / "b.py").unlink()
+        (work / "new").write_bytes(b"\0binary\xff")
+        assert tree(folder) == before
+        assert b"a/src/b.py" in await isolation.patch()
+        applied = await isolation.apply()
+    assert applied.ok
+    assert {change.path for change in applied.files} == {"a.txt", "src/b.py", "new"}
+    assert (folder / "a.txt").read_text() == "changed\n"
+    assert (folder / "new").read_bytes() == b"\0binary\xff"
+    assert not (folder / "src" / "b.py").exists()
+    assert worktrees(folder) == 1
+    assert in_state(tmp_path) == []
+    assert list((tmp_path / "state" / "patches").iterdir()) == []
+
+
+@aio
+async def test_commits_made_in_the_copy_are_in_the_patch_and_on_no_branch(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    branches = git(folder, "for-each-ref")
+    async with isolated(tmp_path, folder) as isolation:
+        (isolation.workspace / "a.txt").write_text("committed\n")
+        commit_all(isolation.workspace)
+        assert (await isolation.apply()).ok
+    assert (folder / "a.txt").read_text() == "committed\n"
+    assert git(folder, "for-each-ref") == branches
+
+
+@aio
+async def test_a_change_elsewhere_in_the_same_file_is_kept_beside_the_patch(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    text = (folder / "a.txt").read_text()
+    async with isolated(tmp_path, folder) as isolation:
+        (isolation.workspace / "a.txt").write_text(text.replace("seven", "SEVEN"))
+        (folder / "a.txt").write_text(text.replace("one", "ONE"))
+        assert (await isolation.apply()).ok
+    assert (folder / "a.txt").read_text() == "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n"
+
+
+@aio
+async def test_a_subfolder_is_a_subfolder_in_the_copy(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    (folder / "elsewhere").write_text("untracked, and not in the workspace\n")
+    async with isolated(tmp_path, folder / "src") as isolation:
+        assert isolation.workspace.name == "src"
+        assert (isolation.workspace.parent / "a.txt").exists()
+        (isolation.workspace / "b.py").write_text("b = 2\n")
+        (isolation.workspace.parent / "top").write_text("x\n")
+        assert (await isolation.apply()).ok
+    assert (folder / "src" / "b.py").read_text() == "b = 2\n"
+    assert (folder / "top").exists()
+    assert (folder / "elsewhere").exists()
+
+
+@aio
+async def test_submodules_come_along_with_their_changes_and_are_applied_to(tmp_path: Path) -> None:
+    folder = with_submodule(tmp_path / "repo")
+    (folder / "lib" / "a.txt").write_text("uncommitted in the submodule\n")
+    async with isolated(tmp_path, folder) as isolation:
+        work = isolation.workspace
+        assert (work / "lib" / "a.txt").read_text() == "uncommitted in the submodule\n"
+        (work / "lib" / "a.txt").write_text("done\n")
+        (work / "lib" / "new").write_text("new\n")
+        commit_all(work / "lib")
+        (work / "a.txt").write_text("done\n")
+        assert (folder / "lib" / "a.txt").read_text() == "uncommitted in the submodule\n"
+        applied = await isolation.apply()
+    assert applied.ok
+    assert {change.path for change in applied.files} == {"a.txt", "lib/a.txt", "lib/new"}
+    assert (folder / "lib" / "a.txt").read_text() == "done\n"
+    assert (folder / "lib" / "new").read_text() == "new\n"
+    assert (folder / "a.txt").read_text() == "done\n"
+    assert worktrees(folder / "lib") == 1
+    assert git(folder, "submodule", "status")[0] == " "
+
+
+@aio
+async def test_a_repository_made_in_the_copy_comes_back_with_its_files(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    async with isolated(tmp_path, folder) as isolation:
+        make(isolation.workspace / "unborn", commit=False)
+        make(isolation.workspace / "app")
+        assert (await isolation.apply()).ok
+    assert (folder / "app" / "src" / "b.py").read_text() == "b = 1\n"
+    assert (folder / "unborn" / "a.txt").exists()
+
+
+@aio
+async def test_a_repository_inside_that_has_no_commit_comes_along(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    make(folder / "unborn", commit=False)
+    async with isolated(tmp_path, folder) as isolation:
+        assert (isolation.workspace / "unborn" / "a.txt").exists()
+        (isolation.workspace / "unborn" / "a.txt").write_text("x\n")
+        assert (await isolation.apply()).ok
+    assert (folder / "unborn" / "a.txt").read_text() == "x\n"
+
+
+@aio
+async def test_hooks_of_the_repository_do_not_run(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    trace = tmp_path / "ran"
+    (folder / ".git" / "hooks").mkdir(exist_ok=True)
+    hook = folder / ".git" / "hooks" / "post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {trace}\n")
+    hook.chmod(0o755)
+    async with isolated(tmp_path, folder):
+        pass
+    assert not trace.exists()
+
+
+@aio
+async def test_an_exception_keeps_the_work_as_a_patch_and_removes_the_copy(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    with pytest.raises(ZeroDivisionError):
+        async with isolated(tmp_path, folder) as isolation:
+            (isolation.workspace / "a.txt").write_text("half\n")
+            raise ZeroDivisionError
+    kept = tmp_path / "state" / "patches" / f"{isolation.id}.patch"
+    assert in_state(tmp_path) == []
+    assert kept.stat().st_mode & 0o077 == 0
+    git(folder, "apply", str(kept))
+    assert (folder / "a.txt").read_text() == "half\n"
+
+
+@aio
+async def test_outside_a_repository_and_in_an_ignored_folder_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(UsageError, match="takes a git repository"):
+        async with isolated(tmp_path, tmp_path / "plain"):
+            pass
+    folder = make(tmp_path / "repo")
+    (folder / "cache").mkdir()
+    with pytest.raises(UsageError, match="ignored"):
+        async with isolated(tmp_path, folder / "cache"):
+            pass
+    git(tmp_path, "init", "-q", "--bare", "bare")
+    with pytest.raises(UsageError, match="must be run in a work tree"):
+        async with isolated(tmp_path, tmp_path / "bare"):
+            pass
+    assert in_state(tmp_path) == []
+
+
+@aio
+async def test_a_copy_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    git(folder, "config", "filter.broken.clean", "cat")
+    git(folder, "config", "filter.broken.smudge", "false")
+    git(folder, "config", "filter.broken.required", "true")
+    (folder / ".gitattributes").write_text("a.txt filter=broken\n")
+    with pytest.raises(IsolationFailed, match="read-tree.*filter 'false' failed"):
+        async with isolated(tmp_path, folder):
+            pass
+    assert in_state(tmp_path) == []
+    assert worktrees(folder) == 1
+    (tmp_path / "file").touch()
+    with pytest.raises(IsolationFailed, match="making a copy"):
+        async with Isolation(folder, folder=tmp_path / "file" / "worktrees"):
+            pass
+
+
+@aio
+async def test_it_is_used_once_and_only_inside_its_block(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    isolation = isolated(tmp_path, folder)
+    for ask in (isolation.patch, isolation.files, isolation.apply, isolation.save):
+        with pytest.raises(UsageError, match="async with"):
+            await ask()
+    async with isolation:
+        pass
+    with pytest.raises(UsageError, match="once"):
+        await isolation.__aenter__()
+    with pytest.raises(UsageError, match="async with"):
+        _ = isolation.workspace

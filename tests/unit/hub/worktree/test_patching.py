@@ -1,0 +1,96 @@
+"""Patches over several repositories, kept in files, applied whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import FileFailed, IsolationFailed
+from dragoman.hub.worktree import patching
+from dragoman.hub.worktree.git import Answer
+from dragoman.hub.worktree.isolation import Isolation
+from dragoman.hub.worktree.patching import Conflict, keep_patch, patch_of
+from dragoman.hub.worktree.records import Tree
+from tests.aio import aio
+from tests.unit.hub.worktree.repositories import make, tree
+
+
+@aio
+async def test_a_conflict_is_told_by_its_file_and_nothing_is_changed(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        work = isolation.workspace
+        (work / "a.txt").write_text("theirs\n")
+        (work / "new").write_text("theirs\n")
+        (work / "src" / "b.py").write_text("b = 2\n")
+        (work / "fine").write_text("theirs\n")
+        (folder / "a.txt").write_text("mine\n")
+        (folder / "new").write_text("mine\n")
+        (folder / "src" / "b.py").unlink()
+        before = tree(folder)
+        applied = await isolation.apply()
+        patch = await isolation.patch()
+    assert not applied.ok
+    assert tree(folder) == before
+    assert {one.path: one.why for one in applied.conflicts} == {
+        "a.txt": "patch does not apply",
+        "new": "already exists in working directory",
+        "src/b.py": "No such file or directory",
+    }
+    assert (tmp_path / "patches" / f"{isolation.id}.patch").read_bytes() == patch
+    assert applied.kept == str(tmp_path / "patches" / f"{isolation.id}.patch")
+
+
+@aio
+async def test_a_patch_never_goes_over_a_link(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    (tmp_path / "precious").mkdir()
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        (isolation.workspace / "out").mkdir()
+        (isolation.workspace / "out" / "x").write_text("x")
+        (folder / "out").symlink_to(tmp_path / "precious")
+        applied = await isolation.apply()
+    assert not applied.ok
+    assert list((tmp_path / "precious").iterdir()) == []
+
+
+@aio
+async def test_a_patch_that_changes_nothing_needs_no_git(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        assert (await isolation.apply()).ok
+        assert await isolation.save() is None
+        assert await isolation.files() == ()
+
+
+@aio
+async def test_a_copy_that_is_no_worktree_any_more_is_not_taken_for_the_one_around(
+    tmp_path: Path,
+) -> None:
+    folder = make(tmp_path / "repo")
+    (folder / "inner").mkdir()
+    lost = Tree(top="", common_folder="", path=str(folder / "inner"), base="x")
+    with pytest.raises(IsolationFailed, match="no worktree any more"):
+        await patch_of([lost])
+
+
+def test_a_refusal_that_names_no_file_is_told_as_it_is() -> None:
+    answer = Answer(1, b"", "error: corrupt patch at line 3\n")
+    assert patching._conflicts(answer, ["a"]) == (Conflict(".", "corrupt patch at line 3"),)
+
+
+def test_a_line_number_alone_is_a_reason_too() -> None:
+    answer = Answer(1, b"", "error: patch failed: a:12\n")
+    assert patching._conflicts(answer, ["a", "b"]) == (Conflict("a", "it is not as it was"),)
+
+
+def test_a_patch_is_kept_whole_for_the_user_alone(tmp_path: Path) -> None:
+    kept = keep_patch(tmp_path / "patches", "x", b"data")
+    assert kept.read_bytes() == b"data"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+    assert list(kept.parent.iterdir()) == [kept]
+    (tmp_path / "file").touch()
+    with pytest.raises(FileFailed):
+        keep_patch(tmp_path / "file" / "patches", "x", b"data")
