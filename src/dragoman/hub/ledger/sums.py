@@ -22,16 +22,16 @@ _KEYS: Final[dict[By, str]] = {
     "day": "strftime('%Y-%m-%d', started_at, 'unixepoch', 'localtime')",
 }
 
+# Every step counts two hundred thousand times: what is not there is counted by what is.
 _STATS: Final = """
 SELECT {key}, currency,
-    count(*), sum(outcome = 'ok'), sum(outcome IS NULL), sum(number > 1),
-    sum(verdict = 'good'), sum(verdict = 'bad'),
+    count(*), count(outcome), sum(outcome = 'ok'), sum(number > 1),
+    count(verdict), sum(verdict = 'good'),
     sum(ended_at - started_at), count(ended_at),
     sum(first_event_at - started_at), count(first_event_at),
     sum(input_tokens), sum(output_tokens),
-    sum(total_tokens IS NULL AND input_tokens IS NULL AND output_tokens IS NULL
-        AND outcome IS NOT NULL),
-    sum(cost), sum(cost IS NULL AND outcome IS NOT NULL), sum(cost_provenance = 'estimated')
+    count(coalesce(total_tokens, input_tokens, output_tokens)),
+    sum(cost), count(cost), sum(cost_provenance = 'estimated')
 FROM attempts INDEXED BY attempts_summed
 WHERE started_at >= ? AND started_at < ?
 GROUP BY 1, 2
@@ -95,32 +95,35 @@ class Sums(BeliefTable):
 
 def _stat(key: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
     """One row of what SQLite keeps apart by currency."""
-    costs: dict[str, float] = {}
-    for row in rows:
-        if row[14] is not None:
-            costs[row[0] or ""] = costs.get(row[0] or "", 0.0) + row[14]
+    currencies, *columns = zip(*rows, strict=True)
     # A sum of nothing is NULL, and means that nobody has told anything.
     sums = [
-        sum(told) if (told := [row[at] for row in rows if row[at] is not None]) else None
-        for at in range(len(rows[0]))
-        if at
+        sum(told) if (told := [n for n in values if n is not None]) else None for values in columns
     ]
-    (attempts, ok, unfinished, fallbacks, good, bad, took, ended, first, began, *rest) = sums
-    input_tokens, output_tokens, tokens_unknown, _, cost_unknown, estimated = rest
+    (attempts, finished, ok, fallbacks, judged, good, took, ended, first, began, *rest) = sums
+    input_tokens, output_tokens, counted, _, priced, estimated = rest
+    costs: dict[str, float] = {}
+    for currency, cost in zip(currencies, columns[_COST], strict=True):
+        if cost is not None:
+            costs[currency or ""] = costs.get(currency or "", 0.0) + cost
     return StatRow(
         key=key,
         attempts=attempts or 0,
         ok=ok or 0,
-        unfinished=unfinished or 0,
+        unfinished=(attempts or 0) - (finished or 0),
         fallbacks=fallbacks or 0,
         good=good or 0,
-        bad=bad or 0,
+        bad=(judged or 0) - (good or 0),
         seconds=took / ended if took is not None and ended else None,
         first_event_seconds=first / began if first is not None and began else None,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        tokens_unknown=tokens_unknown or 0,
+        tokens_unknown=(finished or 0) - (counted or 0),
         costs=costs,
-        cost_unknown=cost_unknown or 0,
+        cost_unknown=(finished or 0) - (priced or 0),
         cost_estimated=estimated or 0,
     )
+
+
+_COST: Final = 13
+"""Which column of a sum is the cost, behind the currency."""

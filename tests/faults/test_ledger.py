@@ -1,0 +1,253 @@
+"""The ledger under real processes: killed, racing, without space, and written by a newer dragoman.
+
+A process that is killed loses at most the end of the turn it was in: what it had finished is there
+whole, with what was learned from it, and nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import StoreCorrupt, StoreTooNew
+from dragoman.hub.bandit import Arm
+from dragoman.hub.ledger import PROCESS_GONE, Ledger
+from dragoman.hub.ledger.schema import FORM
+from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
+
+CHILD_TIMEOUT = 50.0
+"""Seconds for a small Python program, on a machine that is busy."""
+
+PRELUDE = """
+import dataclasses, itertools, json, resource, sys, time
+from pathlib import Path
+from msgspec import structs
+from dragoman.errors import *
+from dragoman.hub.bandit import Arm, Posterior
+from dragoman.hub.ledger import *
+from dragoman.transports.identity import own_identity
+
+folder = Path(sys.argv[1])
+name = sys.argv[2]
+arm = Arm(role="review", size="small", peer="codex")
+me = dataclasses.asdict(own_identity())
+
+def tell(**told):
+    print(json.dumps(told), flush=True)
+
+def learned(posterior):
+    before = posterior or Posterior()
+    return structs.replace(before, pulls=before.pulls + 1)
+
+def failed(health):
+    return structs.replace(health, failures=health.failures + 1)
+
+def turn(ledger, log, number, reason="r"):
+    begun = AttemptRecord(job=f"j-{name}-{number}", decision_id=f"d-{name}-{number}", number=1,
+                          peer="codex", role="review", reason=reason, started_at=time.time(),
+                          runner=me)
+    id = ledger.begin(begun.decision_id, {"why": reason}, begun)
+    ended = ledger.finish(id, Ending(ended_at=time.time(), outcome="ok"),
+                          learned=(arm, learned), health=failed)
+    log.write(logged(EventName.PEER_CALL_COMPLETED, ended, at=time.time()))
+"""
+
+WORKING = """
+tell(go=True)
+log = EventLog(events_path(folder), max_size=20_000)
+with Ledger.open(ledger_path(folder)) as ledger:
+    for number in itertools.count():
+        turn(ledger, log, number)
+        tell(finished=number + 1)
+"""
+
+ARM = Arm(role="review", size="small", peer="codex")
+
+
+@contextlib.contextmanager
+def child(
+    program: str, folder: Path, name: str = "one", inside: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - the process that is to be killed
+    process = subprocess.Popen(  # noqa: TID251 - the process that is to be killed
+        [*inside, sys.executable, "-c", PRELUDE + program, str(folder), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        with process:
+            yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def heard(process: subprocess.Popen[str]) -> dict[str, Any]:  # noqa: TID251
+    assert process.stdout is not None
+    told: dict[str, Any] = json.loads(process.stdout.readline())
+    return told
+
+
+def is_alive(runner: dict[str, Any]) -> bool:
+    return state_of(ProcessIdentity(**runner)) is not ProcessState.DEAD
+
+
+def whole_lines(folder: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for file in sorted(folder.glob("events*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_process_killed_at_any_moment_loses_at_most_the_unfinished_turn(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    confirmed = 0
+    # The first two die while they make the file, or have just done so.
+    for life, lived in enumerate((0, 1, chance.randrange(2, 20), chance.randrange(20, 60))):
+        with child(WORKING, tmp_path, f"life{life}") as process:
+            assert heard(process) == {"go": True}
+            mine = 0
+            for _ in range(lived):
+                mine = heard(process)["finished"]
+            process.kill()
+            assert process.stdout is not None
+            # What it managed to say before it died counts, too.
+            for rest in process.stdout.read().splitlines(keepends=True):
+                if rest.endswith("\n"):
+                    mine = json.loads(rest)["finished"]
+            assert process.wait(CHILD_TIMEOUT) == -signal.SIGKILL
+        confirmed += mine
+        with Ledger.open(tmp_path / "ledger.db") as ledger:
+            attempts = [each for each in ledger.export() if each["type"] == "Attempt"]
+            finished = sum(each["outcome"] == "ok" for each in attempts)
+            assert confirmed <= finished <= confirmed + 1
+            # The end of a turn is there with all that follows from it, or not at all.
+            belief = ledger.posteriors().get(ARM)
+            assert (belief.pulls if belief else 0) == finished
+            assert ledger.health("codex").failures == finished
+            lost = [each for each in attempts if each["outcome"] is None]
+            assert len(lost) <= 1
+            ended = ledger.end_orphans(is_alive)
+            assert [(each.id, each.error_class) for each in ended] == [
+                (each["id"], PROCESS_GONE) for each in lost
+            ]
+            with ledger.transaction() as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            confirmed = finished
+        jobs = [line["job"] for line in whole_lines(tmp_path)]
+        assert len(jobs) == len(set(jobs))
+        assert confirmed - len(jobs) <= life + 1
+
+
+RACING = """
+sys.stdin.readline()
+log = EventLog(events_path(folder), max_size=20_000)
+with Ledger.open(ledger_path(folder)) as ledger:
+    for number in range(40):
+        turn(ledger, log, number)
+tell(done=True)
+"""
+
+
+def test_processes_that_learn_at_once_all_count(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        racing = [stack.enter_context(child(RACING, tmp_path, f"racer{n}")) for n in range(3)]
+        for process in racing:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in racing:
+            assert heard(process) == {"done": True}
+            assert process.wait(CHILD_TIMEOUT) == 0
+    with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
+        assert ledger.posteriors()[ARM].pulls == 120
+        assert ledger.health("codex").failures == 120
+        (row,) = ledger.stats("peer")
+        assert (row.attempts, row.ok) == (120, 120)
+    # The files were changed under each other's hands, and not a line is torn, lost or doubled.
+    assert len(list(tmp_path.glob("events*.jsonl"))) > 2
+    assert len({line["job"] for line in whole_lines(tmp_path)}) == 120
+
+
+FILLING = """
+log = EventLog(events_path(folder))
+ledger = Ledger.open(ledger_path(folder))
+said = []
+for number in itertools.count():
+    try:
+        turn(ledger, log, number, reason=f"{number} " * 400)
+    except StoreError as error:
+        said.append((type(error).__name__, str(error)))
+        break
+(folder / "x").unlink()
+kept = ledger.posteriors()[arm].pulls
+turn(ledger, log, number + 1)
+tell(said=said, kept=kept, after=ledger.posteriors()[arm].pulls, number=number,
+     lines=len([json.loads(line) for line in events_path(folder).read_text().splitlines()]))
+"""
+
+
+def test_a_full_disk_is_told_and_keeps_whole_turns_and_whole_lines(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None or shutil.which("mount") is None:
+        pytest.skip("there is no way to mount anything here")
+    tried = subprocess.run(
+        [unshare, "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
+        capture_output=True,
+        check=False,
+    )
+    if tried.returncode:
+        pytest.skip("this user may not mount anything")
+    script = 'mount -t tmpfs -o size=1m tmpfs "$0" && head -c 400k /dev/zero > "$0/x" && exec "$@"'
+    inside = (unshare, "--mount", "sh", "-c", script, str(tmp_path))
+    with child(FILLING, tmp_path, inside=inside) as process:
+        out, _ = process.communicate(timeout=CHILD_TIMEOUT)
+        assert process.returncode == 0
+    told = json.loads(out)
+    ((kind, message),) = told["said"]
+    assert kind == "StoreFull" and "make room" in message
+    assert told["number"] <= told["kept"] <= told["number"] + 1
+    assert told["kept"] > 3
+    # With room it goes on where it was.
+    assert told["after"] == told["kept"] + 1
+    assert told["after"] - 1 <= told["lines"] <= told["after"]
+
+
+def test_a_newer_ledger_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    Ledger.open(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {FORM.version + 1}")
+    connection.close()
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(StoreTooNew, match=f"newer dragoman .*form {FORM.version + 1}"):
+            Ledger.open(path, read_only=read_only)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_ledger_is_told_as_such_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"not a database at all" * 500)
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="move it away"):
+        Ledger.open(path)
+    assert path.read_bytes() == before
