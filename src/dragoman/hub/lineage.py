@@ -1,0 +1,140 @@
+"""How deep delegations are nested: who was asked by whom.
+
+Owns the count and the list of jobs that lead to this process, and the two ways in which they reach
+a peer that delegates to dragoman again: variables in its environment, and `_meta` on the wire.
+What is too deep is decided by routing.
+
+A peer may run its commands in an environment of its own making. So the processes above this one
+are asked, too, where the system shows them: what a peer leaves out, its parent still has. It is a
+brake for loops and no fence against a peer that means harm.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigInvalid
+from dragoman.transports.identity import PROC
+
+DEPTH: Final = "DRAGOMAN_DEPTH"
+LINEAGE: Final = "DRAGOMAN_LINEAGE"
+VARIABLES: Final = (DEPTH, LINEAGE)
+
+MAX_KEPT: Final = 16
+"""Jobs that are named, the nearest ones; the depth counts the others all the same."""
+
+MAX_COUNTED: Final = 1000
+"""The greatest depth that is told apart. Every limit is far below."""
+
+MAX_ANCESTORS: Final = 64
+"""Processes that are asked: more than shells and agents ever put between two delegations."""
+
+_JOB: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+class Lineage(Struct, frozen=True, kw_only=True):
+    """The delegations that lead here. Depth 0 is a user at the keyboard."""
+
+    depth: int = 0
+    jobs: tuple[str, ...] = ()
+    """Their ids, the outermost first. There may be fewer than the depth says."""
+
+    def child(self, job: str) -> Lineage:
+        """The lineage of whoever works on this job."""
+        return Lineage(depth=min(self.depth + 1, MAX_COUNTED), jobs=(*self.jobs, job)[-MAX_KEPT:])
+
+    def environment(self, *, warm: bool = False) -> dict[str, str]:
+        """The variables for the process that works here.
+
+        A peer that is kept warm works on many jobs, one after another: it is told the depth, which
+        they share, and no job.
+        """
+        variables = {DEPTH: str(self.depth)}
+        if self.jobs and not warm:
+            variables[LINEAGE] = ",".join(self.jobs)
+        return variables
+
+    def meta(self) -> dict[str, Any]:
+        """What stands in `_meta.dragoman` of a prompt."""
+        return {"depth": self.depth, "lineage": list(self.jobs)}
+
+
+def inherited(
+    environ: Mapping[str, str] | None = None,
+    meta: Any = None,
+    *,
+    pid: int | None = None,
+    proc: Path = PROC,
+) -> Lineage:
+    """Where this process, or a request with this `_meta`, stands: the deepest that is told.
+
+    `ConfigInvalid` if a variable of ours has a value that no dragoman wrote: a limit that cannot
+    be read is no reason to have none.
+    """
+    own = _from_environment(os.environ if environ is None else environ)
+    told = [own, _from_meta(meta)]
+    told += [_from_environment(one, strict=False) for one in _ancestors(pid or os.getpid(), proc)]
+    # Of equally deep ones the one that names more jobs.
+    return max(told, key=lambda one: (one.depth, len(one.jobs)))
+
+
+def _from_environment(environ: Mapping[str, str], *, strict: bool = True) -> Lineage:
+    text = environ.get(DEPTH, "")
+    jobs = _jobs(environ.get(LINEAGE, "").split(","))
+    if not text:
+        return Lineage(depth=len(jobs), jobs=jobs)
+    if not (text.isascii() and text.isdigit()):
+        if strict:
+            raise ConfigInvalid(DEPTH, f"{text[:40]!r} is no number; unset it")
+        return Lineage()
+    # Python refuses to read a number of thousands of digits.
+    depth = min(int(text), MAX_COUNTED) if len(text) < 10 else MAX_COUNTED
+    return Lineage(depth=max(depth, len(jobs)), jobs=jobs)
+
+
+def _from_meta(meta: Any) -> Lineage:
+    """What a request says of itself. Whatever is no lineage says nothing."""
+    if isinstance(meta, Mapping) and isinstance(ours := meta.get("dragoman"), Mapping):
+        depth, jobs = ours.get("depth"), ours.get("lineage")
+        named = _jobs(jobs) if isinstance(jobs, list) else ()
+        if isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0:
+            return Lineage(depth=max(min(depth, MAX_COUNTED), len(named)), jobs=named)
+    return Lineage()
+
+
+def _jobs(names: list[Any]) -> tuple[str, ...]:
+    """The ids of jobs among what was sent; they go into files and onto screens."""
+    valid = [name for name in names if isinstance(name, str) and _JOB.match(name)]
+    return tuple(valid[-MAX_KEPT:])
+
+
+def _ancestors(pid: int, proc: Path) -> Iterator[dict[str, str]]:
+    """Our variables in the processes above one, as far as the system shows them."""
+    if sys.platform != "linux":
+        return
+    for _ in range(MAX_ANCESTORS):
+        try:
+            text = (proc / str(pid) / "stat").read_bytes()
+            pid = int(text.rpartition(b")")[2].split()[1])
+            if pid <= 1:
+                return
+            environ = (proc / str(pid) / "environ").read_bytes()
+        except (OSError, ValueError, IndexError):
+            # Above a process of another user nothing is ours.
+            return
+        yield {
+            name: value
+            for name, _, value in (
+                entry.decode("utf-8", "replace").partition("=")
+                for entry in environ.split(b"\0")
+                if entry.startswith(b"DRAGOMAN_")
+            )
+            if name in VARIABLES
+        }
