@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "peers": "Show the agents there are; verify, add, enable them.",
     "agents": "Say which peer each of your agent files delegates to.",
     "config": "Show, begin and trust configuration.",
+    "policy": "Show the permission policy, and try it out.",
     "doctor": "Find out what is wrong here, and how to cure it.",
 }
 """Every command and what `dragoman --help` says of it. `dragoman.cli.NAME` is its module."""

@@ -26,10 +26,11 @@ OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "csh", "tcsh", "nu
 
 RUNNERS: Final = frozenset(
     """
-    arch at batch builtin bunx busybox chronic chroot chrt command doas dbus-run-session env exec firejail flock
-    gdb ionice linux32 linux64 ltrace nice nix-shell nohup npx nsenter numactl parallel pipx pkexec
-    pnpx prlimit proxychains runuser screen script setarch setpriv setsid sg ssh stdbuf strace su sudo systemd-run taskset time
-    timeout tmux torsocks toybox trap unbuffer unshare uvx watch xargs xvfb-run
+    arch builtin bunx busybox chronic chroot chrt command dbus-run-session doas env exec
+    firejail flock gdb ionice linux32 linux64 ltrace nice nix-shell nohup npx nsenter numactl
+    parallel pipx pkexec pnpx prlimit proxychains runuser screen script setarch setpriv setsid
+    sg ssh stdbuf strace su sudo systemd-run taskset time timeout tmux torsocks toybox trap
+    unbuffer unshare uvx watch xargs xvfb-run
     """.split()
 )
 """Programs whose words are the beginning of another program somewhere."""
@@ -78,7 +79,7 @@ CODE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[ceErpn]|--(eval|print|exec|command
 ALWAYS_CODE: Final = re.compile(r"[gmn]?awk|ed|ex|vim?|nvim|emacs|osascript|deno|m4|bc|dc")
 
 CODE: Final = frozenset(
-    {"source", ".", "eval", "mapfile", "readarray", "complete", "enable", "crontab"}
+    {"source", ".", "eval", "mapfile", "readarray", "complete", "enable", "crontab", "at", "batch"}
 )
 """Commands of a shell that run what they are given, or what they read."""
 

@@ -1,0 +1,220 @@
+"""`dragoman policy`: what agents may do here, and what would become of one request.
+
+It parses and prints. What rules mean is decided in `dragoman.hub.policy`, and how the rules of
+several files come together in `dragoman.hub.config`.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.options import CwdOption, Format, FormatOption
+
+if TYPE_CHECKING:
+    from dragoman.hub.place import Place
+    from dragoman.hub.policy import Policy
+
+HELP: Final = """
+Show the permission policy, and try it out.
+
+An agent that wants to edit, run or fetch something asks first. Rules in your config.toml say what
+is allowed, denied or asked about; what no rule fits is decided by the setting `permissions`.
+Nothing is run and nothing is changed by these commands.
+
+\b
+Examples:
+  dragoman policy show                           the rules that count here
+  dragoman policy test edit --path src/a.py      may a file be edited?
+  dragoman policy test execute -- git push       may this be run?
+"""
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+
+
+class Kind(enum.StrEnum):
+    """Kinds of tools."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    THINK = "think"
+    FETCH = "fetch"
+    SWITCH_MODE = "switch_mode"
+    OTHER = "other"
+
+
+class Permissions(enum.StrEnum):
+    """The presets."""
+
+    ASK = "ask"
+    APPROVE_READS = "approve-reads"
+    APPROVE_ALL = "approve-all"
+    DENY_ALL = "deny-all"
+
+
+PeerOption = Annotated[
+    str, typer.Option("--peer", metavar="PEER", help="As if this peer asked.", show_default=False)
+]
+PermissionsOption = Annotated[
+    Permissions | None,
+    typer.Option("--permissions", help="As if `permissions` were this.", show_default=False),
+]
+
+
+@app.command("show", context_settings=CONTEXT)
+def show_command(
+    *, peer: PeerOption = "", format: FormatOption = Format.TEXT, cwd: CwdOption = None
+) -> None:
+    """Show every rule that counts here.
+
+    \b
+    Examples:
+      dragoman policy show
+      dragoman policy show --peer codex
+      dragoman policy show --format json | jq 'select(.action == "deny")'
+    """
+    import msgspec
+
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.cli.output.tables import write_table
+
+    place = _place(cwd)
+    policy = _policy(place, peer, None)
+    where = place.config.origin
+    listed = [
+        (name, number, rule)
+        for name, rules in (("rules", policy.rules), ("limits", policy.limits))
+        for number, rule in enumerate(rules)
+    ]
+    if format is Format.JSON:
+        origin = where("permissions")
+        write_json({"type": "Preset", "permissions": policy.preset, "origin": origin})
+        for name, number, rule in listed:
+            told = {"type": "Rule", "list": name, "number": number, "rule": str(rule)}
+            write_json({**told, **msgspec.to_builtins(rule)})
+    else:
+        if listed:
+            write_table(
+                ["list", "rule", "why"],
+                [[f"{name}[{number}]", str(rule), rule.why] for name, number, rule in listed],
+            )
+            for name in ("rules", "limits"):
+                if getattr(policy, name):
+                    sys.stdout.write(f"{name} from {neutral(where(f'policy.{name}'))}\n")
+        else:
+            sys.stdout.write("There are no rules.\n")
+        sys.stdout.write(f"Everything else: {policy.preset} (from {where('permissions')})\n")
+    for ignored in place.config.untrusted:
+        sys.stderr.write(neutral(str(ignored)) + "\n")
+
+
+@app.command("test", context_settings=CONTEXT, cls=WithCommandLine)
+def test_command(
+    context: typer.Context,
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", show_default=False)],
+    *,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--path",
+            metavar="PATH",
+            help="A file that it names; once for each.",
+            show_default=False,
+        ),
+    ] = None,
+    line: Annotated[
+        str | None,
+        typer.Option("--line", help="A command as a line for a shell.", show_default=False),
+    ] = None,
+    peer: PeerOption = "",
+    role: Annotated[
+        str, typer.Option("--role", help="As if it worked in this role.", show_default=False)
+    ] = "",
+    permissions: PermissionsOption = None,
+    format: FormatOption = Format.TEXT,
+    cwd: CwdOption = None,
+) -> None:
+    """Say what would become of one request, and by which rule. Nothing is run.
+
+    KIND is what the agent calls it: read, edit, delete, move, search, execute, think, fetch,
+    switch_mode or other. The exit code is 5 for what is denied and 0 for everything else.
+
+    \b
+    Examples:
+      dragoman policy test edit --path src/a.py --path ../b.py
+      dragoman policy test execute -- git push --force
+      dragoman policy test execute --line "make && git push" --peer codex --role review
+      dragoman policy test delete --path build --permissions approve-all --format json
+    """
+    from dragoman.cli.exits import Exit
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.errors import UsageError
+    from dragoman.hub.policy import Act, judge
+    from dragoman.hub.policy.judging import Facts
+
+    words = words_after_dashes(context)
+    if words is not None and line is not None:
+        raise UsageError("a command stands after -- or in --line, not in both")
+    place = _place(cwd)
+    act = Act(
+        kind=kind.value,
+        paths=tuple(path or ()),
+        argv=words,
+        line=line,
+        hidden=kind is Kind.EXECUTE and words is None and line is None,
+        peer=peer,
+        role=role,
+        workspace=str(place.cwd),
+    )
+    verdict = judge(_policy(place, peer, permissions), act)
+    kinds = sorted(Facts(act).kinds)
+    if format is Format.JSON:
+        write_json(
+            {
+                "type": "Verdict",
+                "action": verdict.action,
+                "by": verdict.by,
+                "rule": verdict.rule,
+                "why": verdict.why,
+                "kinds": kinds,
+            }
+        )
+    elif format is Format.QUIET:
+        sys.stdout.write(f"{verdict.action}\n")
+    else:
+        sys.stdout.write(
+            f"{verdict.action}\n"
+            f"  by    {verdict.by}: {neutral(verdict.rule)}\n"
+            f"  why   {neutral(verdict.why)}\n"
+            f"  kind  {', '.join(kinds)}\n"
+        )
+    if verdict.action == "deny":
+        raise typer.Exit(Exit.DENIED)
+
+
+def _place(cwd: CwdOption) -> Place:
+    """The settings of a folder. Broken ones stop here: a rule that is left out allows too much."""
+    from dragoman.hub.place import look_around
+
+    place = look_around(cwd)
+    for problem in place.config.problems:
+        raise problem
+    return place
+
+
+def _policy(place: Place, peer: str, wished: Permissions | None) -> Policy:
+    from dragoman.hub.policy import of_settings
+
+    settings = place.config.settings
+    preset = settings.permissions_for(peer) if wished is None else wished.value
+    return of_settings(settings.policy, preset)
