@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from dragoman.cli.options import Format
+from dragoman.cli.output.broker_pages import as_json as broker_as_json
 from dragoman.cli.output.ladders import Progress, card_as_json
+from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
+from dragoman.hub.storing import open_store
 from dragoman.hub.verify.card import Card
 from tests.docs.markdown import ROOT, section, table
+from tests.unit.cli.brokers import RECORD
 from tests.unit.cli.calling import Shell, shell_in
 from tests.unit.hub.places import card_of
 
@@ -39,6 +43,37 @@ def documented() -> dict[tuple[str, str], list[str]]:
     }
 
 
+def stored() -> None:
+    """Put a session and a job into the store."""
+    session = SessionRecord(
+        key="s-0000000001",
+        peer="scout",
+        root=str(root_of(Path.cwd())),
+        peer_session_id="1",
+        cwd=str(Path.cwd()),
+        created_at=1.0,
+        updated_at=1.0,
+    )
+    with open_store() as store:
+        store.create_session(session)
+        store.create_job(
+            JobRecord(
+                id="j-0000000001",
+                session_key=session.key,
+                peer="scout",
+                root=session.root,
+                created_at=1.0,
+                state="ended",
+            )
+        )
+
+
+def fields_of(told: dict[tuple[str, str], list[str]], command: str, kind: str) -> list[str]:
+    """Documented fields without the words that are values."""
+    values = ("ok", "warn", "bad", "queued", "running", "ended")
+    return [name for name in told.pop((command, kind)) if name not in values]
+
+
 def printed(shell: Shell, *words: str) -> dict[str, dict[str, Any]]:
     """The first line of each type that a command prints."""
     found: dict[str, dict[str, Any]] = {}
@@ -56,8 +91,21 @@ def test_the_table_names_the_fields_of_every_line(
         for kind, line in printed(shell, *command.split()).items():
             assert told.pop((command, kind)) == list(line), (command, kind)
     finding = printed(shell, "doctor")["Finding"]
-    fields = [name for name in told.pop(("doctor", "Finding")) if name not in ("ok", "warn", "bad")]
-    assert fields == list(finding)
+    assert fields_of(told, "doctor", "Finding") == list(finding)
+    stored()
+    session = list(printed(shell, "sessions", "list")["Session"])
+    assert fields_of(told, "sessions list", "Session") == [*session, "key"]
+    assert list(printed(shell, "sessions", "show", "s-0000000001")["Session"]) == session
+    assert fields_of(told, "sessions show", "Session") == []
+    job = list(printed(shell, "jobs", "list")["Job"])
+    assert fields_of(told, "jobs list", "Job") == job
+    assert list(printed(shell, "jobs", "result", "j-0000000001")["Job"]) == job
+    pruned = printed(shell, "sessions", "prune", "--older-than", "1d", "--yes")["Pruned"]
+    assert fields_of(told, "sessions prune", "Pruned") == list(pruned)
+    assert (pruned["sessions"], pruned["jobs"]) == (1, 1)
+    # What brokers say is tested where there are some.
+    assert fields_of(told, "broker list", "Broker") == list(broker_as_json(RECORD, None))[1:]
+    assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
     page = printed(shell, "peers", "show", "scout")["Peer"]
     assert set(told.pop(("peers show", "Peer"))) <= set(page)
     Progress(Format.JSON).rung(card_of("x").rungs[0])

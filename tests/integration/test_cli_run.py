@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_a_prompt_is_answered_and_the_last_line_says_how_it_ended(cli: Cli) -> N
     assert (said, empty) == ("you said hello there", "")
     assert end.startswith("[done] ok, ")
     assert "\x1b" not in done.out
-    assert done.err == ""
+    assert re.fullmatch(r"dragoman: job j-[0-9a-z]{10}\n", done.err)
 
 
 def test_a_prompt_comes_from_a_pipe_a_file_or_both_together(cli: Cli) -> None:
@@ -100,11 +101,14 @@ def test_json_is_one_event_per_line_and_the_result_comes_last(cli: Cli) -> None:
         "ConnectionReady",
         "SessionOpened",
         "SettingsChanged",
+        "JobBegun",
         "TurnStarted",
         "MessageDelta",
         "TurnEnded",
         "Result",
     ]
+    begun, result = lines[3], lines[-1]
+    assert (begun["job"], begun["session_key"]) == (result["job"], result["session_key"])
     numbers = [line["seq"] for line in lines[:-1]]
     assert numbers == sorted(numbers)
     result = lines[-1]

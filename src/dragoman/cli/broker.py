@@ -31,7 +31,7 @@ A broker with nothing to do ends after 30 minutes, and at most 4 idle ones stay 
 
 BROKER is a name as `list` shows it, its beginning, or the name of a peer.
 
-\\b
+\b
 Examples:
   dragoman broker list               which agents are kept, and what they take
   dragoman broker stop gemini        end those of one peer
@@ -52,7 +52,7 @@ BrokerArgument = Annotated[
 def list_command(*, format: FormatOption = Format.TEXT) -> None:
     """List the brokers that run, the oldest first.
 
-    \\b
+    \b
     Examples:
       dragoman broker list
       dragoman broker list --format json | jq .status.peerRss
@@ -82,7 +82,7 @@ def list_command(*, format: FormatOption = Format.TEXT) -> None:
 def status_command(broker: BrokerArgument = None, *, format: FormatOption = Format.TEXT) -> None:
     """Show what brokers are doing: their callers, sessions and jobs.
 
-    \\b
+    \b
     Examples:
       dragoman broker status
       dragoman broker status gemini --format json | jq .status.jobs
@@ -114,7 +114,7 @@ def logs_command(
 ) -> None:
     """Show the end of what brokers wrote into their logs, also of those that have ended.
 
-    \\b
+    \b
     Examples:
       dragoman broker logs
       dragoman broker logs codex -n 500
@@ -149,7 +149,7 @@ def stop_command(
 ) -> None:
     """Stop brokers with the agents they keep. Turns that run end as cancelled, unless --drain.
 
-    \\b
+    \b
     Examples:
       dragoman broker stop gemini
       dragoman broker stop --all --drain
@@ -178,7 +178,7 @@ def reap_command(*, format: FormatOption = Format.TEXT) -> None:
 
     Every start of a broker does that, too. Nothing is killed that is not proved to be left over.
 
-    \\b
+    \b
     Examples:
       dragoman broker reap
     """
@@ -211,7 +211,7 @@ def attach_command(
     Whatever the agent itself speaks, this speaks ACP. The broker is started if there is none, and
     stays when stdin ends.
 
-    \\b
+    \b
     Examples:
       dragoman broker attach codex
       dragoman broker attach gemini --cwd ~/project

@@ -26,7 +26,7 @@ Every `dragoman run` is a job. With --no-wait it goes on after the command has e
 whose shell is closed goes on, too. What the agent said so far is there at any time, also when its
 turn timed out or crashed.
 
-\\b
+\b
 Examples:
   job=$(dragoman run codex "write the tests" --no-wait)
   dragoman jobs list                  how do they stand?
@@ -55,7 +55,7 @@ def list_command(
 ) -> None:
     """List jobs, the latest first.
 
-    \\b
+    \b
     Examples:
       dragoman jobs list
       dragoman jobs list --running --all
@@ -88,7 +88,7 @@ def watch_command(job: JobArgument, *, format: FormatOption = Format.TEXT) -> No
 
     The exit code is that of the job.
 
-    \\b
+    \b
     Examples:
       dragoman jobs watch j-01h9x2k7ab
       dragoman jobs watch j-01h9x2k7ab --format json | jq .type
@@ -113,7 +113,7 @@ def result_command(
 
     The exit code is that of the job, and 3 if it has not ended.
 
-    \\b
+    \b
     Examples:
       dragoman jobs result j-01h9x2k7ab
       dragoman jobs result j-01h9x2k7ab --wait --format json | jq .usage
@@ -130,7 +130,7 @@ def result_command(
 def cancel_command(job: JobArgument) -> None:
     """Cancel a job in its agent. What it said until then is kept.
 
-    \\b
+    \b
     Examples:
       dragoman jobs cancel j-01h9x2k7ab
     """

@@ -31,7 +31,7 @@ and can be read without the peer.
 
 SESSION is a name, the key that `list` shows (s-...), or the id that the peer gave it.
 
-\\b
+\b
 Examples:
   dragoman run codex "begin with the parser" -s parser
   dragoman sessions list                    those of this project
@@ -98,7 +98,7 @@ def list_command(
     With a PEER, it is asked for the sessions that it remembers itself: those can be continued, too,
     with `dragoman sessions resume PEER ID -s NAME`.
 
-    \\b
+    \b
     Examples:
       dragoman sessions list
       dragoman sessions list --all --closed
@@ -154,7 +154,7 @@ def show_command(
 ) -> None:
     """Show a session and all that happened in it, as it is stored. No peer is asked.
 
-    \\b
+    \b
     Examples:
       dragoman sessions show parser
       dragoman sessions show s-01h9x2k7ab --format json | jq 'select(.type == "MessageDelta").text'
@@ -185,7 +185,7 @@ def new_command(
 ) -> None:
     """Begin a session and print its key. An earlier one of that name is closed and kept.
 
-    \\b
+    \b
     Examples:
       dragoman sessions new gemini -s parser
       key=$(dragoman sessions new codex --format quiet)
@@ -208,7 +208,7 @@ def ensure_command(
 ) -> None:
     """Print the key of the open session of that name; begin it if there is none.
 
-    \\b
+    \b
     Examples:
       dragoman sessions ensure codex -s parser
     """
@@ -234,7 +234,7 @@ def resume_command(
 
     The next prompt in it then starts at once. -s gives it a name.
 
-    \\b
+    \b
     Examples:
       dragoman sessions resume codex parser
       dragoman sessions resume gemini 0f3c6a52-... -s parser
@@ -250,7 +250,7 @@ def close_command(
 ) -> None:
     """Close a session: its peer may forget it, its name is free again. What was said is kept.
 
-    \\b
+    \b
     Examples:
       dragoman sessions close parser
     """
@@ -270,7 +270,7 @@ def delete_command(
 ) -> None:
     """Delete all that is stored of a session here. What its peer keeps is the peer's.
 
-    \\b
+    \b
     Examples:
       dragoman sessions delete parser
       dragoman sessions delete s-01h9x2k7ab --yes
@@ -299,7 +299,7 @@ def export_command(
 ) -> None:
     """Write a session as lines of JSON, to be kept or imported elsewhere.
 
-    \\b
+    \b
     Examples:
       dragoman sessions export parser > parser.jsonl
       dragoman sessions export s-01h9x2k7ab -o parser.jsonl
@@ -320,7 +320,7 @@ def import_command(
 
     It can be read at once. It can be continued where its peer still knows it.
 
-    \\b
+    \b
     Examples:
       dragoman sessions import parser.jsonl
     """
@@ -350,7 +350,7 @@ def watch_command(
 ) -> None:
     """Watch what happens in a session, in whatever shell it was asked for. Ctrl-C leaves.
 
-    \\b
+    \b
     Examples:
       dragoman sessions watch parser
       dragoman sessions watch parser --from 0
@@ -377,7 +377,7 @@ def prune_command(
 ) -> None:
     """Delete what is stored of old sessions and jobs, everywhere.
 
-    \\b
+    \b
     Examples:
       dragoman sessions prune --older-than 90d
       dragoman sessions prune --older-than 30d --keep 20 --yes
