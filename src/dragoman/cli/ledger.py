@@ -89,7 +89,8 @@ def prune_command(
         forgotten = ledger.forget_posteriors() if learned else 0
     sys.stderr.write(f"Deleted {gone} attempt{'' if gone == 1 else 's'}.\n")
     if learned:
-        sys.stderr.write(f"Forgot what was learned of {forgotten} choices.\n")
+        many = "" if forgotten == 1 else "s"
+        sys.stderr.write(f"Forgot what was learned of {forgotten} choice{many}.\n")
 
 
 def _path() -> Path:
