@@ -31,6 +31,21 @@ WHOLE_LINE: Final = 20
 NESTED: Final = 3
 """How often a value may have been written as a string of JSON, one within the other."""
 
+LONG: Final = 8192
+"""Characters of a text that is searched at once. The slowest pattern takes a few milliseconds."""
+
+LONGEST: Final = 64 * 1024
+"""Characters that are cut at once at most, where nothing tells the end of a secret."""
+
+EDGE: Final = 16
+"""Characters at the end of a piece that show whether what was cut goes on behind it."""
+
+APART: Final = 256
+"""Characters from which on a text is not searched again for names."""
+
+_APART: Final = re.compile(r"\0[0-9]+")
+_SPACE: Final = re.compile(r"\s")
+
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # The quick look, at a text in lower case: a few searches for a word, each many times as fast as a
@@ -87,6 +102,17 @@ class Redactor:
 
     def suspects(self, text: str) -> bool:
         """Whether a text may hold a secret. Cheap, and never wrong about a text that holds one."""
+        if len(text) <= LONG:
+            return self._looks(text)
+        # The patterns are for the pieces that `text` makes of it.
+        low = text.lower()
+        return (
+            any(value in text for value in self._values)
+            or any(word in low for word, _ in _SHAPES)
+            or any(word in low for word in _WORDS)
+        )
+
+    def _looks(self, text: str) -> bool:
         for value in self._values:
             if value in text:
                 return True
@@ -101,7 +127,12 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        return self._clean(text) if self.suspects(text) else text
+        if not self.suspects(text):
+            return text
+        if len(text) <= LONG:
+            return self._clean(text)
+        clean = "".join(self._clean_pieces(text))
+        return text if clean == text else clean
 
     def line(self, line: bytes) -> bytes:
         """A line of JSON without secrets. One that has none comes back as it is; in another, what
@@ -116,18 +147,64 @@ class Redactor:
         try:
             value = msgspec.json.decode(mend(line))
             # All of it is written anew: a name that occurs twice is read only once.
-            return msgspec.json.encode(mask(self._walk(value)))
+            return msgspec.json.encode(self._value(value))
         except _UNDECODABLE:
-            return self._clean(text).encode(errors="replace")
+            return self.text(text).encode(errors="replace")
 
-    def _walk(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            return {self.text(key): self._walk(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._walk(item) for item in value]
-        return value
+    def _value(self, value: Any) -> Any:
+        """A value of JSON without secrets: those in its texts, and those that a name tells."""
+        apart: list[str] = []
+
+        def walk(item: Any) -> Any:
+            if isinstance(item, str):
+                clean = self.text(item)
+                if len(clean) < APART and not _APART.fullmatch(clean):
+                    return clean
+                # The search for names would go through all of it a second time.
+                apart.append(clean)
+                return f"\0{len(apart) - 1}"
+            if isinstance(item, dict):
+                return {self.text(key): walk(inner) for key, inner in item.items()}
+            if isinstance(item, list):
+                return [walk(inner) for inner in item]
+            return item
+
+        def restore(item: Any) -> Any:
+            if isinstance(item, str):
+                return apart[int(item[1:])] if _APART.fullmatch(item) else item
+            if isinstance(item, dict):
+                return {key: restore(inner) for key, inner in item.items()}
+            if isinstance(item, list):
+                return [restore(inner) for inner in item]
+            return item
+
+        masked = mask(walk(value))
+        return restore(masked) if apart else masked
+
+    def _clean_pieces(self, text: str) -> Iterator[str]:
+        """A long text piece by piece: a pattern that is busy lets no other thread run."""
+        start = 0
+        while start < len(text):
+            stop = self._boundary(text, start + LONG)
+            piece = text[start:stop]
+            clean = self._clean(piece) if self._looks(piece) else piece
+            while stop < len(text) and len(piece) < LONGEST and clean[-EDGE:] != piece[-EDGE:]:
+                # What was cut goes on behind it.
+                stop = self._boundary(text, stop + len(piece))
+                piece = text[start:stop]
+                clean = self._clean(piece)
+            yield clean
+            start = stop
+
+    def _boundary(self, text: str, place: int) -> int:
+        """A place from this one on where no secret can be torn apart."""
+        reach = self.reach
+        while place < len(text):
+            found = _SPACE.search(text, place, place + reach)
+            place = found.end() if found else place + reach
+            if not self._looks(text[max(0, place - reach) : place + reach]):
+                return place
+        return len(text)
 
     def _clean(self, text: str) -> str:
         # Both are looked for in the text as it is: what one finds may be a part of the other.

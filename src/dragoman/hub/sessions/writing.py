@@ -200,7 +200,6 @@ class Writer:
                 else:
                     _gather(batch, item)
             self._write(batch)
-            self._done_size += sum(item.size for item in batch)
             if ended:
                 break
         if self._loop is not None and self._ended is not None:
@@ -216,6 +215,8 @@ class Writer:
             except StoreError as error:
                 failed = error
                 self._end(error)
+        # Before anybody is told, who then may ask for the room there is.
+        self._done_size += sum(item.size for item in batch)
         for item in batch:
             if isinstance(item, _Work) and item.done is not None:
                 item.done(item.result, item.error or (failed.fresh() if failed else None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.hub.sessions.redacting import REACH, Redactor
+from dragoman.hub.sessions.redacting import LONG, LONGEST, REACH, Redactor
 from tests.unit.hub.sessions.stores import SECRET
 
 
@@ -105,3 +105,33 @@ def test_it_reaches_as_far_as_its_longest_value() -> None:
     assert Redactor().reach == REACH
     assert Redactor(["short one"]).reach == REACH
     assert Redactor(["x" * 3000]).reach == 3000
+
+
+def test_a_text_that_looks_like_a_placeholder_of_ours_stays_what_it_is() -> None:
+    value = {"a": "\0000", "b": "\0001", "c": "x" * 1000, "d": f"is {SECRET}"}
+    clean = msgspec.json.decode(Redactor().line(msgspec.json.encode(value)))
+    assert clean == value | {"d": "is [redacted]"}
+
+
+@pytest.mark.parametrize("place", [0, LONG - 20, LONG, LONG + 10, 3 * LONG])
+def test_a_secret_in_a_long_text_is_found_wherever_it_stands(place: int) -> None:
+    value = 'hunter2 "and" more' * 60
+    redact = Redactor([value])
+    for secret in (SECRET, value, f"PASSWORD='{'tiger lily ' * 300}'"):
+        before, behind = ("word " * place)[: max(0, place - 1)] + " ", " word" * LONG
+        clean = redact.text(before + secret + behind)
+        assert "hunter2" not in clean and SECRET not in clean and "tiger" not in clean
+        assert clean.startswith(before) and clean.endswith(behind)
+
+
+def test_a_long_text_is_not_cut_for_ever_where_a_secret_has_no_end() -> None:
+    text = "-----BEGIN PRIVATE KEY-----\n" + "words and words " * 20_000
+    clean = Redactor().text(text)
+    assert clean.endswith("words and words ")
+    assert len(text) - len(clean) > LONGEST // 2
+
+
+def test_a_long_word_without_an_end_costs_no_more_than_its_length() -> None:
+    text = "QUJDREVG" * 100_000 + f" {SECRET}"
+    clean = Redactor().text(text)
+    assert clean == text[: -len(SECRET)] + "[redacted]"
