@@ -21,6 +21,10 @@ for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGTERM"):
     if number is not None and signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
 
+# A peer that is opened by its name must not leave a broker behind the test, so brokers are off, in
+# fixtures of any scope and in every program that a test starts. Tests of brokers turn them on.
+os.environ["DRAGOMAN_WARM"] = "0"
+
 PROPERTY = Path(__file__).parent / "property"
 
 for name, max_examples in (("quick", 100), ("default", 2_000), ("long", 50_000)):
@@ -36,13 +40,6 @@ for name, max_examples in (("quick", 100), ("default", 2_000), ("long", 50_000))
         print_blob=True,
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-
-@pytest.fixture(autouse=True)
-def _no_broker_unless_a_test_is_about_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that is opened by its name must not leave a broker behind the test, so brokers are
-    off, here and in every program that a test starts. Tests of brokers turn them on."""
-    monkeypatch.setenv("DRAGOMAN_WARM", "0")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 import dragoman
-from dragoman.errors import BrokerUnavailable, ConnectionLost, SpawnError
+from dragoman.errors import BrokerUnavailable, ConnectionLost, SpawnError, UsageError
 from dragoman.hub.broker.endpoint import Endpoint, make_private
 from dragoman.hub.broker.failures import revive
 from dragoman.hub.broker.spec import BrokerSpec
@@ -76,7 +76,7 @@ async def start(
                 stdout=stdout,
                 stderr=stderr,
             )
-        except (OSError, SpawnError) as error:
+        except (OSError, SpawnError, UsageError) as error:
             raise BrokerUnavailable(f"the broker's program cannot be started: {error}") from error
         finally:
             # Copies of the child's ends would keep the pipes open after its death.
