@@ -1,0 +1,55 @@
+"""docs/reference/ledger.md names every field that is stored, printed and logged, and no other."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dragoman.cli.output.stat_pages import FIELDS
+from dragoman.hub.bandit import Arm, Posterior
+from dragoman.hub.health import Health
+from dragoman.hub.ledger import AttemptRecord, EventName, LoggedEvent
+from dragoman.hub.ledger.eventlog import KEPT, MAX_SIZE
+from dragoman.hub.prices import Provenance
+from tests.docs.markdown import ROOT, section, table
+
+DOCUMENT = ROOT / "docs" / "reference" / "ledger.md"
+
+
+def first_cells(heading: str, head: str) -> list[str]:
+    """The names in the first column of the table under a heading that begins with `head`."""
+    lines = section(DOCUMENT, heading)
+    starts = [at for at, line in enumerate(lines) if line.startswith(f"| {head} |")]
+    assert len(starts) == 1, f"{heading}: {head}"
+    rows = []
+    for line in lines[starts[0] :]:
+        if not line.startswith("|"):
+            break
+        rows.append(line)
+    return [name for cells in table(rows) for name in re.findall(r"`([\w.]+)`", cells[0])]
+
+
+@pytest.mark.parametrize(
+    ("heading", "head", "names"),
+    [
+        ("Attempt", "field", AttemptRecord.__struct_fields__),
+        ("Attempt", "provenance", [each.value for each in Provenance]),
+        ("Posterior", "field", (*Arm.__struct_fields__, *Posterior.__struct_fields__)),
+        ("Health", "field", Health.__struct_fields__),
+        ("Sums", "field", ("type", "by", *FIELDS)),
+        ("events.jsonl", "event", [each.value for each in EventName]),
+        ("events.jsonl", "field", LoggedEvent.__struct_fields__),
+    ],
+)
+def test_a_table_is_what_the_code_says(heading: str, head: str, names: tuple[str, ...]) -> None:
+    assert first_cells(heading, head) == list(names)
+
+
+def test_the_files_and_their_size_are_those_of_the_code() -> None:
+    named = first_cells("Where it is", "file in the state folder")
+    assert {name for name in named if name.endswith(".jsonl")} == {
+        "events.jsonl",
+        *(f"events.{number}.jsonl" for number in range(1, KEPT + 1)),
+    }
+    assert f"{MAX_SIZE // 1024 // 1024} MiB" in DOCUMENT.read_text(encoding="utf-8")
