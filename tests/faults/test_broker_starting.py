@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +16,9 @@ import msgspec
 import pytest
 
 from dragoman.errors import BrokerUnavailable
+from dragoman.hub.broker import launch
 from dragoman.hub.broker.endpoint import Endpoint
-from dragoman.hub.broker.locking import try_lock
+from dragoman.hub.broker.locking import is_held, try_lock
 from dragoman.hub.broker.reaping import sweep
 from dragoman.hub.broker.records import Record, write_whole
 from dragoman.hub.broker.starting import StartTimes, ensure
@@ -25,7 +28,15 @@ from dragoman.transports.identity import ProcessIdentity, ProcessState, identify
 from dragoman.transports.process import reap_detached, spawn
 from dragoman.transports.sockets import listen_unix
 from tests.aio import aio
-from tests.integration.broker_places import PROGRAM, Place, broker_place, peer_of, until, wait_dead
+from tests.integration.broker_places import (
+    PROGRAM,
+    Place,
+    as_json,
+    broker_place,
+    peer_of,
+    until,
+    wait_dead,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="proof by /proc")
 
@@ -135,6 +146,80 @@ def record_of(
         children=children,
         started_at=0.0,
     )
+
+
+@aio
+async def test_of_two_brokers_that_race_for_a_name_one_gives_way(place: Place) -> None:
+    spec = place.spec()
+    endpoint = place.endpoint(spec)
+    endpoint.make_safe()
+    # Past the lock that keeps callers from doing this.
+    starts = (launch.start(spec, endpoint, timeout=20.0, program=PROGRAM) for _ in range(3))
+    await asyncio.gather(*starts)
+    [record] = place.records()
+    reached = await ensure(spec, program=PROGRAM)
+    assert (reached.started, reached.greeting.pid) == (False, record.broker.pid)
+    await reached.stream.aclose()
+
+
+SLOW = f"""
+import os, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.005)
+os.execv(sys.executable, [sys.executable, {PROGRAM[1]!r}])
+"""
+"""A broker that does not begin before there is a file."""
+
+
+@aio
+async def test_a_broker_whose_starter_was_killed_is_there_for_the_next_caller(
+    place: Place,
+) -> None:
+    spec = place.spec()
+    gate = place.folder / "gate"
+    caller = [sys.executable, "-c", CALLER, as_json(spec)]
+    starter = await spawn(
+        [*caller, sys.executable, "-c", SLOW, str(gate)],
+        env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    endpoint = place.endpoint(spec)
+    await until(lambda: endpoint.log.exists() and is_held(endpoint.starting))
+    [program] = await asyncio.to_thread(processes_with, str(gate), starter.pid)
+    os.kill(starter.pid, signal.SIGKILL)
+    await starter.wait_exited()
+    await starter.aclose()
+    assert not is_held(endpoint.starting)
+    # The spec was on its way; what was read of it is whole, or there is no broker.
+    gate.touch()
+    reached = await ensure(spec, program=PROGRAM)
+    await reached.stream.aclose()
+    await asyncio.to_thread(wait_dead, program)
+    [record] = place.records()
+    assert record.broker.pid == reached.greeting.pid
+
+
+CALLER = """
+import asyncio, sys
+import msgspec
+from dragoman.hub.broker.spec import BrokerSpec
+from dragoman.hub.broker.starting import ensure
+asyncio.run(ensure(msgspec.json.decode(sys.argv[1], type=BrokerSpec), program=sys.argv[2:]))
+"""
+
+
+def processes_with(word: str, but: int) -> list[ProcessIdentity]:
+    """The processes that have a word on their command line."""
+    give_up_at = time.monotonic() + 10
+    while time.monotonic() < give_up_at:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if word.encode() in path.read_bytes() and int(path.parent.name) != but:
+                    found.append(identify(int(path.parent.name)))
+        known = [one for one in found if one is not None]
+        if known:
+            return known
+    return []
 
 
 @aio
