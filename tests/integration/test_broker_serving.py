@@ -278,11 +278,13 @@ async def test_a_slow_reader_loses_nothing_and_holds_up_nobody(tmp_path: Path) -
             session = await slow.new(tmp_path)
             await quick.call("session/resume", {"sessionId": session, "cwd": str(tmp_path)})
             await quick.call("_dragoman/attach", {"sessionId": session, "start": 0})
+            at.broker.sessions.room.limit = 2 * 1024 * 1024
             slow.connection._stream.pause_reading()
             prompting = begin(at, slow.prompting(session, "count 3000 2000"))
             # Six megabytes, of which the slow one has taken next to nothing.
             await quick.until(lambda: len(quick.texts()) == 3000)
             live = at.broker.sessions.require(session)
+            await at.until(lambda: live.log.first > 0)
             assert live.log.first > 0, "more than memory is to hold, so that the disk is read"
             assert any(reader.lags for reader in live.readers.values())
             slow.connection._stream.resume_reading()

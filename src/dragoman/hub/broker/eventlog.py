@@ -11,16 +11,16 @@ from collections import deque
 from itertools import islice
 from typing import Final
 
-from msgspec import Raw
+from dragoman.wire.messages import Notification
 
-MAX_LOG_SIZE: Final = 4 * 1024 * 1024
-"""Kept in memory of one session: enough for a reader that stumbles, so that the disk is for those
-who come back."""
+MAX_LOG_SIZE: Final = 16 * 1024 * 1024
+"""Kept in memory of one session: enough for a reader that is slower than its peer, so that the disk
+is for those who come back."""
 
 MAX_ROOM_SIZE: Final = 64 * 1024 * 1024
 """Kept in memory of all sessions of a broker."""
 
-LINE_OVERHEAD: Final = 160
+LINE_OVERHEAD: Final = 240
 """What a line costs in memory besides its bytes: the objects around it."""
 
 
@@ -51,7 +51,7 @@ class EventLog:
     )  # fmt: skip
 
     def __init__(self, next: int = 0, *, room: Room | None = None, limit: int = MAX_LOG_SIZE):
-        self._lines: deque[Raw] = deque()
+        self._lines: deque[Notification] = deque()
         self._room = room or Room()
         self._room.logs.append(self)
         self._limit = limit
@@ -68,34 +68,35 @@ class EventLog:
 
     @property
     def size(self) -> int:
+        """Bytes of the lines that were taken and are still here."""
         return self._size
 
-    def append(self, line: Raw) -> None:
-        """One more event. This is done for every update, so it does nothing else."""
-        self._lines.append(line)
+    def append(self, event: Notification) -> None:
+        """One more event. This is done for every update, so the rest is done in `take`."""
+        self._lines.append(event)
         self.next += 1
-        size = len(line) + LINE_OVERHEAD
-        self._size += size
-        self.untaken_size += size
-        self._room.size += size
+        self.untaken_size += len(event.line)
 
-    def take(self) -> tuple[int, list[Raw]]:
+    def take(self) -> tuple[int, list[Notification]]:
         """The lines that are still to be stored, and the number of the first of them."""
         first = self.taken
         count = self.next - first
         lines = list(islice(reversed(self._lines), count))
         lines.reverse()
+        size = self.untaken_size + count * LINE_OVERHEAD
+        self._size += size
+        self._room.size += size
         self.taken = self.next
         self.untaken_size = 0
         return first, lines
 
-    def lines(self, start: int, stop: int | None = None, *, max_size: int) -> list[Raw]:
+    def lines(self, start: int, stop: int | None = None, *, max_size: int) -> list[Notification]:
         """Lines from memory, from `start` on: as many as fit into `max_size`, but at least one
         where there is one. `start` must not be before `first`."""
         end = self.next if stop is None else min(stop, self.next)
         skip = start - self.first
         assert skip >= 0
-        found: list[Raw] = []
+        found: list[Notification] = []
         size = 0
         if skip * 2 <= len(self._lines):
             lines = islice(self._lines, skip, end - self.first)
@@ -105,7 +106,7 @@ class EventLog:
             tail.reverse()
             lines = islice(tail, end - start)
         for line in lines:
-            size += len(line)
+            size += len(line.line)
             if found and size > max_size:
                 break
             found.append(line)
@@ -116,7 +117,7 @@ class EventLog:
         room = self._room
         limit = self._limit if keep is None else keep
         while self.first < self.stored and self._size > limit:
-            size = len(self._lines.popleft()) + LINE_OVERHEAD
+            size = len(self._lines.popleft().line) + LINE_OVERHEAD
             self._size -= size
             room.size -= size
             self.first += 1
@@ -131,6 +132,6 @@ class EventLog:
         if self in self._room.logs:
             self._room.logs.remove(self)
         self._room.size -= self._size
-        self._size = 0
+        self._size = self.untaken_size = 0
         self._lines.clear()
-        self.first = self.next
+        self.first = self.taken = self.stored = self.next

@@ -82,7 +82,7 @@ class Sessions:
         self._keeping = keeping
         self._sessions: dict[str, LiveSession] = {}
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-        self._room = Room()
+        self.room = Room()
 
     def __iter__(self) -> Iterator[LiveSession]:
         """Each of them once."""
@@ -235,7 +235,7 @@ class Sessions:
             additional=_others(body),
             mcp_servers=body.get("mcpServers", NO_SERVERS),
             next_event=0 if record is None else record.next_event,
-            room=self._room,
+            room=self.room,
         )
         session.created_at = time.time() if record is None else record.created_at
         self._sessions[id] = session

@@ -20,6 +20,7 @@ from dragoman.bridge.relay import UPDATE, session_of
 from dragoman.errors import ConnectionLost
 from dragoman.hub.broker.eventlog import EventLog
 from dragoman.rpc import Connection
+from dragoman.wire.messages import Notification
 
 BATCH_SIZE: Final = 128 * 1024
 """What is sent to a caller that catches up before it is asked whether it keeps up."""
@@ -33,6 +34,9 @@ class Readers(Protocol):
 
     log: EventLog
     live: list[Reader]
+
+    @property
+    def renamed(self) -> bool: ...
 
     async def fetch(self, start: int, stop: int) -> Sequence[bytes]: ...
 
@@ -105,11 +109,18 @@ class Reader:
 
     # -- what it gets
 
-    def tell(self, line: Raw) -> None:
+    def tell(self, event: Notification) -> None:
         """Send it an update."""
-        if session_of(line) != self.session_id:
-            line = renamed(line, self.session_id)
-        self.connection.post(UPDATE, line)
+        if self._readers.renamed and session_of(event.params) != self.session_id:
+            self.connection.post(UPDATE, renamed(event.params, self.session_id))
+        else:
+            self.connection.pass_on(event.line)
+
+    def _tell_stored(self, line: bytes) -> None:
+        params = Raw(line)
+        if self._readers.renamed and session_of(params) != self.session_id:
+            params = renamed(params, self.session_id)
+        self.connection.post(UPDATE, params)
 
     def fall_behind(self, number: int) -> None:
         """It does not keep up: the update with this number is the first that it has yet to get."""
@@ -164,12 +175,14 @@ class Reader:
             if not stored:
                 await self._cut_off()
                 return False
-            lines: Sequence[Raw] = [Raw(line) for line in stored]
-        else:
-            lines = log.lines(start, stop, max_size=BATCH_SIZE)
-        for line in lines:
-            self.tell(line)
-        self._advance(start + len(lines))
+            for line in stored:
+                self._tell_stored(line)
+            self._advance(start + len(stored))
+            return True
+        events = log.lines(start, stop, max_size=BATCH_SIZE)
+        for event in events:
+            self.tell(event)
+        self._advance(start + len(events))
         return True
 
     def _advance(self, position: int) -> None:

@@ -112,15 +112,14 @@ class LiveSession:
     def update(self, notification: Notification) -> None:
         """An update: to the log, and to everybody who reads. Nothing else is done here, and
         nothing of the update is decoded: this is what a turn consists of."""
-        line = notification.params
         if self.replaying:
-            self._replayed(line)
+            self._replayed(notification.params)
             return
         log_ = self.log
         number = log_.next
-        log_.append(line)
+        log_.append(notification)
         if len(self.names) > 1:
-            self._tell_renamed(number, line)
+            self._tell_renamed(number, notification)
         else:
             slow: list[Reader] | None = None
             for reader in self.live:
@@ -129,7 +128,7 @@ class LiveSession:
                     slow = [reader] if slow is None else [*slow, reader]
                     continue
                 try:
-                    connection.post(UPDATE, line)
+                    connection.pass_on(notification.line)
                 except DragomanError as error:
                     log.debug("an update did not reach its caller: %s", error)
             if slow is not None:
@@ -141,13 +140,18 @@ class LiveSession:
         elif log_.untaken_size >= FLUSH_SIZE:
             self._keeping.save(self)
 
-    def _tell_renamed(self, number: int, line: Raw) -> None:
+    @property
+    def renamed(self) -> bool:
+        """Whether some callers know the session by another name than the peer does."""
+        return len(self.names) > 1
+
+    def _tell_renamed(self, number: int, event: Notification) -> None:
         for reader in list(self.live):
             if reader.connection.is_full:
                 reader.fall_behind(number)
                 continue
             try:
-                reader.tell(line)
+                reader.tell(event)
             except DragomanError as error:
                 log.debug("an update did not reach its caller: %s", error)
 
@@ -269,7 +273,8 @@ class LiveSession:
 
     def settings(self) -> dict[str, Any]:
         """Modes, models and options as last told, in the words of the answer that opens it."""
-        self.look_through(self.log.lines(self.log.taken, max_size=2**63))
+        untaken = self.log.lines(self.log.taken, max_size=2**63)
+        self.look_through([event.params for event in untaken])
         kept = self.sheltered
         response = acp.ResumeSessionResponse(
             modes=kept.modes, models=kept.models, config_options=kept.config_options
