@@ -1,8 +1,9 @@
 """What a turn has cost, and how well that is known.
 
-Owns the price list (``prices.toml``, data with a date for every price) and the arithmetic. What a
-peer reports goes before what is derived from tokens, and what nobody knows stays unknown: it is
-never zero. It does not know who was asked; what was spent is kept by `ledger`.
+Owns the price list (``prices.toml``, data with a date for every price), the user's own list of the
+same shape that goes before it, and the arithmetic. What a peer reports goes before what is derived
+from tokens, and what nobody knows stays unknown: it is never zero. It does not know who was asked;
+what was spent is kept by `ledger`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ import functools
 import math
 from collections.abc import Mapping
 from importlib import resources
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
 
 MILLION: Final = 1_000_000
 DOLLARS: Final = "USD"
+FILE_NAME: Final = "prices.toml"
+
+Rate = Annotated[float, Meta(ge=0)]
 
 
 class Provenance(enum.StrEnum):
@@ -51,11 +57,11 @@ UNKNOWN: Final = Charge()
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The price of one model for a million tokens."""
 
-    input: float
-    output: float
-    cache_read: float | None = None
+    input: Rate
+    output: Rate
+    cache_read: Rate | None = None
     """What the model had read before and found again; not set, it costs as other input."""
-    cache_write: float | None = None
+    cache_write: Rate | None = None
     long_prompt: int | None = None
     """From so many tokens of input on the price is another one, which is not known here."""
     currency: str = DOLLARS
@@ -70,8 +76,24 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 @functools.cache
 def listed_prices() -> Mapping[str, Price]:
     """The prices that come with dragoman."""
-    text = resources.files("dragoman.hub").joinpath("prices.toml").read_bytes()
+    text = resources.files("dragoman.hub").joinpath(FILE_NAME).read_bytes()
     return msgspec.toml.decode(text, type=_File).models
+
+
+def read_prices(config: Path) -> Mapping[str, Price]:
+    """The user's own prices: `prices.toml` in the folder of their configuration, or none.
+
+    Raises `ConfigInvalid` where the file cannot be read: a price that is wrong is worse than none.
+    """
+    file = config / FILE_NAME
+    try:
+        return msgspec.toml.decode(file.read_bytes(), type=_File).models
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigInvalid(str(file), error.strerror or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(str(file), str(error)) from error
 
 
 def price_of(model: str | None, prices: Mapping[str, Price] | None = None) -> Price | None:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import datetime
 import math
+from pathlib import Path
 
 import pytest
 
+from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Cost, Usage
-from dragoman.hub.prices import UNKNOWN, Charge, Price, Provenance, listed_prices, price, price_of
+from dragoman.hub.prices import (
+    UNKNOWN,
+    Charge,
+    Price,
+    Provenance,
+    listed_prices,
+    price,
+    price_of,
+    read_prices,
+)
 
 TEN = Price(input=10.0, output=20.0, cache_read=1.0)
 OWN = {"mine": TEN}
@@ -50,6 +61,37 @@ def test_own_prices_go_before_those_of_the_list() -> None:
     assert price_of("gpt-5", {"gpt-5": TEN}) is TEN
     assert price_of("house/mine", OWN) is TEN
     assert price_of("house/mine", {"mine": TEN, "house/mine": Price(input=1, output=1)}) is not TEN
+
+
+def test_own_prices_are_a_file_beside_the_configuration(tmp_path: Path) -> None:
+    assert read_prices(tmp_path) == {}
+    (tmp_path / "prices.toml").write_text(
+        '[models."gpt-5"]\ninput = 1\noutput = 2\ncurrency = "EUR"\n'
+    )
+    own = read_prices(tmp_path)
+    assert own == {"gpt-5": Price(input=1, output=2, currency="EUR")}
+    usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    assert price("gpt-5", usage, own).currency == "EUR"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[models.x",
+        "[models.x]\ninput = 1",
+        "[models.x]\ninput = -1\noutput = 1",
+        "[models.x]\ninput = 1\noutput = 'much'",
+        "[models.x]\ninput = 1\noutput = 1\nouptut = 2",
+        "[model.x]\ninput = 1\noutput = 1",
+        "\udcff",
+    ],
+)
+def test_own_prices_that_cannot_be_read_are_refused_by_the_name_of_their_file(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "prices.toml").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ConfigInvalid, match="prices.toml"):
+        read_prices(tmp_path)
 
 
 def test_what_the_peer_reports_goes_before_what_can_be_derived() -> None:
