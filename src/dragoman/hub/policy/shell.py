@@ -29,7 +29,7 @@ STRIPPED: Final = frozenset(
     {"!", "{", "}", "if", "then", "else", "elif", "fi", "while", "until", "do", "done"}
 )
 """Words of the shell before a command, or alone."""
-UNREAD: Final = frozenset({"for", "case", "esac", "select", "function", "[[", "coproc", "in"})
+UNREAD: Final = frozenset({"for", "case", "esac", "select", "function", "coproc", "in"})
 """Words of the shell after which words are no commands."""
 
 
@@ -143,6 +143,9 @@ class _Reader:
             self._dollar(quoted=False)
         elif char == "`":
             self._inside(self._until("`").replace("\\`", "`"))
+        elif char == "[" and self.word in (None, ["["]) and self._next() in ("[", " ", "\t"):
+            # A test, which is a command and no glob.
+            self._put(char)
         elif char in GLOBS or (char == "{" and self._next() not in ("", " ", "\t", "\n")):
             self._put(UNKNOWN)
         elif char < " " or char == "\x7f":

@@ -1,0 +1,72 @@
+"""Patterns of commands, by both of their readings."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.hub.policy.commands import pattern_words, perhaps, surely
+from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.hub.policy.shell import Command
+
+
+@pytest.mark.parametrize(
+    ("pattern", "argv", "fits"),
+    [
+        ("git status", ("git", "status"), True),
+        ("git status", ("git", "status", "-s"), False),
+        ("git status *", ("git", "status"), True),
+        ("git status *", ("git", "status", "-s", "x"), True),
+        ("git *", ("git",), True),
+        ("git * x", ("git", "log", "x"), True),
+        ("git * x", ("git", "x"), False),
+        ("npm run test:*", ("npm", "run", "test:unit"), True),
+        ("npm run test:*", ("npm", "run", "test"), False),
+        ("*", ("anything", "at", "all"), True),
+        ("git *", ("/x/git", "status"), False),
+        ("/usr/bin/git *", ("/usr/bin/git", "status"), True),
+        ("git *", ("git", "-c", "x=y", "log"), False),
+        ("sudo *", ("sudo", "rm"), True),
+        ("echo *", ("echo", UNKNOWN), True),
+        ("echo x", ("echo", UNKNOWN), False),
+        ("git 'a b'", ("git", "a b"), True),
+    ],
+)
+def test_an_allowance_fits_exactly(pattern: str, argv: tuple[str, ...], fits: bool) -> None:
+    assert surely((pattern,), Command(argv)) is fits
+
+
+def test_a_tainted_command_fits_no_allowance() -> None:
+    assert not surely(("*", "git *"), Command(("git", "status"), tainted=True))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "argv", "fits"),
+    [
+        ("rm", ("rm", "-rf", "x"), True),
+        ("rm", ("/bin/rm",), True),
+        ("rm", ("rmdir",), False),
+        ("rm -rf", ("rm", "-rf", "x"), True),
+        ("rm -rf", ("rm", "x"), False),
+        ("git push", ("git", "-C", "x", "--no-pager", "push"), True),
+        ("git push", ("git", "commit", "-m", "push"), False),
+        ("git push *", ("git", "push"), True),
+        ("git p*", ("git", "pull"), True),
+        ("git push", ("git", UNKNOWN), True),
+        ("git push", ("git", f"pu{UNKNOWN}"), True),
+        ("git push", ("git", f"lo{UNKNOWN}"), False),
+        ("git push", ("git", f"-{UNKNOWN}"), True),
+        ("git push", ("echo", UNKNOWN), False),
+        ("git push", (UNKNOWN, "x"), True),
+        ("git push", (f"x{UNKNOWN}", "push"), True),
+        ("git push", ("git",), False),
+        ("*", ("anything",), True),
+    ],
+)
+def test_a_denial_fits_whatever_may_be_meant(
+    pattern: str, argv: tuple[str, ...], fits: bool
+) -> None:
+    assert perhaps((pattern,), Command(argv), "/") is fits
+
+
+def test_quotes_in_a_pattern_keep_words_together() -> None:
+    assert pattern_words("git commit 'a b' *") == ("git", "commit", "a b", "*")

@@ -1,0 +1,159 @@
+"""Programs inside of programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.hub.policy.programs import (
+    is_runner,
+    name_of,
+    only_reads,
+    real_name,
+    running,
+    spelled,
+    unfolded,
+)
+from dragoman.hub.policy.shell import ANYTHING, Command, read_line
+
+
+def inner(*argv: str) -> list[Command]:
+    return unfolded(Command(argv))[1:]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("env", "A=1", "rm", "x"),
+        ("sudo", "-u", "me", "rm", "x"),
+        ("timeout", "5", "nice", "rm", "x"),
+        ("sh", "-c", "rm x"),
+        ("bash", "-lc", "true; rm x"),
+        ("su", "-c", "rm x"),
+        ("uv", "run", "rm", "x"),
+    ],
+)
+def test_the_program_that_is_run_by_another_is_seen(argv: tuple[str, ...]) -> None:
+    assert any(command.words[:2] == ("rm", "x") for command in inner(*argv))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("bash", "script.sh"),
+        ("bash",),
+        ("eval", "x"),
+        ("python3", "-c", "x"),
+        ("python3.12", "-Ic", "x"),
+        ("python",),
+        ("perl", "-I", "lib", "-e", "x"),
+        ("awk", "1"),
+        ("git", "-c", "a=b", "log"),
+        ("git", "-C", "..", "log"),
+        ("git", "rebase", "-x", "y"),
+        ("tar", "--to-comm=x"),
+        ("sed", "s/a/b/e", "f"),
+        ("find", ".", "-fprint", "x"),
+        ("powershell", "x"),
+        ("source", "x"),
+    ],
+)
+def test_what_cannot_be_seen_could_be_anything(argv: tuple[str, ...]) -> None:
+    assert ANYTHING in inner(*argv)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("git", "status"),
+        ("git", "-C", "sub", "log"),
+        ("git", "commit", "-c", "HEAD"),
+        ("python", "-m", "pytest", "-c", "x"),
+        ("python", "a.py", "b", "-c"),
+        ("tar", "xf", "a.tar"),
+        ("sed", "-n", "1,5p", "f"),
+        ("find", ".", "-name", "x"),
+        ("docker", "rm", "x"),
+        ("echo", "rm"),
+    ],
+)
+def test_an_ordinary_command_is_only_itself(argv: tuple[str, ...]) -> None:
+    assert inner(*argv) == []
+
+
+def test_words_that_are_added_later_are_unknown() -> None:
+    assert inner("xargs", "make") == [Command(("make", UNKNOWN), tainted=True)]
+    assert inner("find", ".", "-exec", "rm", "{}", ";")[0].words[-1] == UNKNOWN
+    assert Command(("rm", UNKNOWN)) in inner("find", ".", "-delete")
+
+
+def test_shells_in_shells_in_shells_end_somewhere() -> None:
+    line = "rm x"
+    for _ in range(12):
+        line = "sh -c '" + line.replace("'", "'\\''") + "'"
+    assert ANYTHING in running(None, line[:19_000], hidden=False, tainted=False).every
+    assert ANYTHING in inner("env", *["env"] * 500)
+
+
+def test_a_program_has_a_name_however_it_is_spelled(tmp_path: Path) -> None:
+    names = ("rm", "/bin/rm", "RM", "C:\\x\\rm.exe", "./rm")
+    assert {name_of(word) for word in names} == {"rm"}
+    (tmp_path / "x").symlink_to("/nowhere/rm")
+    assert real_name("./x", str(tmp_path)) == "rm"
+    assert real_name("x", str(tmp_path)) == "x"
+
+
+def test_runners_are_known_by_name() -> None:
+    assert is_runner("sudo") and is_runner("bash") and is_runner("python3.12")
+    assert not is_runner("git") and not is_runner("make")
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("cat a | head -n 3 && ls", True),
+        ("/bin/cat a", True),
+        ("sed -n 1,20p a", True),
+        ("find . -name x", True),
+        ("rg x 2>/dev/null", True),
+        ("./cat a", False),
+        ("/evil/cat a", False),
+        ("cat a > b", False),
+        ("X=1 cat a", False),
+        ("sed -i s/a/b/ c", False),
+        ("find . -delete", False),
+        ("find $X", False),
+        ("rg --pre x y", False),
+        ("cat a; rm b", False),
+        ("date -s x", False),
+        ("", False),
+    ],
+)
+def test_reading_is_believed_where_it_can_be_seen(line: str, reads: bool) -> None:
+    ran = running(None, line, hidden=False, tainted=False)
+    assert only_reads(ran.every) is reads
+
+
+def test_what_is_hidden_could_be_anything() -> None:
+    assert running(None, None, hidden=True, tainted=False).told == [ANYTHING]
+    assert running((), None, hidden=False, tainted=False).told == [ANYTHING]
+    assert running(None, "", hidden=False, tainted=False).told == [ANYTHING]
+    assert running(None, None, hidden=False, tainted=False).told == []
+
+
+def test_an_environment_beside_the_command_taints_all_of_it() -> None:
+    ran = running(("a",), "b", hidden=False, tainted=True)
+    assert [(each.words, each.tainted) for each in ran.told] == [(("a",), True), (("b",), True)]
+
+
+def test_a_shell_among_the_words_writes_files() -> None:
+    ran = running(("sh", "-c", "echo x > y"), None, hidden=False, tainted=False)
+    assert ran.writes == ["y"]
+
+
+def test_words_are_shown_as_they_would_be_typed() -> None:
+    assert spelled(read_line("git commit -m 'a b' $X", posix=True).commands[0].words) == (
+        "git commit -m 'a b' …"
+    )
