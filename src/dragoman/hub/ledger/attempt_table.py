@@ -94,6 +94,8 @@ class AttemptTable(BeliefTable):
                 what = "has ended before" if before else "is not there"
                 raise self._conflict(f"the attempt {attempt_id} {what}")
             fields = structs.asdict(ending)
+            # A clock that was set back between the two must not take time from the sums.
+            fields["ended_at"] = max(ending.ended_at, before.started_at)
             if ending.model is None:
                 del fields["model"]
             after = structs.replace(before, **fields)
@@ -108,10 +110,10 @@ class AttemptTable(BeliefTable):
                 self.change_health(before.peer, health)
         return after
 
-    def judge(
+    def verdict(
         self,
         job: str,
-        verdict: Verdict,
+        word: Verdict,
         *,
         source: VerdictSource = "user",
         learned: Callable[[AttemptRecord], Learned | None] | None = None,
@@ -130,7 +132,7 @@ class AttemptTable(BeliefTable):
             before = found[0]
             connection.execute(
                 "UPDATE attempts SET verdict = ?, verdict_source = ? WHERE id = ?",
-                (verdict, source, before.id),
+                (word, source, before.id),
             )
             change = learned(before) if learned is not None else None
             if change is not None:

@@ -181,10 +181,11 @@ class EventLog:
                 # While we waited, somebody may have moved this file away and begun another.
                 if _is_at(descriptor, self.path):
                     used = os.fstat(descriptor).st_size
-                    if not used or used + size <= self._max_size:
+                    fits = not used or used + size <= self._max_size
+                    # A line matters more than the size of the file, where it cannot be moved.
+                    if fits or not self._move_away():
                         yield descriptor
                         return
-                    self._move_away()
             finally:
                 # Closing gives the lock free, too.
                 os.close(descriptor)
@@ -199,12 +200,18 @@ class EventLog:
                 )
             time.sleep(LOCK_INTERVAL)
 
-    def _move_away(self) -> None:
+    def _move_away(self) -> bool:
         """Begin a new file. Only who holds the lock of the one that is there may do this."""
         names = [self.path, *(older(self.path, number) for number in range(1, KEPT + 1))]
         for source, target in zip(names[-2::-1], names[:0:-1], strict=True):
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 os.replace(source, target)
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                # The folder takes no changes, or the system moves no file that somebody has open.
+                return False
+        return True
 
     def _explained(self, error: OSError) -> StoreError:
         detail = error.strerror or str(error)

@@ -70,6 +70,12 @@ def test_an_end_that_cannot_be_kept_whole_is_not_kept_at_all(tmp_path: Path) -> 
         assert ledger.posteriors() == {}
 
 
+def test_a_clock_that_was_set_back_makes_no_attempt_shorter_than_nothing(tmp_path: Path) -> None:
+    with new_ledger(tmp_path) as ledger:
+        id = ledger.begin("d-1", {}, attempt())
+        assert ledger.finish(id, ending(ended_at=START - 3600)).seconds == 0.0
+
+
 def test_the_decision_is_kept_once_for_all_its_attempts(tmp_path: Path) -> None:
     with new_ledger(tmp_path) as ledger:
         ledger.begin("d-1", {"first": True}, attempt())
@@ -109,9 +115,9 @@ def test_a_verdict_goes_to_the_attempt_that_answered(tmp_path: Path) -> None:
             assert given.id == answered
             return ARM, pulled
 
-        before = ledger.judge("j-1", "bad", source="check", learned=learned)
+        before = ledger.verdict("j-1", "bad", source="check", learned=learned)
         assert (before.id, before.verdict) == (answered, None)
-        assert ledger.judge("j-1", "good").verdict == "bad"
+        assert ledger.verdict("j-1", "good").verdict == "bad"
         kept = ledger.attempt(answered)
         assert kept is not None
         assert (kept.verdict, kept.verdict_source) == ("good", "user")
@@ -122,7 +128,7 @@ def test_a_job_without_an_end_has_no_verdict(tmp_path: Path) -> None:
     with new_ledger(tmp_path) as ledger:
         ledger.begin("d-1", {}, attempt())
         with pytest.raises(UnknownJob, match="j-1"):
-            ledger.judge("j-1", "good")
+            ledger.verdict("j-1", "good")
 
 
 def test_attempts_of_dead_processes_end_as_crashed_with_unknown_cost(tmp_path: Path) -> None:

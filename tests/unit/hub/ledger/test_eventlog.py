@@ -116,6 +116,19 @@ def test_a_line_longer_than_a_file_still_has_one_of_its_own(tmp_path: Path) -> N
     assert [line["detail"] for line in lines_of(older(log.path, 1))] == ["one"]
 
 
+def test_a_full_file_that_cannot_be_moved_away_takes_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    log = EventLog(tmp_path / "events.jsonl", max_size=10)
+    for detail in ("one", "two"):
+        log.write(event(detail))
+    assert [line["detail"] for line in lines_of(log.path)] == ["one", "two"]
+
+
 def test_half_a_line_that_somebody_left_does_not_spoil_the_next(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
     log.path.write_bytes(b'{"half":')

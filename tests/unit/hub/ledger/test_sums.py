@@ -30,8 +30,8 @@ def ledger(tmp_path: Path) -> Ledger:
     done(ledger, attempt("j-3", started_at=START + 86_400), ending(ended_at=START + 86_402,
          first_event_at=START + 86_401, cost=GUESSED))  # fmt: skip
     ledger.begin("d-1", {}, attempt("j-4", started_at=START + 86_400))
-    ledger.judge("j-1", "good")
-    ledger.judge("j-2", "bad")
+    ledger.verdict("j-1", "good")
+    ledger.verdict("j-2", "bad")
     return ledger
 
 
