@@ -182,7 +182,8 @@ async def open_session(peer: Peer, wanted: Wanted) -> Opened:
     except (Unsupported, UnknownSession) as error:
         if not wanted.fresh:
             raise UnknownSession(
-                f"{record.peer} cannot go on with the session {record.name or record.key}: {error}"
+                f"{record.peer} cannot go on with the session {record.name or record.key}: {error}; "
+                "a fresh one takes its place with --fresh"
             ) from error
         retire(record)
         return Opened(

@@ -1,0 +1,39 @@
+"""A broker on standard input and output: which one, and that both are joined."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragoman.cli import attaching
+from dragoman.cli.plans import Wishes, plan_of
+from tests.aio import aio
+from tests.unit.cli.calling import Shell
+
+
+@aio
+async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
+        asked.append((spec.peer, spec.workspace, ttl, (await prepare(spec)).parallel))
+        return SimpleNamespace(stream="broker")
+
+    async def open_stdio() -> str:
+        return "stdio"
+
+    async def join(near: Any, far: Any) -> None:
+        asked.append((near, far))
+
+    monkeypatch.setattr(attaching, "ensure", ensure)
+    monkeypatch.setattr(attaching, "open_stdio", open_stdio)
+    monkeypatch.setattr(attaching, "join", join)
+    plan = plan_of(Wishes(peer="scout", command=None, ttl="2m"))
+    assert await attaching.attach(plan) == 0
+    workspace = os.path.realpath(shell.cwd)
+    assert asked == [("scout", workspace, 120.0, None), ("stdio", "broker")]

@@ -1,0 +1,42 @@
+"""`dragoman broker` where no broker runs, and its words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dragoman.cli.broker import _is_meant
+from tests.unit.cli.calling import Shell
+
+
+def test_a_broker_is_meant_by_its_name_its_beginning_or_its_peer() -> None:
+    name = "gemini-0123456789ab"
+    for word in (name, "gemini", "gemini-01"):
+        assert _is_meant(word, name, "gemini")
+    assert _is_meant("gemini", name)
+    assert not _is_meant("qwen", name, "gemini")
+
+
+def test_without_brokers_there_is_nothing_to_list_and_nothing_to_stop(shell: Shell) -> None:
+    listed = shell("broker", "list")
+    assert (listed.code, listed.out) == (0, "")
+    assert "No broker runs" in listed.err
+    assert shell("broker", "list", "--format", "json").out == ""
+    assert shell("broker", "status").out == ""
+    assert shell("broker", "stop", "--all").code == 0
+    assert shell("broker", "reap").out == ""
+    assert shell("broker", "stop").code == 2
+    assert shell("broker", "stop", "gemini", "--all").code == 2
+    assert "no broker 'gemini' runs" in shell("broker", "stop", "gemini").err
+
+
+def test_logs_are_there_after_the_broker(shell: Shell, tmp_path: Path) -> None:
+    assert shell("broker", "logs").code == 1
+    folder = shell.home / "state_home" / "logs"
+    folder.mkdir(parents=True)
+    (folder / "broker-gemini-01.log").write_text("first\nsecond \x1b[2J\n")
+    (folder / "broker-qwen-01.log").write_text("other\n")
+    said = shell("broker", "logs", "gemini", "-n", "1")
+    head, line = said.out.splitlines()
+    assert head.endswith("broker-gemini-01.log")
+    assert line == "second ␛[2J"
+    assert "other" in shell("broker", "logs").out

@@ -1,0 +1,58 @@
+"""Files of exported sessions, and the question before old sessions go."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import history
+from dragoman.cli.options import Format
+from dragoman.cli.output.jsonl import JsonLines
+from dragoman.cli.output.past import Answers, Past
+from dragoman.errors import UsageError
+from tests.unit.hub.stored import session, store_in
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+
+    def broken() -> list[bytes]:
+        raise UsageError("no such session")
+
+    history.write_lines([b"1", b"2"], file)
+    assert list(history.read_lines(file)) == [b"1", b"2"]
+    with pytest.raises(UsageError):
+        history.write_lines((line for line in [*broken()]), file)
+    assert file.read_bytes() == b"1\n2\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.jsonl"]
+    with pytest.raises(UsageError, match="cannot be written"):
+        history.write_lines([b"1"], tmp_path / "no" / "a.jsonl")
+
+
+def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\r\n2\n")))
+    assert list(history.read_lines(Path("-"))) == [b"1", b"2"]
+
+
+def test_every_format_has_its_show() -> None:
+    kinds = [type(history.show_for(format)) for format in Format]
+    assert kinds == [Past, JsonLines, Answers]
+
+
+def test_nothing_goes_without_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = iter([False, True])
+    monkeypatch.setattr("dragoman.cli.output.questions.confirm", lambda *a, **k: next(answers))
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        for left in (1, 0):
+            history.prune(store, "1d", keep=0, yes=False, format=Format.TEXT)
+            assert len(store.sessions()) == left
+        with pytest.raises(UsageError, match="--keep"):
+            history.prune(store, "1d", keep=-1, yes=True, format=Format.TEXT)
+    no, yes = capsys.readouterr().out.splitlines()
+    assert (no[:10], yes[:10]) == ("0 sessions", "1 sessions")

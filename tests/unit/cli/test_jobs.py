@@ -1,0 +1,54 @@
+"""`dragoman jobs` without any broker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.cli.jobs import show_result
+from dragoman.cli.options import Format
+from dragoman.hub.sessions import root_of
+from dragoman.hub.storing import open_store
+from tests.unit.cli.calling import Shell
+from tests.unit.hub.stored import job, session
+
+
+@pytest.fixture
+def stored(shell: Shell) -> Shell:
+    root = str(root_of(shell.cwd))
+    with open_store() as store:
+        store.create_session(session(root=root))
+        store.create_job(job(root=root))
+        store.create_job(
+            job("j-2", root="/elsewhere", outcome="timed_out", text="half", created_at=200.0)
+        )
+    return shell
+
+
+def test_a_list_has_the_jobs_of_the_project_the_latest_first(stored: Shell) -> None:
+    assert stored("jobs", "list", "--format", "quiet").out == "j-0000000001\n"
+    assert stored("jobs", "list", "--all", "--format", "quiet").out == "j-2\nj-0000000001\n"
+    assert "do it" in stored("jobs", "list").out
+    assert json.loads(stored("jobs", "list", "--format", "json").out)["text"] == "done"
+    assert "There is no job" in stored("jobs", "list", "--running").err
+
+
+def test_a_result_is_the_text_and_the_code_of_its_outcome(stored: Shell) -> None:
+    done = stored("jobs", "result", "j-0000000001")
+    assert (done.code, done.out, done.err) == (0, "done\n", "[ok] 2.0 s\n")
+    late = stored("jobs", "result", "j-2", "--wait")
+    assert (late.code, late.out) == (3, "half\n")
+    assert stored("jobs", "watch", "j-2").code == 3
+
+
+def test_a_job_that_has_ended_cannot_be_cancelled(stored: Shell) -> None:
+    said = stored("jobs", "cancel", "j-2")
+    assert (said.code, "has ended already" in said.err) == (1, True)
+
+
+def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = job(outcome="crashed", text="", failure={"message": "it is \x1bgone"})
+    assert show_result(failed, Format.TEXT) == 1
+    assert capsys.readouterr() == ("", "[crashed] 2.0 s: it is ␛gone\n")
+    assert show_result(job(state="queued", started_at=None), Format.QUIET) == 3

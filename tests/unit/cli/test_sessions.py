@@ -1,0 +1,94 @@
+"""`dragoman sessions` without any peer: listing, showing, moving and deleting."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.hub.sessions import root_of
+from dragoman.hub.storing import open_store
+from tests.unit.cli.calling import Shell
+from tests.unit.hub.stored import job, said, session
+
+
+@pytest.fixture
+def stored(shell: Shell) -> Shell:
+    root = str(root_of(shell.cwd))
+    with open_store() as store:
+        store.create_session(session(root=root, name="parser"))
+        store.append("s-0000000001", 0, [said("an answer")])
+        store.create_job(job(next_event=1))
+        store.create_session(session("s-2", root=root, closed_at=1.0))
+        store.create_session(session("s-3", root="/elsewhere", peer="gemini"))
+    return shell
+
+
+def keys(shell: Shell, *words: str) -> list[str]:
+    return shell("sessions", "list", "--format", "quiet", *words).out.split()
+
+
+def test_a_list_has_the_open_sessions_of_the_project(stored: Shell) -> None:
+    assert keys(stored) == ["s-0000000001"]
+    assert set(keys(stored, "--closed")) == {"s-0000000001", "s-2"}
+    assert set(keys(stored, "--all")) == {"s-0000000001", "s-3"}
+    assert keys(stored, "gemini", "--all", "--offline") == ["s-3"]
+    assert keys(stored, "--all", "--limit", "1") == ["s-0000000001"]
+    (stored.cwd / "sub").mkdir()
+    assert "parser" in stored("sessions", "list").out
+    assert json.loads(stored("sessions", "list", "--format", "json").out)["name"] == "parser"
+
+
+def test_an_empty_list_says_how_to_begin(shell: Shell) -> None:
+    said_ = shell("sessions", "list")
+    assert (said_.code, said_.out) == (0, "")
+    assert "`dragoman run PEER PROMPT -s NAME` begins one" in said_.err
+
+
+def test_what_was_said_is_shown_in_three_ways(stored: Shell) -> None:
+    text = stored("sessions", "show", "parser").out
+    assert text.startswith("session:    s-0000000001\n")
+    assert text.endswith("> do it\nan answer\n[ok]\n\n")
+    assert stored("sessions", "show", "parser", "--format", "quiet").out == "an answer\n"
+    kinds = [
+        json.loads(line)["type"]
+        for line in stored("sessions", "show", "parser", "--format", "json").out.splitlines()
+    ]
+    assert kinds == ["Session", "SessionOpened", "TurnStarted", "MessageDelta", "TurnEnded"]
+
+
+def test_a_session_that_nobody_knows_is_code_4(stored: Shell) -> None:
+    for command in ("show", "close", "delete", "export", "watch"):
+        said_ = stored("sessions", command, "nobody")
+        assert (said_.code, "there is no session 'nobody'" in said_.err) == (4, True)
+
+
+def test_closing_frees_the_name_and_keeps_the_words(stored: Shell) -> None:
+    assert stored("sessions", "close", "parser").code == 0
+    assert keys(stored) == []
+    assert stored("sessions", "show", "s-0000000001", "--format", "quiet").out == "an answer\n"
+
+
+def test_deleting_wants_a_yes(stored: Shell) -> None:
+    asked = stored("sessions", "delete", "parser")
+    assert (asked.code, "add --yes" in asked.err) == (2, True)
+    assert stored("sessions", "delete", "parser", "--yes").code == 0
+    assert keys(stored) == []
+
+
+def test_an_exported_session_is_imported_again(stored: Shell) -> None:
+    assert stored("sessions", "export", "parser", "-o", "a.jsonl").code == 0
+    imported = stored("sessions", "import", "a.jsonl")
+    assert imported.out.startswith("s-") and imported.out.strip() != "s-0000000001"
+    missing = stored("sessions", "import", "nowhere.jsonl")
+    assert (missing.code, "cannot be read" in missing.err) == (2, True)
+
+
+def test_a_name_is_needed_to_ensure_a_session(shell: Shell) -> None:
+    assert shell("sessions", "ensure", "scout").code == 2
+
+
+def test_a_session_that_nothing_has_open_is_watched_from_the_store(stored: Shell) -> None:
+    said_ = stored("sessions", "watch", "parser", "--from", "0")
+    assert (said_.code, said_.out) == (0, "an answer")
+    assert "nothing has s-0000000001 open now" in said_.err

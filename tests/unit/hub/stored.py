@@ -1,0 +1,59 @@
+"""Records of sessions and jobs for tests, in a store of the test's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dragoman.hub.config.paths import Paths
+from dragoman.hub.sessions import JobRecord, SessionRecord, Store, store_path
+
+ROOT = "/project"
+
+
+def paths_in(folder: Path) -> Paths:
+    names = ("config", "data", "cache", "state", "runtime")
+    return Paths(**{name: folder / name for name in names})
+
+
+def store_in(folder: Path) -> Store:
+    """The store that `paths_in` leads to."""
+    return Store.open(store_path(paths_in(folder).state))
+
+
+def session(key: str = "s-0000000001", **fields: Any) -> SessionRecord:
+    chosen: dict[str, Any] = {
+        "key": key,
+        "peer": "scout",
+        "root": ROOT,
+        "peer_session_id": f"peer-{key}",
+        "cwd": ROOT,
+        "created_at": 100.0,
+        "updated_at": 200.0,
+    }
+    return SessionRecord(**{**chosen, **fields})
+
+
+def job(id: str = "j-0000000001", **fields: Any) -> JobRecord:
+    chosen: dict[str, Any] = {
+        "id": id,
+        "session_key": "s-0000000001",
+        "peer": "scout",
+        "root": ROOT,
+        "prompt": "do it",
+        "state": "ended",
+        "outcome": "ok",
+        "text": "done",
+        "created_at": 100.0,
+        "started_at": 101.0,
+        "ended_at": 103.0,
+    }
+    return JobRecord(**{**chosen, **fields})
+
+
+def said(text: str, session_id: str = "peer-s-0000000001") -> bytes:
+    """A stored line in which the agent says something."""
+    content = {"type": "text", "text": text}
+    update = {"sessionUpdate": "agent_message_chunk", "content": content}
+    return json.dumps({"sessionId": session_id, "update": update}).encode()

@@ -1,0 +1,257 @@
+"""Which session a word means, and how it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragoman.client.conversation import Opening, SessionSummary
+from dragoman.errors import BrokerBusy, RemoteError, UnknownSession, Unsupported, UsageError
+from dragoman.events.model import Source, TurnEnded
+from dragoman.events.parts import Capabilities, Text
+from dragoman.events.words import Outcome
+from dragoman.hub import continuing
+from dragoman.hub.broker.failures import BUSY, describe
+from dragoman.hub.continuing import (
+    Wanted,
+    adopted,
+    broker_of,
+    context_of,
+    find_session,
+    job_terms,
+    merge,
+    open_session,
+    recall,
+    retire,
+    submit,
+    wait_stored,
+)
+from dragoman.hub.storing import open_store
+from tests.aio import aio
+from tests.unit.hub.stored import ROOT, session, store_in
+
+HERE = Path(ROOT)
+
+
+class ActedPeer:
+    """A peer that remembers how sessions were opened."""
+
+    def __init__(self, *, warm: bool = False, error: Exception | None = None, **can: Any) -> None:
+        self.capabilities = Capabilities(**{"set_mode": True, "set_model": True, **can})
+        self.error = error
+        self.openings: list[Opening] = []
+        self.told: list[tuple[str, Any]] = []
+        self.client: Any = SimpleNamespace(
+            connection=self, require_content=lambda blocks: None, explain=lambda error: error
+        )
+        if warm:
+            self.client.greeting = "hello"
+            self.client.endpoint = "scout-1"
+
+    def require(self, able: bool | None, what: str) -> None:
+        if able is False:
+            raise Unsupported(what)
+
+    async def open(self, opening: Opening) -> Any:
+        self.openings.append(opening)
+        if self.error is not None and opening.how != "new":
+            raise self.error
+        return SimpleNamespace(id="peer-1")
+
+    async def call(self, method: str, params: Any) -> Any:
+        self.told.append((method, params))
+        if self.error is not None:
+            raise self.error
+
+
+def opened(peer: ActedPeer, **wanted: Any) -> Any:
+    wishes = Wanted(**{"key": "s-new", "workspace": HERE, **wanted})
+    return asyncio.run(open_session(peer, wishes))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the store is that is opened without being told which."""
+    monkeypatch.setenv("DRAGOMAN_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+# -- finding
+
+
+def test_a_session_is_found_by_its_key_its_name_and_its_peers_id(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session(name="a"))
+        store.create_session(session("s-2", name="a", closed_at=300.0, updated_at=300.0))
+        store.create_session(session("s-3", root="/other", name="b"))
+        for word in ("s-0000000001", "a", "peer-s-0000000001"):
+            assert find_session(store, word, root=HERE).key == "s-0000000001"
+        assert find_session(store, "peer-s-3", root=HERE).key == "s-3", "ids know no folders"
+        with pytest.raises(UnknownSession, match="there is no session 'b' of scout in /project"):
+            find_session(store, "b", root=HERE, peer="scout")
+
+
+def test_a_name_that_two_peers_have_needs_the_peer(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session(name="a"))
+        store.create_session(session("s-2", name="a", peer="gemini"))
+        with pytest.raises(UsageError, match="of gemini and of scout: add --peer"):
+            find_session(store, "a", root=HERE)
+        assert find_session(store, "a", root=HERE, peer="gemini").key == "s-2"
+
+
+def test_a_name_is_free_when_its_session_was_closed_and_a_key_is_not(state: Path) -> None:
+    root = Path("/")
+    with store_in(state) as store:
+        store.create_session(session(name="a", root="/"))
+        store.create_session(session("s-2", name="old", root="/", closed_at=1.0))
+    found = recall("a", peer="scout", folder=root)
+    assert found is not None and found.key == "s-0000000001"
+    assert recall("a", peer="gemini", folder=root) is None
+    assert recall("old", peer="scout", folder=root) is None
+    by_key = recall("s-2", peer="scout", folder=root)
+    assert by_key is not None and by_key.closed_at == 1.0
+    with pytest.raises(UnknownSession):
+        recall("s-9", peer="scout", folder=root)
+
+
+def test_lists_are_merged_by_the_peers_ids() -> None:
+    told = [SessionSummary("peer-s-0000000001", title="Theirs"), SessionSummary("x")]
+    both, other, only_theirs = merge([session(), session("s-2", peer="gemini")], told, peer="scout")
+    assert (both.title, both.at_peer) == ("Theirs", True)
+    assert other.at_peer is None, "nobody asked gemini"
+    assert (only_theirs.record, only_theirs.peer_session_id) == (None, "x")
+    (forgotten,) = merge([session()], [], peer="scout")
+    assert forgotten.at_peer is False
+
+
+# -- opening
+
+
+def test_a_new_session_is_named_to_a_broker_only() -> None:
+    cold, warm = ActedPeer(), ActedPeer(warm=True)
+    assert (broker_of(cold), broker_of(warm)) == (None, "scout-1")  # type: ignore[arg-type]
+    assert opened(cold, name="a").context == "new"
+    assert cold.openings[0].metadata == {}
+    assert opened(warm, name="a").key == "s-new"
+    assert warm.openings[0].metadata == {"dragoman": {"key": "s-new", "name": "a"}}
+    opened(warm)
+    assert warm.openings[1].metadata == {"dragoman": {"key": "s-new"}}
+
+
+@pytest.mark.parametrize(
+    ("can", "how"),
+    [({"resume": True, "load": True}, "resume"), ({"resume": False, "load": True}, "load")],
+)
+def test_a_stored_session_is_opened_without_its_history_where_that_can_be(
+    can: dict[str, Any], how: str
+) -> None:
+    peer = ActedPeer(**can)
+    found = opened(peer, record=session(cwd="/project/sub"))
+    (opening,) = peer.openings
+    assert (opening.how, opening.session_id) == (how, "peer-s-0000000001")
+    assert opening.cwd == Path("/project/sub"), "as it was opened first"
+    assert (found.key, found.context) == ("s-0000000001", "restored")
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        ActedPeer(resume=False, load=False),
+        ActedPeer(resume=True, error=RemoteError(-32002, "no such session")),
+        ActedPeer(resume=True, error=UnknownSession("gone")),
+    ],
+    ids=["cannot", "refuses", "broker"],
+)
+def test_a_forgotten_session_is_an_error_unless_a_fresh_one_will_do(
+    peer: ActedPeer, state: Path
+) -> None:
+    with store_in(state) as store:
+        store.create_session(session(name="a"))
+    with pytest.raises(UnknownSession, match="cannot go on with the session a"):
+        opened(peer, record=session(name="a"))
+    found = opened(peer, record=session(name="a"), name="a", fresh=True)
+    assert (found.context, found.key, peer.openings[-1].how) == ("fresh", "s-new", "new")
+    with store_in(state) as store:
+        assert store.find_session("scout", ROOT, "a") is None, "its name is free"
+
+
+def test_another_refusal_is_told_as_it_is() -> None:
+    peer = ActedPeer(resume=True, error=RemoteError(-32603, "the disk is full"))
+    with pytest.raises(RemoteError, match="the disk is full"):
+        opened(peer, record=session(), fresh=True)
+
+
+def test_what_a_peer_cannot_do_is_not_asked_of_it() -> None:
+    with pytest.raises(Unsupported):
+        opened(ActedPeer(set_mode=False), mode="plan")
+    with pytest.raises(Unsupported):
+        opened(ActedPeer(set_model=False), model="large")
+
+
+def test_a_session_that_only_a_peer_knows_gets_a_key_of_ours() -> None:
+    found = adopted("x", peer="gemini", root=HERE, cwd=HERE, name="mine")
+    assert (found.peer_session_id, found.name, found.key[:2]) == ("x", "mine", "s-")
+
+
+def test_a_retired_session_is_closed_and_kept(state: Path) -> None:
+    with open_store() as store:
+        store.create_session(session(name="a"))
+    retire(session(name="a"))
+    with open_store(read_only=True) as store:
+        kept = store.session("s-0000000001")
+    assert kept is not None and kept.closed_at is not None
+
+
+# -- with a broker
+
+
+def ended(raw: bytes | None) -> TurnEnded:
+    base = (Source("acp", "c"), 1, "s", "t", "session/prompt", raw, False)
+    return TurnEnded(*base, Outcome.OK, "end_turn")
+
+
+def test_what_the_agent_knew_is_read_from_the_answer() -> None:
+    line = {"result": {"stopReason": "x", "_meta": {"dragoman": {"context": "fresh"}}}}
+    assert context_of(ended(json.dumps(line).encode())) == "fresh"
+    for other in (None, b"{}", b'{"result":{"_meta":{"dragoman":7}}}', b'"dragoman"'):
+        assert context_of(ended(other)) is None
+    assert context_of(None) is None
+
+
+@aio
+async def test_a_prompt_is_left_with_its_job_and_who_decides(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuing, "STORED_TIMEOUT", 0.01)
+    peer = ActedPeer(warm=True)
+    terms = job_terms("j-1", policy="deny-all")
+    await submit(peer, "peer-1", [Text("do it")], terms)  # type: ignore[arg-type]
+    ((method, params),) = peer.told
+    assert method == "_dragoman/submit"
+    assert json.loads(bytes(params.pop("prompt"))) == [{"type": "text", "text": "do it"}]
+    assert params == {"sessionId": "peer-1", "job": "j-1", "policy": "deny-all", "fresh": False}
+
+
+@aio
+async def test_a_broker_that_is_busy_is_told_from_a_peer_that_fails() -> None:
+    busy = BrokerBusy("too many")
+    peer = ActedPeer(warm=True, error=RemoteError(BUSY, "too many", describe(busy)))
+    peer.client.explain = lambda error: busy
+    with pytest.raises(BrokerBusy):
+        await submit(peer, "1", [], job_terms("j-1", policy="deny-all"))  # type: ignore[arg-type]
+
+
+@aio
+async def test_what_a_broker_stores_soon_is_waited_for(state: Path) -> None:
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(wait_stored(key="s-0000000001"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        with open_store() as store:
+            store.create_session(session())

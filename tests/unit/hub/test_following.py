@@ -1,0 +1,54 @@
+"""Sessions and jobs, followed where no broker has them: from the store."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from dragoman.events.model import MessageDelta, Source
+from dragoman.events.place import Place
+from dragoman.hub.following import events_of, follow_job, follow_session
+from tests.aio import aio
+from tests.unit.hub.stored import job, paths_in, said, session, store_in
+from tests.unit.hub.test_working import GONE
+
+LINES = [said(text) for text in ("zero", "one", "two")]
+
+
+@aio
+async def test_a_session_that_nobody_has_open_is_read_from_the_store(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES)
+    paths = paths_in(tmp_path)
+    found = [each async for each in follow_session(session(), None, start=1, paths=paths)]
+    assert found == [(1, LINES[1]), (2, LINES[2])]
+    assert [each async for each in follow_session(session(), None, start=None, paths=paths)] == []
+
+
+@aio
+async def test_a_job_that_has_ended_is_its_own_lines_and_no_others(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES)
+        store.create_job(ended := job(first_event=1, next_event=2))
+    found = [each async for each in follow_job(session(), ended, paths=paths_in(tmp_path))]
+    assert found == [(1, LINES[1])]
+
+
+@aio
+async def test_a_job_whose_broker_was_killed_ends_with_what_is_stored(tmp_path: Path) -> None:
+    running = job(state="running", outcome=None, ended_at=None, endpoint="scout-1", runner=GONE)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, LINES[:2])
+        store.create_job(running)
+    found = [each async for each in follow_job(session(), running, paths=paths_in(tmp_path))]
+    assert [number for number, _ in found] == [0, 1]
+
+
+def test_a_line_that_is_none_says_nothing() -> None:
+    place = Place(Source("acp", "c"), itertools.count(1), "s")
+    (event,) = events_of(LINES[0], place)
+    assert isinstance(event, MessageDelta) and event.text == "zero"
+    assert list(events_of(b"nonsense", place)) == []

@@ -1,0 +1,116 @@
+"""What is stored of a command that has an agent of its own."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from dragoman.client.results import Result
+from dragoman.events import model
+from dragoman.events.parts import Failure, Image, Text, Usage
+from dragoman.events.words import ErrorKind, Outcome, Role
+from dragoman.hub.continuing import Opened
+from dragoman.hub.keeping import Keeper, keeper_for
+from tests.aio import aio
+from tests.unit.hub.stored import paths_in, said, session, store_in
+
+NUMBERS = itertools.count(1)
+
+
+def opened(key: str = "s-0000000001", context: str = "new") -> Opened:
+    conversation: Any = SimpleNamespace(id=f"peer-{key}")
+    return Opened(conversation=conversation, key=key, context=context)
+
+
+def spoken(text: str) -> model.MessageDelta:
+    raw = b'{"method":"session/update","params":%b}' % said(text)
+    base = (model.Source("acp", "c"), next(NUMBERS), "s", "t", "session/update:x", raw, False)
+    return model.MessageDelta(*base, Role.AGENT, text)
+
+
+def keeper_in(folder: Path, troubles: list[str] | None = None) -> Keeper:
+    told = [] if troubles is None else troubles
+    return keeper_for("scout", workspace=folder, on_trouble=told.append, paths=paths_in(folder))
+
+
+@aio
+async def test_a_run_is_stored_with_its_session_job_and_events(tmp_path: Path) -> None:
+    keeper = keeper_in(tmp_path)
+    keeper.opened(opened(), None, name=None)
+    keeper.event(spoken("early "))
+    keeper.began("j-1", [Text("do"), Image("", "image/png")])
+    keeper.event(spoken("done"))
+    failure = Failure("too much", ErrorKind.PEER, None, False, None)
+    keeper.ended(Result(Outcome.DENIED, "done", failure=failure, usage=Usage(input_tokens=3)))
+    await keeper.aclose()
+    with store_in(tmp_path) as store:
+        record, job = store.session("s-0000000001"), store.job("j-1")
+        lines = [line for _, line in store.lines("s-0000000001")]
+    assert record is not None and job is not None
+    assert (record.peer_session_id, record.next_event) == ("peer-s-0000000001", 2)
+    assert record.closed_at is not None, "nobody can come back to it"
+    assert (job.state, job.outcome, job.text) == ("ended", "denied", "done")
+    assert (job.prompt, job.first_event, job.next_event) == ("do\n[image]", 1, 2)
+    assert job.failure is not None and job.failure["message"] == "too much"
+    assert job.usage is not None and job.usage["input_tokens"] == 3
+    assert job.runner["pid"] > 0
+    assert lines == [said("early "), said("done")]
+
+
+@aio
+async def test_a_named_session_stays_open_and_goes_on(tmp_path: Path) -> None:
+    first = keeper_in(tmp_path)
+    first.opened(opened(), None, name="a", keep_open=True)
+    first.began("j-1", [Text("one")])
+    first.event(spoken("1"))
+    first.ended(Result(Outcome.OK, "1"))
+    await first.aclose()
+    with store_in(tmp_path) as store:
+        record = store.find_session("scout", str(tmp_path), "a")
+    assert record is not None
+    second = keeper_in(tmp_path)
+    second.opened(opened(context="restored"), record, name="a", keep_open=True)
+    second.began("j-2", [Text("two")])
+    second.event(spoken("2"))
+    second.ended(Result(Outcome.OK, "2"))
+    await second.aclose()
+    with store_in(tmp_path) as store:
+        assert [line for _, line in store.lines(record.key)] == [said("1"), said("2")]
+        assert [job.id for job in store.jobs(session_key=record.key)] == ["j-2", "j-1"]
+
+
+@aio
+async def test_a_session_that_was_only_the_peers_is_stored_when_it_goes_on(tmp_path: Path) -> None:
+    keeper = keeper_in(tmp_path)
+    keeper.opened(opened(context="restored"), session(), name="mine", keep_open=True)
+    keeper.begin()
+    await keeper.aclose()
+    with store_in(tmp_path) as store:
+        found = store.find_session("scout", str(tmp_path), "mine")
+    assert found is not None and found.closed_at is None
+
+
+@aio
+async def test_a_session_without_a_prompt_is_not_stored(tmp_path: Path) -> None:
+    keeper = keeper_in(tmp_path)
+    keeper.opened(opened(), None, name=None)
+    keeper.event(spoken("hello"))
+    await keeper.aclose()
+    with store_in(tmp_path) as store:
+        assert store.sessions() == []
+
+
+@aio
+async def test_a_store_that_cannot_be_used_is_told_once_and_hurts_nothing(tmp_path: Path) -> None:
+    paths_in(tmp_path).state.write_text("no folder")
+    troubles: list[str] = []
+    keeper = keeper_in(tmp_path, troubles)
+    keeper.opened(opened(), None, name=None)
+    keeper.began("j-1", [Text("do")])
+    keeper.event(spoken("x"))
+    keeper.ended(Result(Outcome.OK, "x"))
+    await keeper.aclose()
+    (told,) = troubles
+    assert told.startswith("this is not stored: ")

@@ -1,0 +1,99 @@
+"""How jobs stand, and what is done to them from outside."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import UnknownJob
+from dragoman.hub.working import (
+    address_of,
+    cancel_job,
+    find_job,
+    is_alive,
+    list_jobs,
+    updated,
+    wait_for,
+)
+from dragoman.transports.identity import own_identity
+from tests.aio import aio
+from tests.unit.hub.stored import ROOT, job, paths_in, said, session, store_in
+
+OURS = dataclasses.asdict(own_identity())
+GONE = {**OURS, "started": "1"}
+
+
+def test_a_process_that_cannot_be_proved_dead_is_taken_for_alive() -> None:
+    assert is_alive(OURS)
+    assert not is_alive(GONE)
+    assert not is_alive({**OURS, "boot": "another start of the machine"})
+    assert is_alive({"pid": 1})
+    assert is_alive({})
+
+
+@aio
+async def test_a_job_whose_process_is_gone_has_crashed_and_keeps_what_was_said(
+    tmp_path: Path,
+) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.append("s-0000000001", 0, [said("half an "), said("answer")])
+        store.create_job(job(state="running", outcome=None, ended_at=None, text="", runner=GONE))
+        store.create_job(
+            job("j-2", state="running", outcome=None, ended_at=None, runner=OURS, first_event=2)
+        )
+    paths = paths_in(tmp_path)
+    found = await find_job("j-0000000001", paths=paths)
+    assert (found.state, found.outcome, found.text) == ("ended", "crashed", "half an answer")
+    assert (await find_job("j-2", paths=paths)).state == "running"
+    assert [each.id for each in list_jobs(paths=paths, running=True)] == ["j-2"]
+    assert len(list_jobs(paths=paths, root=Path(ROOT))) == 2
+    assert list_jobs(paths=paths, root=Path("/elsewhere")) == []
+
+
+@aio
+async def test_a_job_that_goes_on_is_waited_for_as_long_as_was_said(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.create_job(job(state="running", outcome=None, ended_at=None, runner=OURS))
+        store.create_job(job("j-2"))
+    paths = paths_in(tmp_path)
+    assert (await wait_for("j-0000000001", timeout=0.01, paths=paths)).state == "running"
+    assert (await wait_for("j-2", paths=paths)).outcome == "ok"
+
+
+@aio
+async def test_a_broker_that_is_gone_is_no_reason_to_wait(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.create_job(job(state="running", outcome=None, runner=GONE, endpoint="scout-1"))
+    found = await wait_for("j-0000000001", paths=paths_in(tmp_path))
+    assert found.outcome == "crashed"
+
+
+@aio
+async def test_what_has_ended_is_not_cancelled_and_what_nobody_knows_is_an_error(
+    tmp_path: Path,
+) -> None:
+    paths = paths_in(tmp_path)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.create_job(job())
+    assert not await cancel_job("j-0000000001", paths=paths)
+    for ask in (find_job, wait_for, cancel_job):
+        with pytest.raises(UnknownJob, match="there is no job 'j-9'"):
+            await ask("j-9", paths=paths)
+
+
+def test_a_broker_knows_better_how_a_job_stands_and_nothing_else() -> None:
+    told = {"id": "other", "peer": "x", "state": "ended", "nextEvent": 7, "endedAt": 9.0}
+    newer = updated(job(state="running"), told)
+    assert (newer.id, newer.peer) == ("j-0000000001", "scout")
+    assert (newer.state, newer.next_event, newer.ended_at) == ("ended", 7, 9.0)
+    assert updated(job(), "nonsense") == job()
+
+
+def test_a_broker_is_found_by_the_name_of_its_endpoint(tmp_path: Path) -> None:
+    assert address_of("scout-1", paths_in(tmp_path)).endswith(".sock")
