@@ -181,8 +181,9 @@ async def open_session(peer: Peer, wanted: Wanted) -> Opened:
         conversation = await _go_on(peer, record, wanted)
     except (Unsupported, UnknownSession) as error:
         if not wanted.fresh:
+            named = record.name or record.key
             raise UnknownSession(
-                f"{record.peer} cannot go on with the session {record.name or record.key}: {error}; "
+                f"{record.peer} cannot go on with the session {named}: {error}; "
                 "a fresh one takes its place with --fresh"
             ) from error
         retire(record)

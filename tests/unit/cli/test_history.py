@@ -12,6 +12,7 @@ from dragoman.cli import history
 from dragoman.cli.options import Format
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.past import Answers, Past
+from dragoman.cli.output.showing import Show
 from dragoman.errors import UsageError
 from tests.unit.hub.stored import session, store_in
 
@@ -39,7 +40,8 @@ def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_format_has_its_show() -> None:
     kinds = [type(history.show_for(format)) for format in Format]
-    assert kinds == [Past, JsonLines, Answers]
+    expected: list[type[Show]] = [Past, JsonLines, Answers]
+    assert kinds == expected
 
 
 def test_nothing_goes_without_an_answer(
