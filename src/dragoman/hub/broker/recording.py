@@ -193,10 +193,9 @@ class Recording:
 
     def _save(self, session: LiveSession, job: Job | None, *, end: bool) -> None:
         session.marked = False
+        session.look()
         first, events = session.log.take()
-        if events:
-            session.look_through([event.params for event in events])
-        elif not end:
+        if not events and not end:
             return
         scribe = self._scribe(session, first)
         # The lines are views of longer ones, which need not be kept for them.

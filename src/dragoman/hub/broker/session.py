@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -86,6 +87,7 @@ class LiveSession:
         self.additional = tuple(additional)
         self.mcp_servers = mcp_servers
         self.log = EventLog(next_event, room=room)
+        self._looked = next_event
         self.live: list[Reader] = []
         self.readers: dict[Caller, Reader] = {}
         self.job: Job | None = None
@@ -251,9 +253,12 @@ class LiveSession:
     def note(self, kind: str, data: dict[str, Any]) -> None:
         self._keeping.note(self, kind, data)
 
-    def look_through(self, lines: Sequence[Raw]) -> None:
-        """Take over the settings that these updates tell of. One search for all of them first:
-        nearly always there is nothing."""
+    def look(self) -> None:
+        """Take over the settings that the updates since the last look tell of. One search for all
+        of them first: nearly always there is nothing."""
+        events = self.log.lines(max(self._looked, self.log.first), max_size=sys.maxsize)
+        self._looked = self.log.next
+        lines = [event.params for event in events]
         text = b"\n".join(lines)
         if any(word in text for word in _SETTINGS):
             for line in lines:
@@ -273,8 +278,7 @@ class LiveSession:
 
     def settings(self) -> dict[str, Any]:
         """Modes, models and options as last told, in the words of the answer that opens it."""
-        untaken = self.log.lines(self.log.taken, max_size=2**63)
-        self.look_through([event.params for event in untaken])
+        self.look()
         kept = self.sheltered
         response = acp.ResumeSessionResponse(
             modes=kept.modes, models=kept.models, config_options=kept.config_options
@@ -284,6 +288,7 @@ class LiveSession:
 
     def was_set(self, method: str, params: Raw, result: Raw) -> None:
         """A caller has changed a setting: whoever opens the session next is to know."""
+        self.look()
         kept = self.sheltered
         try:
             if method == acp.SESSION_SET_MODE.name and kept.modes is not None:

@@ -1,0 +1,80 @@
+"""What is spoken on a broker's socket beyond the protocol of agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.errors import (
+    BrokerBusy,
+    ConnectionClosed,
+    RemoteError,
+    UnknownJob,
+    UsageError,
+)
+from dragoman.hub.broker import extensions
+from dragoman.hub.broker.extensions import Attach, PromptMeta, SessionMeta
+
+
+def raw(value: Any) -> Raw:
+    return Raw(msgspec.json.encode(value))
+
+
+def plain(value: Raw) -> Any:
+    return msgspec.json.decode(value)
+
+
+def test_params_that_are_none_are_refused_as_invalid() -> None:
+    for params in (Raw(b"[]"), Raw(b'{"sessionId":5}'), Raw(b"\xff"), Raw(b"")):
+        with pytest.raises(RemoteError) as refused:
+            extensions.read(params, Attach)
+        assert refused.value.code == -32602
+    assert extensions.read(raw({"sessionId": "a"}), Attach).start is None
+
+
+def test_what_is_for_us_is_read_and_taken_out() -> None:
+    body = extensions.members(raw({"a": 1, "_meta": {"x": 2, "dragoman": {"job": "j-1"}}}))
+    assert extensions.our_meta(body, PromptMeta).job == "j-1"
+    assert plain(extensions.pack(extensions.without_our_meta(body))) == {"a": 1, "_meta": {"x": 2}}
+
+
+@pytest.mark.parametrize("meta", [None, {}, {"dragoman": {}}])
+def test_without_our_words_the_defaults_count(meta: Any) -> None:
+    body = extensions.members(raw({"a": 1, "_meta": meta}))
+    assert extensions.our_meta(body, PromptMeta) == PromptMeta()
+    assert extensions.our_meta({}, SessionMeta) == SessionMeta()
+    assert plain(extensions.pack(extensions.without_our_meta(body)))["a"] == 1
+
+
+def test_our_words_stand_beside_those_of_the_peer() -> None:
+    result = raw({"stopReason": "end_turn", "_meta": {"theirs": 1}})
+    assert plain(extensions.with_our_meta(result, {"job": "j"})) == {
+        "stopReason": "end_turn",
+        "_meta": {"theirs": 1, "dragoman": {"job": "j"}},
+    }
+    assert plain(extensions.with_our_meta(raw(None), {"a": 1})) == {"_meta": {"dragoman": {"a": 1}}}
+    assert plain(extensions.with_our_meta(raw([1]), {"a": 1})) == [1]
+
+
+def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> None:
+    found = {
+        type(error).__name__: extensions.refusal(error)
+        for error in (BrokerBusy("b"), UnknownJob("j"), UsageError("u"), ConnectionClosed())
+    }
+    assert {name: each.code for name, each in found.items()} == {
+        "BrokerBusy": -32050,
+        "UnknownJob": -32002,
+        "UsageError": -32602,
+        "ConnectionClosed": -32603,
+    }
+    assert found["BrokerBusy"].data["dragoman"]["errorClass"] == "broker_busy"
+    theirs = extensions.refusal(RemoteError(-1, "no", {"x": 1}))
+    assert (theirs.code, theirs.message, theirs.data) == (-1, "no", {"x": 1})
+
+
+def test_a_text_is_a_text_or_nothing() -> None:
+    assert extensions.text(raw("a")) == "a"
+    assert [extensions.text(each) for each in (None, raw(5), Raw(b"{"))] == [None, None, None]

@@ -1,0 +1,194 @@
+"""What a peer asks about a session: who answers it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.bridge.relay import HERE
+from dragoman.errors import RemoteError
+from dragoman.hub.broker import permitting
+from dragoman.hub.broker.cancelling import Trigger
+from dragoman.hub.broker.permitting import ELICITATION, PERMISSION
+from dragoman.hub.broker.session import LiveSession
+from dragoman.rpc import LATER
+from dragoman.wire.messages import Request
+from tests.aio import aio
+from tests.unit.hub.broker.near import NearAgent, Notes, called, near, notice
+
+READ = "fs/read_text_file"
+
+
+class Answers(LiveSession):
+    """A session that notes what the peer is answered."""
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self.answered: dict[Any, Any] = {}
+
+    def answer(self, request: Request, result: Any) -> None:
+        assert request.id not in self.answered, "a question is answered once"
+        self.answered[request.id] = msgspec.json.decode(
+            result if isinstance(result, Raw) else msgspec.json.encode(result)
+        )
+
+    def refuse(self, request: Request, code: int, message: str, data: Any = None) -> None:
+        assert request.id not in self.answered, "a question is answered once"
+        self.answered[request.id] = message
+
+
+@asynccontextmanager
+async def asking(
+    tmp_path: Path, caller: Any = None, policy: str | None = None
+) -> AsyncIterator[tuple[Answers, Notes]]:
+    notes = Notes()
+    async with near(NearAgent()) as far:
+        live = Answers(notes, far, "s1", key="s-k", name=None, cwd=tmp_path, mcp_servers=Raw(b"[]"))
+        job: Any = SimpleNamespace(caller=caller, policy=policy, denied=False)
+        live.job = job
+        yield live, notes
+
+
+def question(id: int = 1, method: str = PERMISSION, kind: str = "edit") -> Request:
+    params: dict[str, Any] = {
+        "sessionId": "s1",
+        "toolCall": {"toolCallId": "t", "title": "It", "kind": kind},
+        "options": [
+            {"optionId": "y", "name": "Yes", "kind": "allow_once"},
+            {"optionId": "n", "name": "No", "kind": "reject_once"},
+        ],
+    }
+    raw = msgspec.json.encode(params)
+    return Request(id, method, Raw(raw), raw)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "option"),
+    [
+        ("approve-all", "edit", "y"),
+        ("approve-reads", "read", "y"),
+        ("approve-reads", "edit", "n"),
+        ("deny-all", "read", "n"),
+        (None, "read", "n"),
+    ],
+)
+@aio
+async def test_without_a_caller_the_policy_decides_at_once(
+    tmp_path: Path, policy: str | None, kind: str, option: str
+) -> None:
+    async with asking(tmp_path, policy=policy) as (live, notes):
+        answer = live.request(question(kind=kind))
+        assert msgspec.json.decode(msgspec.json.encode(answer))["outcome"]["optionId"] == option
+        assert notes.notes[0][1]["optionId"] == option
+
+
+@aio
+async def test_a_malformed_question_is_refused(tmp_path: Path) -> None:
+    async with asking(tmp_path) as (live, _):
+        with pytest.raises(RemoteError):
+            live.request(Request(1, PERMISSION, Raw(b'{"sessionId":"s1"}'), b""))
+
+
+@aio
+async def test_the_caller_of_the_turn_is_asked_and_its_answer_goes_to_the_peer(
+    tmp_path: Path,
+) -> None:
+    async with called(PERMISSION) as (caller, client, other):
+        async with asking(tmp_path, caller, "deny-all") as (live, _):
+            live.open_for(caller, "s1")
+            assert live.request(question()) is LATER
+            await client.until(lambda: client.questions)
+            told = {"outcome": {"outcome": "selected", "optionId": "y"}}
+            other.answer(client.questions[0], told)
+            await _settled(live, 1)
+            assert live.answered[1] == told
+
+
+async def _settled(live: Answers, id: int) -> None:
+    async with asyncio.timeout(5):
+        while id not in live.answered:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+
+
+@aio
+async def test_a_caller_that_leaves_while_it_is_asked_has_the_policy_speak_for_it(
+    tmp_path: Path,
+) -> None:
+    async with called(PERMISSION, READ, ELICITATION) as (caller, client, _):
+        async with asking(tmp_path, caller, "approve-all") as (live, _):
+            for id, method in ((1, PERMISSION), (2, ELICITATION), (3, READ)):
+                assert live.request(question(id, method)) is LATER
+            await client.until(lambda: len(client.questions) == 3)
+            live.questions.left(caller)
+            assert live.answered[1]["outcome"]["optionId"] == "y"
+            assert live.answered[2] == {"action": "decline"}
+            assert "has gone" in live.answered[3]
+            assert not live.questions.open
+
+
+@aio
+async def test_the_refusal_of_a_service_is_the_peers_and_that_of_a_question_a_matter_of_policy(
+    tmp_path: Path,
+) -> None:
+    async with called(PERMISSION, READ) as (caller, client, other):
+        async with asking(tmp_path, caller) as (live, _):
+            live.request(question(1))
+            live.request(question(2, READ))
+            await client.until(lambda: len(client.questions) == 2)
+            for each in client.questions:
+                other.refuse(each, -32000, "not today")
+            await _settled(live, 2)
+            assert live.answered[1]["outcome"]["optionId"] == "n"
+            assert live.answered[2] == "not today"
+
+
+@aio
+async def test_cancelling_the_turn_calls_every_question_off(tmp_path: Path) -> None:
+    async with called(PERMISSION, ELICITATION) as (caller, client, _):
+        async with asking(tmp_path, caller) as (live, _):
+            live.request(question(1))
+            live.request(question(2, ELICITATION))
+            await client.until(lambda: len(client.questions) == 2)
+            live.cancelling.on(Trigger.BEGIN)
+            live.cancelling.on(Trigger.CANCEL)
+            live.questions.call_off()
+            assert live.answered == {
+                1: {"outcome": {"outcome": "cancelled"}},
+                2: {"action": "cancel"},
+            }
+            later = live.request(question(3))
+            assert msgspec.json.encode(later) == b'{"outcome":{"outcome":"cancelled"}}'
+
+
+@aio
+async def test_services_that_the_caller_does_not_offer_are_served_here(tmp_path: Path) -> None:
+    async with called(PERMISSION) as (caller, _, _), asking(tmp_path, caller) as (live, _):
+        assert live.request(question(1, READ)) is HERE
+        declined = live.request(question(2, ELICITATION))
+        assert msgspec.json.encode(declined) == b'{"action":"decline"}'
+
+
+@aio
+async def test_a_caller_that_does_not_read_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permitting, "TOLD_TIMEOUT", 0.01)
+    async with called(PERMISSION) as (caller, _, other):
+        async with asking(tmp_path, caller, "approve-all") as (live, _):
+            live.open_for(caller, "s1")
+            other._stream.pause_reading()
+            live.turn_began(caller)
+            for _ in range(5000):
+                live.update(notice("s1", "so much that it is not taken"))
+            assert live.reader(caller).lags
+            assert live.request(question()) is LATER
+            await _settled(live, 1)
+            assert live.answered[1]["outcome"]["optionId"] == "y"
