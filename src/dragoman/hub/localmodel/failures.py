@@ -1,0 +1,118 @@
+"""What goes wrong between us and a model, in the words of the project.
+
+Owns the way from a status of HTTP, and from errors of the HTTP library, to errors of our tree, and
+from those to an outcome. It sends nothing again: who may retry, and when, is decided above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.client.results import explain
+from dragoman.errors import (
+    AuthRequired,
+    ConnectError,
+    ConnectionBroken,
+    DragomanError,
+    RemoteError,
+    Unsupported,
+)
+from dragoman.events.parts import Failure
+from dragoman.events.words import ErrorKind, Outcome
+
+SHOWN_SIZE: Final = 500
+"""Characters of a server's own words that are passed on."""
+
+_KINDS: Final[Mapping[int, ErrorKind]] = {
+    402: ErrorKind.QUOTA,
+    404: ErrorKind.NOT_FOUND,
+    408: ErrorKind.NETWORK,
+    413: ErrorKind.CONTEXT_FULL,
+    429: ErrorKind.RATE_LIMITED,
+    503: ErrorKind.OVERLOADED,
+    529: ErrorKind.OVERLOADED,
+}
+
+_HARD_QUOTA: Final = ("insufficient_quota", "billing", "credit balance", "spend limit")
+"""Words in an answer of 400, 403 or 429 that mean: not in a moment either."""
+
+_TOO_LONG: Final = ("context_length_exceeded", "prompt is too long", "context window")
+
+
+def from_status(
+    status: int, body: Any, headers: Mapping[str, str], *, variable: str
+) -> DragomanError:
+    """The error that an answer with this status is. `variable` holds the key, for the advice."""
+    message, word = _said(body)
+    text = f"{message} {word}".lower()
+    data: dict[str, Any] = {"status": status}
+    if (wait := retry_after(headers)) is not None:
+        data["retryAfter"] = wait
+    if status in (400, 402, 403, 429) and any(words in text for words in _HARD_QUOTA):
+        return RemoteError(status, message, {**data, "kind": ErrorKind.QUOTA.value})
+    if status in (401, 403):
+        return AuthRequired(message, hint=f"look at the key in {variable}", data=data)
+    kind = _KINDS.get(status, ErrorKind.INTERNAL if status >= 500 else ErrorKind.INVALID_PARAMS)
+    if status == 400 and any(words in text for words in _TOO_LONG):
+        kind = ErrorKind.CONTEXT_FULL
+    return RemoteError(status, message, {**data, "kind": kind.value})
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds after which to come again, where the server says so in seconds."""
+    try:
+        seconds = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def from_network(error: Exception, *, connected: bool, where: str) -> DragomanError:
+    """The error of a connection: it never came about, or it broke under the answer."""
+    detail = str(error) or type(error).__name__
+    if connected:
+        return ConnectionBroken(f"the answer of {where} broke off: {detail[:SHOWN_SIZE]}")
+    return ConnectError(f"{where} cannot be reached: {detail[:SHOWN_SIZE]}")
+
+
+def missing_library(error: ImportError) -> Unsupported:
+    return Unsupported(
+        f"{error.name or 'a library'} is not installed; `pip install 'dragoman[local]'` brings it"
+    )
+
+
+def judge(error: DragomanError) -> tuple[Outcome, Failure]:
+    """How a question ended that ended with this error."""
+    outcome, failure = explain(error)
+    match error:
+        case RemoteError(data={"kind": str(word)}):
+            kind = ErrorKind(word)
+            outcome = {
+                ErrorKind.QUOTA: Outcome.QUOTA,
+                ErrorKind.RATE_LIMITED: Outcome.QUOTA,
+                ErrorKind.CONTEXT_FULL: Outcome.TRUNCATED,
+            }.get(kind, Outcome.FAILED)
+            passing = kind in (ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.NETWORK)
+            return outcome, msgspec.structs.replace(failure, kind=kind, retryable=passing)
+        case ConnectError():
+            return Outcome.FAILED, msgspec.structs.replace(failure, kind=ErrorKind.NETWORK)
+        case ConnectionBroken():
+            return Outcome.CRASHED, msgspec.structs.replace(failure, kind=ErrorKind.NETWORK)
+        case Unsupported():
+            return Outcome.UNSUPPORTED, failure
+    return outcome, failure
+
+
+def _said(body: Any) -> tuple[str, str]:
+    """The message of an error's body and its own word for the kind, in whichever shape it has."""
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(inner, dict):
+        message = str(inner.get("message") or "the server gave no reason")
+        words = [inner.get("code"), inner.get("type")]
+        return message[:SHOWN_SIZE], " ".join(word for word in words if isinstance(word, str))
+    text = str(inner or "").strip()
+    return text[:SHOWN_SIZE] or "the server gave no reason", ""
