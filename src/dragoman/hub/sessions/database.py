@@ -203,7 +203,11 @@ def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
         # Readers, too, write beside the file, unless they are told that nobody changes it. In a
         # folder that cannot be written nobody does.
         connection = _connect(f"{address}&immutable=1")
-        version = _refuse_strangers(path, connection, form)
+        try:
+            version = _refuse_strangers(path, connection, form)
+        except BaseException:
+            connection.close()
+            raise
     except BaseException:
         connection.close()
         raise
@@ -255,19 +259,34 @@ def _make_private(path: Path) -> None:
 
 def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:
     """The version of the file; raises for what is newer than us, or not ours."""
-    version = int(_pragma(connection, "user_version"))
-    owner = int(_pragma(connection, "application_id"))
-    if owner != form.application_id:
+    with _at_one_moment(connection):
+        version = int(_pragma(connection, "user_version"))
+        owner = int(_pragma(connection, "application_id"))
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables or version:
-            raise StoreCorrupt(str(path), "it is a file of another program", remedy=_MOVE_AWAY)
-    elif version > form.version:
+    if owner != form.application_id and (tables or version):
+        raise StoreCorrupt(str(path), "it is a file of another program", remedy=_MOVE_AWAY)
+    if version > form.version:
         raise StoreTooNew(
             str(path),
             f"a newer dragoman has written it (form {version}, and this one knows {form.version})",
             remedy="use that dragoman, or let DRAGOMAN_STATE_HOME name another folder",
         )
     return version
+
+
+@contextlib.contextmanager
+def _at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let everything that is read in the block be of one moment: another process may be about to
+    make the file."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:

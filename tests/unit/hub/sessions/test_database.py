@@ -174,6 +174,27 @@ def test_threads_share_a_store_by_waiting_for_each_other(tmp_path: Path) -> None
         assert len(store.sessions()) == 80
 
 
+def test_whoever_opens_a_new_file_at_the_same_moment_finds_it_made_once(tmp_path: Path) -> None:
+    troubles: list[StoreError] = []
+
+    def opens(path: Path, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            Store.open(path).close()
+        except StoreError as error:
+            troubles.append(error)
+
+    for number in range(30):
+        together = threading.Barrier(6)
+        path = tmp_path / str(number) / "sessions.db"
+        threads = [threading.Thread(target=opens, args=(path, together)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=30)
+    assert troubles == []
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
