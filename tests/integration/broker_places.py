@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,24 @@ def broker_place() -> Iterator[Place]:
                 kill(record.broker, signal.SIGKILL)
                 for one in (record.broker, *record.children):
                     wait_dead(one)
+            for stray in writers_to(place.folder):
+                kill(stray, signal.SIGKILL)
+                raise AssertionError(f"a broker without a record was left: {stray.pid}")
+
+
+def writers_to(folder: Path) -> list[ProcessIdentity]:
+    """The processes whose log is in a folder, after a moment for those that are about to end."""
+    found: list[ProcessIdentity] = []
+    for _ in range(20):
+        found = []
+        for link in Path("/proc").glob("[0-9]*/fd/2"):
+            with suppress(OSError):
+                if os.readlink(link).startswith(str(folder)):
+                    found += filter(None, [identify(int(link.parts[2]))])
+        if not found:
+            break
+        time.sleep(0.05)
+    return found
 
 
 def wait_dead(process: ProcessIdentity) -> None:

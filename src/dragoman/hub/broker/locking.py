@@ -34,6 +34,11 @@ class HeldLock:
     def held(self) -> bool:
         return self._fd >= 0
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the file still has its name: else nobody can see that the lock is held."""
+        return self._fd >= 0 and _is_file(self._fd, self.path)
+
     def write(self, text: bytes) -> None:
         """Say who holds it."""
         os.ftruncate(self._fd, 0)
@@ -41,9 +46,10 @@ class HeldLock:
         os.write(self._fd, text)
 
     def release(self, *, remove: bool = True) -> None:
-        """Give it free and remove the file. Idempotent."""
+        """Give it free and remove the file, if it is still ours. Idempotent."""
         if self._fd < 0:
             return
+        remove = remove and self.in_place
         fd, self._fd = self._fd, -1
         try:
             if remove and sys.platform != "win32":

@@ -49,6 +49,10 @@ LOCK_TIMEOUT: Final = 2.0
 
 LOCK_RETRY_INTERVAL: Final = 0.01
 
+NAME_INTERVAL: Final = 30.0
+"""Seconds between two looks whether the lock file is still there. A broker that nobody finds is
+harmless and only holds memory, so that it need not be noticed at once."""
+
 log = logging.getLogger(__name__)
 
 
@@ -72,6 +76,7 @@ class BrokerProcess:
         self.endpoint.make_safe()
         self._lock = await self._take_name()
         if self._lock is None:
+            log.info("%s is taken by another broker", self.endpoint.name)
             self._say({"taken": True})
             return
         try:
@@ -84,6 +89,7 @@ class BrokerProcess:
                 log.info("%s is there for %s", self.endpoint.name, self.spec.workspace)
                 self._clock.start()
                 self._tasks.start(self._clean_up(), "sweep")
+                self._tasks.start(self._watch_name(self._lock), "watch")
                 await serving.run()
         finally:
             self._over = True
@@ -129,6 +135,18 @@ class BrokerProcess:
                 reaped.processes,
                 ", ".join(reaped.files) or "no files",
             )
+
+    async def _watch_name(self, lock: HeldLock) -> None:
+        """End when nobody can find us any more: somebody has removed the runtime folder."""
+        while True:
+            await asyncio.sleep(NAME_INTERVAL)
+            if not lock.held:
+                return
+            if not lock.in_place:
+                log.warning("%s ends: its lock %s was removed", self.endpoint.name, lock.path)
+                if self._serving is not None:
+                    self._serving.stop(drain=True)
+                return
 
     async def _end(self) -> None:
         if self._clock is not None:

@@ -82,6 +82,21 @@ def test_a_file_that_was_replaced_meanwhile_is_not_the_lock(
 
 
 @posix
+def test_the_file_of_a_successor_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    old = try_lock(path)
+    assert old is not None and old.in_place
+    path.unlink()
+    assert not old.in_place
+    new = try_lock(path)
+    assert new is not None
+    old.release()
+    assert new.in_place and is_held(path)
+    new.release()
+    assert not new.in_place and not path.exists()
+
+
+@posix
 def test_a_link_is_no_lock(tmp_path: Path) -> None:
     (tmp_path / "x.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic link"):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,6 +166,20 @@ async def test_an_idle_broker_drains_when_its_time_is_over(folder: Path) -> None
         async with asyncio.timeout(5):
             await broker.stopped.wait()
         assert broker.drained is True
+
+
+@aio
+async def test_a_broker_that_nobody_can_find_any_more_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NAME_INTERVAL", 0.01)
+    async with Running(spec_in(folder)) as running:
+        assert not Fake.made.stopped.is_set()
+        shutil.rmtree(running.process.endpoint.runtime)
+        async with asyncio.timeout(5):
+            await Fake.made.stopped.wait()
+        assert Fake.made.drained is True
+        running.process.endpoint.runtime.mkdir()
 
 
 @aio
