@@ -160,7 +160,8 @@ class Caller:
         self._broker.check_work()
         body = extensions.members(request.params)
         meta = extensions.our_meta(body, PromptMeta)
-        session = self._broker.sessions.require(extensions.text(body.get("sessionId")) or "")
+        name = extensions.read(request.params, extensions.About).session_id
+        session = self._broker.sessions.require(name)
         job = Job(
             meta.job or new_job_id(),
             session,
@@ -171,7 +172,9 @@ class Caller:
             policy=meta.policy,
             fresh=meta.fresh,
         )
-        self._know(session, body)
+        if session not in self.sessions.values():
+            # A caller may prompt in a session that another one opened.
+            session.reader(self).session_id = name
         self._broker.turns.put(job)
         if job.ended_at is None:
             self._prompts[request.id] = job
@@ -186,11 +189,6 @@ class Caller:
         job = Job(asked.job, session, params, policy=asked.policy, fresh=asked.fresh)
         self._broker.turns.put(job)
         return {"job": job.id, "state": job.state}
-
-    def _know(self, session: LiveSession, body: dict[str, Raw]) -> None:
-        """A caller may prompt in a session that another one opened."""
-        if session not in self.sessions.values():
-            session.reader(self).session_id = extensions.text(body.get("sessionId")) or session.id
 
     def _cancel_job(self, request: Request) -> Any:
         asked = extensions.read(request.params, extensions.JobWanted)

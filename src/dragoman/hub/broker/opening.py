@@ -243,6 +243,7 @@ class Sessions:
 
     def _forget(self, session: LiveSession) -> None:
         session.far.upstream.forget(session.id)
+        session.far.client.forget(session.sheltered)
         for name in [name for name, each in self._sessions.items() if each is session]:
             del self._sessions[name]
         for caller in list(session.readers):

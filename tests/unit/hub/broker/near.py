@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,13 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import RemoteError
 from dragoman.hub.broker.reaching import Far
+from dragoman.hub.broker.serving import Broker
 from dragoman.rpc import LATER, Connection, End
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
+from tests.integration.broker_stage import FakeHost, Stage, spec_of
 
 
 class NearAgent:
@@ -196,3 +200,30 @@ async def called(*offers: str) -> AsyncIterator[tuple[Any, Client, Connection]]:
         Connection(theirs, End.CLIENT, client) as other,
     ):
         yield FakeCaller(connection, offers=offers), client, other
+
+
+@asynccontextmanager
+async def standing(folder: Path, *agents: NearAgent, **fields: Any) -> AsyncIterator[Stage]:
+    """A broker before agents in memory, one for each start."""
+    host = FakeHost()
+
+    def start(number: int) -> Any:
+        return near(agents[min(number, len(agents)) - 1], number)
+
+    broker = Broker(spec_of(folder, **fields), host, open=start)
+    tasks = TaskOwner("standing")
+    running = tasks.start(broker.run(), "run the broker")
+    try:
+        yield Stage(broker, host, folder)
+    finally:
+        broker.stop(drain=False)
+        async with asyncio.timeout(5):
+            await asyncio.wait([running])
+        await tasks.aclose()
+
+
+def dies(agent: NearAgent) -> None:
+    """The agent's process is gone."""
+    assert agent.connection is not None
+    stream: Any = agent.connection._stream
+    stream.break_link("killed")

@@ -1,0 +1,211 @@
+"""What a broker keeps on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.errors import StoreFull
+from dragoman.events.words import Outcome
+from dragoman.hub.broker import recording
+from dragoman.hub.broker.jobs import Job
+from dragoman.hub.broker.recording import Recording, Scribe
+from dragoman.hub.broker.session import LiveSession
+from dragoman.hub.sessions import Redactor, Store, store_path
+from tests.aio import aio
+from tests.integration.broker_stage import spec_of, stored
+from tests.unit.hub.broker.near import NearAgent, near, notice
+
+
+@asynccontextmanager
+async def keeping(
+    tmp_path: Path, *, created: bool = True, **fields: Any
+) -> AsyncIterator[tuple[Recording, LiveSession]]:
+    kept = Recording(spec_of(tmp_path, **fields), runner={"pid": 1})
+    await kept.open()
+    async with near(NearAgent()) as far:
+        session = LiveSession(
+            kept, far, "s1", key="s-k", name="n", cwd=tmp_path, mcp_servers=Raw(b"[]")
+        )
+        if created:
+            kept.created(session)
+        try:
+            yield kept, session
+        finally:
+            await kept.close()
+
+
+def running(session: LiveSession, id: str = "j-1") -> Job:
+    job = Job(id, session, {"prompt": Raw(b"[]")})
+    job.begin(session.log.next)
+    session.job = job
+    return job
+
+
+def texts(tmp_path: Path) -> list[str]:
+    (kept,) = stored(tmp_path)
+    return [msgspec.json.decode(line)["update"]["content"]["text"] for _, line in kept["lines"]]
+
+
+@aio
+async def test_events_are_stored_in_batches_and_the_rest_at_the_end(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (kept, session):
+        for number in range(1000):
+            session.update(notice("s1", f"{number} "))
+        async with asyncio.timeout(5):
+            while session.log.taken < 1000:  # noqa: ASYNC110 - nobody tells of a batch
+                await asyncio.sleep(0.01)
+        session.update(notice("s1", "last"))
+    assert texts(tmp_path) == [f"{number} " for number in range(1000)] + ["last"]
+
+
+@aio
+async def test_the_end_of_a_job_is_on_the_disk_before_anybody_is_told(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (kept, session):
+        job = Job("j-1", session, {"prompt": Raw(b'[{"type":"text","text":"do it"}]')})
+        kept.job_changed(job)
+        job.begin(0)
+        session.job = job
+        kept.job_changed(job)
+        for word in ("Hello", ", ", "world"):
+            session.update(notice("s1", word))
+        session.job = None
+        job.end(Outcome.OK, next_event=3, stop="end_turn")
+        over = asyncio.Event()
+        job.when_ended(over.set)
+        kept.job_ended(job)
+        assert not over.is_set()
+        async with asyncio.timeout(5):
+            await over.wait()
+        with Store.open(store_path(tmp_path / "state"), read_only=True) as store:
+            found = store.job("j-1")
+        assert found is not None
+        assert (found.state, found.outcome, found.text) == ("ended", "ok", "Hello, world")
+        assert (found.prompt, found.first_event, found.next_event) == ("do it", 0, 3)
+        again = await kept.find_job("j-1")
+        assert again == found
+
+
+@aio
+async def test_secrets_do_not_reach_the_disk_even_in_pieces(tmp_path: Path) -> None:
+    secret = "hunter2-hunter2-hunter2"
+    async with keeping(tmp_path, secret_values=(secret,)) as (kept, session):
+        job = running(session)
+        for letter in f"the word is {secret}, keep it":
+            session.update(notice("s1", letter))
+        kept.note(session, "permission", {"title": secret})
+        session.job = None
+        job.end(Outcome.OK, next_event=session.log.next)
+        kept.job_ended(job)
+    said = "".join(texts(tmp_path))
+    assert said.startswith("the word is ")
+    assert said.endswith(", keep it")
+    assert secret not in said
+    assert secret not in job.text
+    for file in (tmp_path / "state").iterdir():
+        assert secret.encode() not in file.read_bytes()
+
+
+@aio
+async def test_a_session_that_is_still_being_opened_is_stored_when_it_is(tmp_path: Path) -> None:
+    async with keeping(tmp_path, created=False) as (kept, session):
+        session.update(notice("s1", "early"))
+        kept.save(session)
+        assert session.log.taken == 0
+        kept.created(session)
+        kept.save(session)
+        assert session.log.taken == 1
+    assert texts(tmp_path) == ["early"]
+
+
+@aio
+async def test_lines_are_fetched_from_the_disk_or_not_at_all(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (kept, session):
+        for number in range(10):
+            session.update(notice("s1", str(number)))
+        kept._save(session, None, end=True)
+        found = await kept.fetch("s-k", 3, 6)
+        assert [msgspec.json.decode(each)["update"]["content"]["text"] for each in found] == [
+            "3",
+            "4",
+            "5",
+        ]
+        assert await kept.fetch("s-k", 10, 12) == []
+        assert await kept.fetch("s-none", 0, 1) == []
+        assert await kept.first_event(session) == 0
+
+
+@aio
+async def test_when_the_disk_fails_the_work_goes_on_in_memory(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (kept, session):
+        job = running(session)
+        assert kept._writer is not None
+        kept._writer.trouble = StoreFull("file", "no space left")
+        kept._on_trouble(kept._writer.trouble)
+        assert "no space left" in kept.trouble
+        session.update(notice("s1", "said anyway"))
+        session.job = None
+        job.end(Outcome.OK, next_event=1)
+        kept.job_ended(job)
+        assert (job.state, job.text) == ("ended", "said anyway")
+        assert session.log.stored == 1, "so that memory is not held for a disk that is gone"
+        assert await kept.fetch("s-k", 0, 1) == []
+        assert await kept.find("s1", None) is None
+        kept._writer.trouble = None
+
+
+@aio
+async def test_a_store_that_cannot_be_opened_is_no_reason_not_to_serve(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("in the way")
+    async with keeping(tmp_path) as (kept, session):
+        assert kept.trouble
+        kept.note(session, "x", {})
+        kept.moved(session)
+        session.update(notice("s1", "x"))
+        await kept.settle(session)
+        assert session.log.stored == 1
+        assert await kept.first_event(session) == 0
+        assert await kept.find_job("j") is None
+
+
+@aio
+async def test_a_session_is_found_by_its_key_or_by_the_peers_name(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (kept, session):
+        by_name = await kept.find("s1", None)
+        assert by_name is not None
+        assert by_name == await kept.find("other", "s-k")
+        assert (by_name.key, by_name.name, by_name.peer) == ("s-k", "n", "agent")
+        session.id = "s2"
+        kept.moved(session)
+        assert await kept.find("s2", None) is not None
+        kept.closed(session)
+        closed = await kept.find("s2", None)
+        assert closed is None or closed.closed_at is not None
+
+
+def test_texts_are_found_among_lines_that_are_none() -> None:
+    job = Job("j", cast(Any, None), {})
+    image = b'{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"image"}}}'
+    good = bytes(notice("s1", "good").params)
+    recording._collect(job, [image, good, b'"agent_message_chunk" no JSON', good])
+    assert (job.text, job.acted) == ("goodgood", True)
+    other = Job("j", cast(Any, None), {})
+    recording._collect(other, [b'{"update":{"sessionUpdate":"tool_call"}}'])
+    assert (other.text, other.acted) == ("", True)
+
+
+def test_a_scribe_numbers_what_may_be_stored() -> None:
+    scribe = Scribe("s-k", 5, Redactor())
+    line = bytes(notice("s1", "x").params)
+    first, safe = scribe.prepare([line, line], None, end=False)
+    later, rest = scribe.prepare([line], None, end=True)
+    assert first == 5
+    assert later == 5 + len(safe)
+    assert [*safe, *rest] == [line] * 3
+    assert scribe.next == 8
