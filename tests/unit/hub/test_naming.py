@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dragoman
 from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Peer
 from dragoman.errors import UnknownPeer
+from dragoman.hub.broker import calling
 from dragoman.hub.config.paths import VARIABLES
+from dragoman.hub.launching import Way
 from dragoman.hub.naming import open_named
+from dragoman.hub.opening import open_peer
 from tests.aio import aio
 from tests.unit.hub.config.folders import write
 
@@ -70,6 +77,58 @@ async def test_what_the_caller_says_goes_before_the_settings(home: Path) -> None
 def test_a_program_without_a_loop_has_names_too(home: Path) -> None:
     with dragoman.connect_sync("mine", workspace=home) as peer:
         assert peer.info.name == "a_key,None,None"
+
+
+class Warm:
+    """In the place of `open_warm`: remembers what it was asked for, and starts nothing warm."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[dict[str, Any]] = []
+        monkeypatch.setattr(calling, "open_warm", self._open)
+
+    @asynccontextmanager
+    async def _open(self, way: Way, **options: Any) -> AsyncIterator[Peer]:
+        self.asked.append({name: options.pop(name) for name in ("paths", "ttl", "max_idle")})
+        async with open_peer(way, **options) as peer:
+            yield peer
+
+
+@pytest.mark.parametrize(
+    ("settings", "warm", "used"),
+    [
+        ("", None, True),
+        ("warm = false\n", None, False),
+        ("warm = false\n", True, True),
+        ("", False, False),
+    ],
+)
+@aio
+async def test_the_caller_and_else_the_settings_say_whether_a_broker_is_used(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: str,
+    warm: bool | None,
+    used: bool,
+) -> None:
+    monkeypatch.delenv("DRAGOMAN_WARM")
+    write(home / "config" / "config.toml", settings)
+    brokers = Warm(monkeypatch)
+    async with open_named("mine", workspace=home, warm=warm) as peer:
+        assert peer.info.version == "1"
+    assert bool(brokers.asked) is used
+
+
+@aio
+async def test_a_broker_is_told_how_long_to_stay_only_if_somebody_has_said_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = Warm(monkeypatch)
+    for settings in ("", "ttl = 5\nmax_idle_brokers = 1\n"):
+        write(home / "config" / "config.toml", settings)
+        async with open_named("mine", workspace=home, warm=True, name="a program"):
+            pass
+    assert [(asked["ttl"], asked["max_idle"]) for asked in brokers.asked] == [(None, 4), (5.0, 1)]
+    assert brokers.asked[0]["paths"].runtime == home / "runtime"
 
 
 @aio
