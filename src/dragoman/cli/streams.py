@@ -1,14 +1,17 @@
 """The three streams of the process, so that every command may count on them.
 
 Owns what is done to them before anything else: one that was closed leads nowhere, and no character
-ends a command because the encoding lacks it. What is written there is the business of `output`.
+ends a command because the encoding lacks it. And what is done at the very end: what is held back is
+written, and the process leaves. What is written there is the business of `output`.
 """
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
+import threading
 from typing import Final
 
 NAMES: Final = ("stdin", "stdout", "stderr")
@@ -35,3 +38,18 @@ def _open_nowhere(number: int) -> None:
     else:
         os.dup2(nowhere, number)
         os.close(nowhere)
+
+
+def leave(code: int) -> None:
+    """End the process with everything written, without taking its modules apart one by one: that
+    takes as long as a fifth of a short command. Returns where that cannot be done safely."""
+    if threading.active_count() > 1:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    # What was registered for the end of the process is done all the same.
+    atexit._run_exitfuncs()
+    os._exit(code)

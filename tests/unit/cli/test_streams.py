@@ -43,3 +43,32 @@ def test_a_closed_stream_leads_nowhere_and_every_character_can_be_written(
         env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)},
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, out, err)
+
+
+LEAVING = """
+import atexit, sys, threading
+from dragoman.cli.streams import leave
+atexit.register(lambda: print("registered", file=sys.stderr, flush=True))
+print("held back", end="")
+hold = threading.Event()
+if {threads}:
+    threading.Thread(target=hold.wait).start()
+leave(7)
+print(" and went on")
+hold.set()
+"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "code", "out"), [(False, 7, "held back"), (True, 0, "held back and went on\n")]
+)
+def test_leaving_writes_what_is_held_back_and_waits_for_nobody_else(
+    threads: bool, code: int, out: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING.format(threads=threads)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, "registered\n")
