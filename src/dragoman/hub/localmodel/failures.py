@@ -75,7 +75,9 @@ def from_network(error: Exception, *, connected: bool, where: str) -> DragomanEr
     """The error of a connection: it never came about, or it broke under the answer."""
     detail = str(error) or type(error).__name__
     if connected:
-        return ConnectionBroken(f"the answer of {where} broke off: {detail[:SHOWN_SIZE]}")
+        broken = ConnectionBroken(f"the answer of {where} broke off: {detail[:SHOWN_SIZE]}")
+        broken.may_have_run = True
+        return broken
     return ConnectError(f"{where} cannot be reached: {detail[:SHOWN_SIZE]}")
 
 

@@ -77,6 +77,7 @@ def test_a_connection_that_never_was_ran_nothing_and_one_that_broke_may_have() -
     assert (judge(never)[0], never.may_have_run) == (Outcome.FAILED, False)
     broke = from_network(OSError(), connected=True, where="there")
     assert isinstance(broke, ConnectionBroken)
+    assert broke.may_have_run
     assert str(broke) == "the answer of there broke off: OSError"
     assert judge(broke)[0] is Outcome.CRASHED
 
