@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -62,6 +63,7 @@ class AttemptTable(BeliefTable):
         data = self.redact.line(msgspec.json.encode(decision, enc_hook=str)).decode()
         row = self._row(structs.replace(attempt, decision_id=decision_id))
         del row["id"]
+        row["day"] = day_of(attempt.started_at)
         with self.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO decisions (id, at, data) VALUES (?, ?, ?)",
@@ -240,6 +242,11 @@ class AttemptTable(BeliefTable):
         row["cost"], row["currency"] = cost.amount, cost.currency
         row["cost_provenance"] = cost.provenance.value
         return row
+
+
+def day_of(at: float) -> str:
+    """The day of an instant, by the clock of this machine."""
+    return datetime.fromtimestamp(at).date().isoformat()
 
 
 def _record(row: tuple[Any, ...]) -> AttemptRecord:

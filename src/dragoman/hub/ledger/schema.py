@@ -51,16 +51,18 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             verdict TEXT,
             verdict_source TEXT,
             runner TEXT NOT NULL,
+            -- Of this machine's clock when it began: SQLite can group by an index, not by a sum.
+            day TEXT NOT NULL,
             UNIQUE (job, number)
         )
         """,
         "CREATE INDEX attempts_of_decision ON attempts (decision_id)",
-        # All that sums are made of, in the order of time: they never touch the table itself, and
-        # read no more of the index than the time that is asked about.
+        # All that sums are made of, in the order in which they are made: they never touch the
+        # table, sort next to nothing, and read little more than the time that is asked about.
         """
         CREATE INDEX attempts_summed ON attempts (
-            started_at, peer, role, model, outcome, verdict, number, ended_at, first_event_at,
-            input_tokens, output_tokens, total_tokens, cost, currency, cost_provenance
+            day, role, peer, model, currency, started_at, outcome, verdict, number, ended_at,
+            first_event_at, input_tokens, output_tokens, total_tokens, cost, cost_provenance
         )
         """,
         "CREATE INDEX attempts_unfinished ON attempts (id) WHERE outcome IS NULL",

@@ -1,39 +1,59 @@
 """Sums over the ledger: what was spent, and how it went by role, peer, model or day.
 
-Owns the two questions. Both are answered from one index that holds all they need, in the order of
-time, so the work grows with the attempts of the time that is asked about and never touches the
-table. What is shown of it is the business of `dragoman.cli`.
+Owns the two questions. Both are answered from one index that holds all they need, day by day, so
+the work grows with the attempts of the time that is asked about and never touches the table. What
+is shown of it is the business of `dragoman.cli`.
 """
 
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from dragoman.hub.ledger.belief_table import BeliefTable
 from dragoman.hub.ledger.records import By, Spent, StatRow
 from dragoman.hub.prices import DOLLARS
 
-_KEYS: Final[dict[By, str]] = {
-    "role": "role",
-    "peer": "peer",
-    "model": "model",
-    # The user's own days: a day that ends in the afternoon helps nobody.
-    "day": "strftime('%Y-%m-%d', started_at, 'unixepoch', 'localtime')",
+MARGIN: Final = 2 * 86_400.0
+"""Seconds by which the day of an instant can differ between any two zones of time, and more."""
+
+_FIRST_DAY: Final = ""
+_LAST_DAY: Final = "~"
+"""Texts before and behind every day."""
+
+# Each is a sum that can be summed again. Every step counts two hundred thousand times, so what is
+# not there is counted by what is.
+_SUMS: Final = {
+    "attempts": "count(*)",
+    "finished": "count(outcome)",
+    "ok": "sum(outcome = 'ok')",
+    "fallbacks": "sum(number > 1)",
+    "judged": "count(verdict)",
+    "good": "sum(verdict = 'good')",
+    "took": "sum(ended_at - started_at)",
+    "ended": "count(ended_at)",
+    "waited": "sum(first_event_at - started_at)",
+    "began": "count(first_event_at)",
+    "input_tokens": "sum(input_tokens)",
+    "output_tokens": "sum(output_tokens)",
+    "counted": "count(coalesce(total_tokens, input_tokens, output_tokens))",
+    "costs": "sum(cost)",
+    "priced": "count(cost)",
+    "estimated": "sum(cost_provenance = 'estimated')",
 }
 
-# Every step counts two hundred thousand times: what is not there is counted by what is.
-_STATS: Final = """
-SELECT {key}, currency,
-    count(*), count(outcome), sum(outcome = 'ok'), sum(number > 1),
-    count(verdict), sum(verdict = 'good'),
-    sum(ended_at - started_at), count(ended_at),
-    sum(first_event_at - started_at), count(first_event_at),
-    sum(input_tokens), sum(output_tokens),
-    count(coalesce(total_tokens, input_tokens, output_tokens)),
-    sum(cost), count(cost), sum(cost_provenance = 'estimated')
-FROM attempts INDEXED BY attempts_summed
-WHERE started_at >= ? AND started_at < ?
+# The inner question is answered in the order of the index, without sorting; only its few rows are
+# sorted by what is asked for.
+_STATS: Final = f"""
+SELECT {{key}}, currency, {", ".join(f"sum({name})" for name in _SUMS)}
+FROM (
+    SELECT day, role, peer, model, currency,
+        {", ".join(f"{sum} AS {name}" for name, sum in _SUMS.items())}
+    FROM attempts INDEXED BY attempts_summed
+    WHERE day >= ? AND day <= ? AND started_at >= ? AND started_at < ?
+    GROUP BY day, role, peer, model, currency
+)
 GROUP BY 1, 2
 """
 
@@ -43,7 +63,7 @@ SELECT currency, count(*), sum(ended_at - started_at),
     sum(total_tokens IS NULL AND input_tokens IS NULL AND output_tokens IS NULL),
     sum(cost), sum(cost IS NULL)
 FROM attempts INDEXED BY attempts_summed
-WHERE started_at >= ?{peer}
+WHERE day >= ? AND started_at >= ?{peer}
 GROUP BY 1
 """
 
@@ -55,7 +75,9 @@ class Sums(BeliefTable):
         """What one peer, or all of them, have used since then."""
         where, values = (" AND peer = ?", (peer,)) if peer is not None else ("", ())
         with self._reading() as connection:
-            rows = connection.execute(_SPENT.format(peer=where), (since, *values)).fetchall()
+            rows = connection.execute(
+                _SPENT.format(peer=where), (_day(since - MARGIN, _FIRST_DAY), since, *values)
+            ).fetchall()
         costs: dict[str, float] = {}
         turns = tokens = tokens_unknown = cost_unknown = 0
         seconds = 0.0
@@ -81,9 +103,11 @@ class Sums(BeliefTable):
         self, by: By = "role", *, since: float | None = None, until: float | None = None
     ) -> list[StatRow]:
         """Sums of the attempts that began in a time: the busiest first, days in their order."""
-        bounds = (-math.inf if since is None else since, math.inf if until is None else until)
+        since = -math.inf if since is None else since
+        until = math.inf if until is None else until
+        days = (_day(since - MARGIN, _FIRST_DAY), _day(until + MARGIN, _LAST_DAY))
         with self._reading() as connection:
-            rows = connection.execute(_STATS.format(key=_KEYS[by]), bounds).fetchall()
+            rows = connection.execute(_STATS.format(key=by), (*days, since, until)).fetchall()
         grouped: dict[str | None, list[tuple[Any, ...]]] = {}
         for key, *values in rows:
             grouped.setdefault(key, []).append(tuple(values))
@@ -93,37 +117,42 @@ class Sums(BeliefTable):
         return sorted(found, key=lambda row: (-row.attempts, row.key or ""))
 
 
+def _day(at: float, beyond: str) -> str:
+    """The day of an instant somewhere on earth; `beyond` where the calendar has none for it."""
+    try:
+        return datetime.fromtimestamp(at, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return beyond
+
+
 def _stat(key: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
     """One row of what SQLite keeps apart by currency."""
     currencies, *columns = zip(*rows, strict=True)
+    told = dict(zip(_SUMS, columns, strict=True))
     # A sum of nothing is NULL, and means that nobody has told anything.
-    sums = [
-        sum(told) if (told := [n for n in values if n is not None]) else None for values in columns
-    ]
-    (attempts, finished, ok, fallbacks, judged, good, took, ended, first, began, *rest) = sums
-    input_tokens, output_tokens, counted, _, priced, estimated = rest
+    sums = {
+        name: sum(known) if (known := [each for each in values if each is not None]) else None
+        for name, values in told.items()
+    }
+    count = {name: value or 0 for name, value in sums.items()}
     costs: dict[str, float] = {}
-    for currency, cost in zip(currencies, columns[_COST], strict=True):
+    for currency, cost in zip(currencies, told["costs"], strict=True):
         if cost is not None:
             costs[currency or ""] = costs.get(currency or "", 0.0) + cost
     return StatRow(
         key=key,
-        attempts=attempts or 0,
-        ok=ok or 0,
-        unfinished=(attempts or 0) - (finished or 0),
-        fallbacks=fallbacks or 0,
-        good=good or 0,
-        bad=(judged or 0) - (good or 0),
-        seconds=took / ended if took is not None and ended else None,
-        first_event_seconds=first / began if first is not None and began else None,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        tokens_unknown=(finished or 0) - (counted or 0),
+        attempts=count["attempts"],
+        ok=count["ok"],
+        unfinished=count["attempts"] - count["finished"],
+        fallbacks=count["fallbacks"],
+        good=count["good"],
+        bad=count["judged"] - count["good"],
+        seconds=count["took"] / count["ended"] if count["ended"] else None,
+        first_event_seconds=count["waited"] / count["began"] if count["began"] else None,
+        input_tokens=sums["input_tokens"],
+        output_tokens=sums["output_tokens"],
+        tokens_unknown=count["finished"] - count["counted"],
         costs=costs,
-        cost_unknown=(finished or 0) - (priced or 0),
-        cost_estimated=estimated or 0,
+        cost_unknown=count["finished"] - count["priced"],
+        cost_estimated=count["estimated"],
     )
-
-
-_COST: Final = 13
-"""Which column of a sum is the cost, behind the currency."""

@@ -23,10 +23,10 @@ def test_a_new_file_has_our_mark_and_the_number_of_the_form(tmp_path: Path) -> N
     connection.close()
 
 
-def test_the_table_has_a_column_for_every_field_and_no_other(tmp_path: Path) -> None:
+def test_the_table_has_a_column_for_every_field_and_the_day(tmp_path: Path) -> None:
     with new_ledger(tmp_path) as ledger, ledger.transaction() as connection:
         found = {row[1] for row in connection.execute("PRAGMA table_info(attempts)")}
-    assert found == set(COLUMNS)
+    assert found == {*COLUMNS, "day"}
 
 
 def test_the_store_of_sessions_is_not_taken_for_a_ledger_nor_the_other_way(tmp_path: Path) -> None:

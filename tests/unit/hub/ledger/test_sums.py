@@ -58,19 +58,33 @@ def test_sums_by_role_and_model(ledger: Ledger) -> None:
         }
 
 
-def test_days_come_in_their_order_by_the_clock_of_this_machine(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+def test_days_are_those_of_the_clock_of_this_machine_and_come_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # START is 08:00 in UTC, which is still the day before in Honolulu.
     monkeypatch.setenv("TZ", "Pacific/Honolulu")
     time.tzset()
     try:
-        with ledger:
+        with new_ledger(tmp_path) as ledger:
+            done(ledger, attempt("j-2", started_at=START + 10_800))
+            done(ledger, attempt("j-1"))
+            done(ledger, attempt("j-3", started_at=START + 3600))
             days = [(row.key, row.attempts) for row in ledger.stats("day")]
+            # Whatever day it was called, the time decides.
+            assert ledger.spent(None, START).turns == 3
+            assert ledger.stats("day", since=START, until=START + 1)[0].attempts == 1
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert days == [("2027-01-14", 3), ("2027-01-15", 2)]
+    assert days == [("2027-01-14", 2), ("2027-01-15", 1)]
+
+
+@pytest.mark.parametrize("at", [-1e300, 1e300, -1e11, 1e11])
+def test_a_time_beyond_every_calendar_is_only_early_or_late(ledger: Ledger, at: float) -> None:
+    with ledger:
+        assert ledger.spent(None, at).turns == (5 if at < 0 else 0)
+        assert bool(ledger.stats("role", since=at)) == (at < 0)
+        assert bool(ledger.stats("role", until=at)) == (at > 0)
 
 
 def test_a_time_has_its_beginning_and_not_its_end(ledger: Ledger) -> None:
