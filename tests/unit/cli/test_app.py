@@ -30,7 +30,10 @@ def python(*code: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["chat", "--help"]])
+@pytest.mark.parametrize(
+    "argv",
+    [["--help"], *([name, "--help"] for name in ("run", "chat", "sessions", "jobs", "broker"))],
+)
 def test_help_loads_neither_a_loop_nor_a_protocol_nor_rich(argv: list[str]) -> None:
     done = python(
         "-c",
