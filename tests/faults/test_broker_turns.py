@@ -11,13 +11,16 @@ import functools
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.errors import ConnectionLost, RemoteError
+from dragoman.client.budgets import Budgets
+from dragoman.errors import ConnectionLost, RemoteError, StoreFull
+from dragoman.hub.sessions import Store
 from dragoman.transports import spawn
 from tests.aio import aio
 from tests.integration.broker_process import broker_process, gone, start
@@ -260,3 +263,61 @@ def _prompt(id: int, session: str, text: str, job: str) -> str:
         "_meta": {"dragoman": {"job": job}},
     }
     return _line(id, "session/prompt", params)
+
+
+# -- the world
+
+
+@aio
+async def test_a_clock_that_jumps_ends_and_lengthens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Looked at eight times in the time of a budget, so that it is looked at here after each jump.
+    budgets = Budgets(silence=2.0, first_event=2.0, cancel_grace=0.2)
+    now = time.time()
+    loop = asyncio.get_running_loop()
+    async with stage(tmp_path, budgets=budgets) as broker, broker.caller() as caller:
+        session = await caller.new(tmp_path)
+        for number, years in enumerate((10, -10)):
+            job = f"j-{number}"
+            prompt = [{"type": "text", "text": "hang"}]
+            params = {"sessionId": session, "prompt": prompt, "job": job}
+            await caller.call("_dragoman/submit", params)
+            monkeypatch.setattr(time, "time", functools.partial(float, now + years * 31_536_000))
+            looked_at = loop.time() + 0.6
+            await broker.until(lambda: loop.time() > looked_at)  # noqa: B023 - awaited here
+            assert (await caller.call("_dragoman/result", {"job": job}))["state"] == "running"
+            await caller.call("_dragoman/cancel", {"job": job})
+            ended = await caller.call("_dragoman/result", {"job": job, "wait": True})
+            assert ended["outcome"] == "cancelled"
+        await caller.prompting(session, "say well")
+    (kept,) = check_stored(tmp_path)
+    assert texts(kept) == ["hanging", "hanging", "well"]
+
+
+@aio
+async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(tmp_path) as broker, broker.caller() as caller:
+        session = await caller.new(tmp_path)
+        await caller.prompting(session, "count 10", job="j-1")
+        await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert (await caller.call("_dragoman/status"))["storing"] is None
+
+        def full(*_: Any) -> None:
+            raise StoreFull("the store", "no space is left")
+
+        monkeypatch.setattr(Store, "append", full)
+        await caller.prompting(session, "count 20", job="j-2")
+        job = await caller.call("_dragoman/result", {"job": "j-2", "wait": True})
+        assert (job["outcome"], job["nextEvent"] - job["firstEvent"]) == ("ok", 20)
+        assert "no space is left" in (await caller.call("_dragoman/status"))["storing"]
+        await caller.prompting(session, "say still there", job="j-3")
+        job = await caller.call("_dragoman/result", {"job": "j-3", "wait": True})
+        assert job["text"] == "still there"
+        async with broker.caller() as late:
+            await late.call("_dragoman/attach", {"sessionId": session, "start": 0})
+            await late.until(lambda: len(late.texts()) == 31)
+    (kept,) = check_stored(tmp_path)
+    assert len(texts(kept)) == 10, "what was stored before is there"

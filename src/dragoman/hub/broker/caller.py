@@ -256,9 +256,9 @@ class Caller:
         if len(self._forwarded) >= MAX_FORWARDED:
             raise failures.busy(len(self._forwarded))
         far = self._broker.far
-        if far is None:
-            return self._guarded(self._forward_later(request))
         params, session = self._named_for_peer(request.params)
+        if far is None or (session is not None and session.far is not far):
+            return self._guarded(self._forward_later(request, session))
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             self._forwarded.pop(request.id, None)
@@ -275,9 +275,11 @@ class Caller:
         )
         return LATER
 
-    async def _forward_later(self, request: Request) -> Any:
-        """The same, once the peer is there."""
+    async def _forward_later(self, request: Request, session: LiveSession | None) -> Any:
+        """The same, once the peer is there and has the session."""
         far = await self._broker.ready()
+        if session is not None:
+            await self._broker.restore(session, far, fresh=False)
         params, _ = self._named_for_peer(request.params)
         timeout = self._broker.timeout_of(request.method)
         return await far.connection.call(request.method, params, timeout=timeout)

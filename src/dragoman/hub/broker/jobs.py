@@ -162,6 +162,3 @@ class Jobs:
 
     def get(self, id: str) -> Job | None:
         return self._jobs.get(id)
-
-    def remove(self, job: Job) -> None:
-        self._jobs.pop(job.id, None)

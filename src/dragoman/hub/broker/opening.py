@@ -58,6 +58,7 @@ class SessionKeeping(Keeping, Protocol):
     def found(self, session: LiveSession) -> None: ...
     def moved(self, session: LiveSession) -> None: ...
     def closed(self, session: LiveSession) -> None: ...
+    async def first_event(self, session: LiveSession) -> int: ...
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
 
 
@@ -388,7 +389,7 @@ class Sessions:
         """The whole history is here, so that the peer need not repeat it."""
         reader = session.reader(caller)
         told = asyncio.Event()
-        reader.go_back(0)
+        reader.go_back(await self._keeping.first_event(session))
         reader.behind(told.set)
         # As long as the caller takes to read it; its end cancels this.
         await told.wait()

@@ -91,6 +91,7 @@ class Turns:
         self.queue: Queue[Job] = Queue(lambda job: job.session.key, parallel=parallel)
         self._graces: dict[Job, asyncio.TimerHandle] = {}
         self._vigils: dict[Job, asyncio.TimerHandle] = {}
+        self._holding = False
         self._called_off: set[Job] = set()
         """Jobs that were cancelled while their session was being restored."""
 
@@ -111,7 +112,7 @@ class Turns:
 
     def advance(self) -> None:
         """Start everything that may run now."""
-        while (job := self.queue.ready()) is not None:
+        while not self._holding and (job := self.queue.ready()) is not None:
             self._start(job)
 
     def _start(self, job: Job) -> None:
@@ -374,9 +375,15 @@ class Turns:
 
     def fail_waiting(self, error: DragomanError) -> None:
         """The peer cannot be had: whoever waits for it is told."""
-        for job in list(self.queue.waiting()):
-            if self.queue.drop(job):
-                self._end(job, error=error.fresh())
+        # The end of one would start the next, which is to end as well.
+        self._holding = True
+        try:
+            for job in list(self.queue.waiting()):
+                if self.queue.drop(job):
+                    self._end(job, error=error.fresh())
+        finally:
+            self._holding = False
+        self.advance()
 
     def close(self) -> None:
         """The broker ends: nothing is watched any more."""

@@ -142,6 +142,9 @@ class Notes:
     def closed(self, session: Any) -> None:
         self.events.append(f"closed {session.id}")
 
+    async def first_event(self, session: Any) -> int:
+        return int(session.log.first)
+
     async def find(self, peer_session_id: str, key: str | None) -> Any:
         return self.records.get(peer_session_id)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.errors import RemoteError
 from dragoman.hub.broker import caller as callers
 from tests.aio import aio
-from tests.unit.hub.broker.near import NearAgent, standing
+from tests.unit.hub.broker.near import NearAgent, dies, standing
 
 
 @aio
@@ -115,3 +116,15 @@ async def test_attaching_starts_where_the_caller_says_and_detaching_ends_it(tmp_
         agent.update(session, "7")
         await watcher.heard("7")
         assert watcher.texts() == ["3", "4", "5", "7"]
+
+
+@aio
+async def test_a_setting_reaches_a_session_that_has_to_be_restored_first(tmp_path: Path) -> None:
+    can: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
+    first, second = NearAgent(**can), NearAgent(**can)
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        dies(first)
+        await at.until(lambda: at.broker.far is None)
+        await caller.call("session/set_mode", {"sessionId": session, "modeId": "x"})
+        assert [method for method, _ in second.asked][1:] == ["session/resume", "session/set_mode"]
