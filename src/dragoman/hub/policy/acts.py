@@ -8,7 +8,7 @@ known here and a path anywhere in the input counts. It decides nothing (`judging
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +34,7 @@ PATH_NAMES: Final = frozenset(
 LINE_NAMES: Final = frozenset(
     "command commands cmd cmds commandline command_line shell_command bash_command script".split()
 )
+ARGUMENT_NAMES: Final = frozenset({"args", "arguments", "argv"})
 CWD_NAMES: Final = frozenset("cwd workdir working_directory workingdirectory working_dir".split())
 WRITE_NAMES: Final = frozenset(
     """
@@ -131,9 +132,11 @@ def _look(value: Any, found: _Found, depth: int) -> None:
             # Nobody nests so deep who wants to be read.
             found.hidden = True
             return
-        keys = {_name(key): item for key, item in value.items()}
-        for name, item in keys.items():
-            _field(name, item, keys, found)
+        # A list, because two spellings of one name must not hide one another.
+        fields = [(_name(key), item) for key, item in value.items()]
+        arguments = [item for name, item in fields if name in ARGUMENT_NAMES]
+        for name, item in fields:
+            _field(name, item, arguments, found)
             _look(item, found, depth - 1)
     elif isinstance(value, list | tuple):
         if depth == 0 and value:
@@ -152,9 +155,11 @@ def _name(key: object) -> str:
     ).lower()
 
 
-def _field(name: str, item: Any, beside: Mapping[str, Any], found: _Found) -> None:
+def _field(name: str, item: Any, arguments: Sequence[Any], found: _Found) -> None:
     if name in LINE_NAMES:
-        _command(name, item, beside, found)
+        if len(arguments) > 1:
+            found.hidden = True
+        _command(name, item, arguments[0] if arguments else None, found)
     elif name in CWD_NAMES and isinstance(item, str):
         if found.cwd is not None and found.cwd != item:
             found.paths.append(item)
@@ -172,8 +177,7 @@ def _field(name: str, item: Any, beside: Mapping[str, Any], found: _Found) -> No
         found.tainted = True
 
 
-def _command(name: str, item: Any, beside: Mapping[str, Any], found: _Found) -> None:
-    arguments = next((beside[key] for key in ("args", "arguments", "argv") if key in beside), None)
+def _command(name: str, item: Any, arguments: Any, found: _Found) -> None:
     if isinstance(item, str):
         if isinstance(arguments, list | tuple) and all(isinstance(a, str) for a in arguments):
             _words((item, *arguments), found)

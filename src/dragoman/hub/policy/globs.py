@@ -47,7 +47,9 @@ def _word_tokens(pattern: str) -> tuple[tuple[bool, str], ...]:
 @lru_cache(maxsize=512)
 def _path_tokens(pattern: str) -> tuple[tuple[bool, str], ...]:
     tokens: list[tuple[bool, str]] = []
-    parts = pattern.split("/")
+    every = pattern.split("/")
+    # Two of them in a row are one.
+    parts = [part for at, part in enumerate(every) if part != DEEP or every[at - 1 : at] != [DEEP]]
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
         if part == DEEP and last:

@@ -1,0 +1,198 @@
+"""Answering the questions of a session, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.client.permissions import Answer, Chosen, Decision, Question, settled
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectionClosed
+from dragoman.events.parts import PermissionOption
+from dragoman.events.words import PermissionKind
+from dragoman.hub.policy.desk import Desk
+from dragoman.hub.policy.rules import Policy, Rule
+from tests.aio import aio
+
+OPTIONS = tuple(
+    PermissionOption(f"id-{kind.value}", kind.value, kind)
+    for kind in (
+        PermissionKind.ALLOW_ALWAYS,
+        PermissionKind.ALLOW_ONCE,
+        PermissionKind.REJECT_ONCE,
+        PermissionKind.REJECT_ALWAYS,
+    )
+)
+
+
+def question(kind: str = "edit", **call: Any) -> Question:
+    tool_call = msgspec.convert({"toolCallId": "1", "kind": kind, **call}, acp.ToolCallUpdate)
+    return Question(
+        session_id="s",
+        tool_call_id="1",
+        title=tool_call.title or "",
+        kind=kind,
+        options=OPTIONS,
+        tool_call=tool_call,
+    )
+
+
+def edit(path: str) -> Question:
+    return question(locations=[{"path": path}])
+
+
+def run(line: str) -> Question:
+    return question("execute", rawInput={"command": line})
+
+
+@dataclass
+class Caller:
+    """Somebody who answers."""
+
+    answer: Decision
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, question: Question) -> Decision:
+        self.asked.append(question.kind)
+        return self.answer
+
+
+def desk(policy: Policy, caller: Any = None, **more: Any) -> Desk:
+    return Desk(policy, peer="someone", workspace="/nowhere", caller=caller, **more)
+
+
+ASK = Policy(preset="ask")
+
+
+@aio
+async def test_what_the_policy_allows_is_asked_of_nobody() -> None:
+    caller = Caller(Answer.REJECT_ONCE)
+    at = desk(Policy(preset="approve-all"), caller)
+    assert await at(edit("a")) is Answer.ALLOW_ONCE
+    assert caller.asked == [] and at.denials == [] and at.grants == []
+    assert [ruling.by for ruling in at.rulings] == ["policy"]
+
+
+@aio
+@pytest.mark.parametrize("preset", ["deny-all", "approve-all"])
+async def test_what_somebody_denied_is_asked_of_nobody(preset: Any) -> None:
+    caller = Caller(Answer.ALLOW_ALWAYS)
+    at = desk(Policy(preset=preset, rules=(Rule(action="deny"),)), caller)
+    assert await at(edit("a")) is Answer.REJECT_ONCE
+    assert caller.asked == []
+    assert at.denials[0].why == "it fits everything"
+
+
+@aio
+async def test_the_caller_comes_before_the_refusal_of_the_default() -> None:
+    caller = Caller(Answer.ALLOW_ONCE)
+    at = desk(Policy(), caller)
+    assert await at(edit("a")) is Answer.ALLOW_ONCE
+    assert await at(question("read")) is Answer.ALLOW_ONCE
+    assert caller.asked == ["edit"]
+    assert [ruling.by for ruling in at.grants] == ["caller"]
+
+
+@aio
+async def test_with_nobody_to_ask_it_is_refused_by_an_option_that_rejects() -> None:
+    for policy in (ASK, Policy(), Policy(rules=(Rule(action="escalate"),))):
+        at = desk(policy)
+        answer = await at(edit("a"))
+        assert settled(OPTIONS, answer)[0] == "id-reject_once"
+        assert len(at.denials) == 1
+    assert "nobody was there" in at.denials[0].why
+
+
+@aio
+async def test_always_is_kept_here_and_the_agent_is_told_once() -> None:
+    always = Chosen("id-allow_always", Answer.ALLOW_ALWAYS)
+    for said in (Answer.ALLOW_ALWAYS, always):
+        caller = Caller(said)
+        at = desk(ASK, caller)
+        assert await at(edit("/nowhere/a")) is Answer.ALLOW_ONCE
+        assert await at(edit("/nowhere/x/../a")) is Answer.ALLOW_ONCE
+        assert caller.asked == ["edit"]
+        assert [ruling.by for ruling in at.grants] == ["caller", "grant"]
+
+
+@aio
+async def test_always_is_for_the_same_thing_only() -> None:
+    caller = Caller(Answer.ALLOW_ALWAYS)
+    at = desk(ASK, caller)
+    for asked in (
+        *(edit("a"), edit("b"), question("delete", locations=[{"path": "a"}])),
+        *(run("git status"), run("git status; rm x"), run("git push")),
+        *(question("other", title="x", rawInput={"a": 1}), question("other", title="x")),
+    ):
+        await at(asked)
+    assert len(caller.asked) == 8
+
+
+@aio
+async def test_always_for_what_cannot_be_said_counts_once() -> None:
+    caller = Caller(Answer.ALLOW_ALWAYS)
+    at = desk(ASK, caller)
+    for asked in (question("execute", title="x"), edit("/proc/self/cwd/a")):
+        await at(asked)
+        await at(asked)
+    assert len(caller.asked) == 4
+
+
+@aio
+async def test_never_is_kept_as_well() -> None:
+    caller = Caller(Answer.REJECT_ALWAYS)
+    at = desk(ASK, caller)
+    assert await at(edit("a")) is Answer.REJECT_ONCE
+    caller.answer = Answer.ALLOW_ONCE
+    assert await at(edit("a")) is Answer.REJECT_ONCE
+    assert [ruling.by for ruling in at.denials] == ["caller", "grant"]
+
+
+@aio
+async def test_what_is_escalated_is_asked_every_time() -> None:
+    caller = Caller(Answer.ALLOW_ALWAYS)
+    at = desk(Policy(rules=(Rule(action="escalate", kind="edit"),)), caller)
+    assert await at(edit("a")) is Answer.ALLOW_ONCE
+    assert await at(edit("a")) is Answer.ALLOW_ONCE
+    assert caller.asked == ["edit", "edit"]
+
+
+@aio
+async def test_a_choice_that_counts_once_is_passed_on_as_it_is() -> None:
+    chosen = Chosen("id-allow_once", Answer.ALLOW_ONCE)
+    assert await desk(ASK, Caller(chosen))(edit("a")) is chosen
+    assert await desk(ASK, Caller(Answer.CANCEL))(edit("a")) is Answer.CANCEL
+
+
+@aio
+async def test_a_caller_that_has_gone_or_is_silent_refuses() -> None:
+    async def gone(question: Question) -> Decision:
+        raise ConnectionClosed("gone")
+
+    async def silent(question: Question) -> Decision:
+        await asyncio.Event().wait()
+        return Answer.ALLOW_ONCE
+
+    assert await desk(ASK, gone)(edit("a")) is Answer.REJECT_ONCE
+    assert await desk(ASK, silent, answer_timeout=0.01)(edit("a")) is Answer.REJECT_ONCE
+
+
+@aio
+async def test_a_caller_may_take_its_time() -> None:
+    async def later(question: Question) -> Decision:
+        await asyncio.sleep(0)
+        return Answer.ALLOW_ONCE
+
+    assert await desk(ASK, later)(edit("a")) is Answer.ALLOW_ONCE
+
+
+@aio
+async def test_a_parent_that_may_not_cannot_be_overruled_by_the_caller() -> None:
+    child = Policy(preset="ask", ceilings=(Policy(),))
+    at = desk(child, Caller(Answer.ALLOW_ALWAYS))
+    assert await at(edit("a")) is Answer.REJECT_ONCE
+    assert at.denials[0].verdict.by == "parent"
