@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from dragoman.client.acp.opening import open_agent
 from dragoman.transports.identity import identify
 from tests.integration.broker_places import wait_dead
 from tests.integration.cli_shell import Cli, warm_cli
+
+STORED_TIMEOUT = 10.0
 
 
 @pytest.fixture
@@ -32,6 +35,13 @@ def brokers(cli: Cli) -> list[dict[str, Any]]:
 def hello(cli: Cli, *words: str) -> None:
     done = cli("run", "hello", "--approve-reads", "-s", "talk", *words, "--", *cli.agent)
     assert done.code == 0, done.err
+
+
+def until_stored(cli: Cli) -> None:
+    """Wait until the broker has written down that there is a job."""
+    give_up_at = time.monotonic() + STORED_TIMEOUT
+    while not cli("jobs", "list", "--format", "quiet").out:
+        assert time.monotonic() < give_up_at, "no job was stored"
 
 
 def test_a_broker_is_listed_looked_at_and_stopped(warm: Cli) -> None:
@@ -97,3 +107,35 @@ def test_any_client_of_acp_speaks_with_a_broker_on_stdin_and_stdout(warm: Cli) -
     assert asyncio.run(ask()) == "I found no marks such as TODO."
     (broker,) = brokers(warm)
     assert (broker["peer"], broker["status"]["peer"]) == ("scout", "scout")
+
+
+def test_a_broker_that_is_killed_ends_the_turn_and_the_next_one_begins_anew(warm: Cli) -> None:
+    words = ("--approve-reads", "-s", "talk", "--", *warm.agent)
+    with warm.terminal("run", "wait", *words) as terminal:
+        terminal.expect("waiting")
+        (broker,) = brokers(warm)
+        until_stored(warm)
+        os.kill(broker["pid"], signal.SIGKILL)
+        terminal.expect("[ended] crashed")
+        terminal.expect("the broker has gone in the middle of the turn")
+        assert terminal.wait() == 1
+    listed = warm("jobs", "list", "--format", "json")
+    assert json.loads(listed.out)["outcome"] == "crashed"
+    fresh = warm("run", "hello", "--fresh", "--format", "quiet", *words)
+    assert (fresh.code, fresh.out) == (0, "you said hello\n")
+    assert len(warm.agents_left()) == 1, "the first broker took its agent along"
+
+
+def test_an_agent_that_is_killed_ends_the_turn_and_is_started_again(warm: Cli) -> None:
+    words = ("--approve-reads", "-s", "talk", "--", *warm.agent)
+    with warm.terminal("run", "wait", *words) as terminal:
+        terminal.expect("waiting")
+        (broker,) = brokers(warm)
+        os.kill(broker["status"]["peerPid"], signal.SIGKILL)
+        terminal.expect("[ended] crashed")
+        terminal.expect("the process was killed by signal 9")
+        assert terminal.wait() == 1
+    lost = warm("run", "hello", *words)
+    assert (lost.code, "--fresh" in lost.err) == (4, True)
+    assert warm("run", "hello", "--fresh", *words).code == 0
+    assert [each["pid"] for each in brokers(warm)] == [broker["pid"]]

@@ -13,7 +13,7 @@ import typer
 
 from dragoman.cli import talk_options as options
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
-from dragoman.errors import ConnectionLost, DragomanError, UsageError
+from dragoman.errors import BrokerError, ConnectionLost, DragomanError, UsageError
 
 if TYPE_CHECKING:
     from dragoman.cli.output.showing import Show
@@ -143,7 +143,8 @@ async def converse(plan: Plan, stage: Stage, show: Show) -> int:
                 continue
             report = await talk.turn(content)
             code = code or report.exit_code
-            if show.broken or stage.terminated or isinstance(report.result.error, ConnectionLost):
+            lost = isinstance(report.result.error, ConnectionLost | BrokerError)
+            if show.broken or stage.terminated or lost:
                 return report.exit_code
             stage.calm()
     return int(show.lost) if interactive else code or int(show.lost)

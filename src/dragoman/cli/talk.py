@@ -35,6 +35,7 @@ from dragoman.hub.continuing import (
     RESTORED,
     Opened,
     Wanted,
+    blame,
     broker_of,
     context_of,
     job_terms,
@@ -259,7 +260,7 @@ class Talk:
         finally:
             self._turn = None
         context = self._context()
-        result = judge(result, self.plan.way.quirks)
+        result = judge(blame(result) if self.warm else result, self.plan.way.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
         interrupted = self._stage.interrupts > 0 and not result.ok

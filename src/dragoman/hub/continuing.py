@@ -8,6 +8,7 @@ a peer is reached is in `opening` and `broker`, what is stored in `sessions`. It
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +20,18 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.client.conversation import Conversation, Opening, Peer, SessionSummary
-from dragoman.client.results import explain
-from dragoman.errors import DragomanError, RemoteError, UnknownSession, Unsupported, UsageError
+from dragoman.client.results import Result, explain
+from dragoman.errors import (
+    BrokerError,
+    ConnectionClosed,
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    UnknownSession,
+    Unsupported,
+    UsageError,
+)
+from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind
 
 if TYPE_CHECKING:
@@ -334,6 +345,22 @@ class _Result(Struct):
 
 class _Answer(Struct):
     result: _Result = field(default_factory=_Result)
+
+
+def blame(result: Result) -> Result:
+    """The result of a turn through a broker, with the broker's own end told from the agent's."""
+    error = result.error
+    if (
+        not isinstance(error, ConnectionLost)
+        or isinstance(error, ConnectionClosed)
+        # The broker lives and tells what became of the agent.
+        or isinstance(error.__cause__, RemoteError)
+    ):
+        return result
+    lost = BrokerError(f"the broker has gone in the middle of the turn: {error}")
+    lost.may_have_run = True
+    failure = Failure(str(lost), ErrorKind.PEER, lost.error_class, False, None)
+    return dataclasses.replace(result, error=lost, failure=failure)
 
 
 async def submit(

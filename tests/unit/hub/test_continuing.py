@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from dragoman.client.conversation import Opening, SessionSummary
-from dragoman.errors import BrokerBusy, RemoteError, UnknownSession, Unsupported, UsageError
+from dragoman.client.results import Result
+from dragoman.errors import (
+    BrokerBusy,
+    BrokerError,
+    ConnectionClosed,
+    ConnectionEnded,
+    ProcessExited,
+    RemoteError,
+    UnknownSession,
+    Unsupported,
+    UsageError,
+)
 from dragoman.events.model import Source, TurnEnded
 from dragoman.events.parts import Capabilities, Text
 from dragoman.events.words import Outcome
@@ -20,6 +31,7 @@ from dragoman.hub.broker.failures import BUSY, describe
 from dragoman.hub.continuing import (
     Wanted,
     adopted,
+    blame,
     broker_of,
     context_of,
     find_session,
@@ -222,6 +234,18 @@ def test_what_the_agent_knew_is_read_from_the_answer() -> None:
     for other in (None, b"{}", b'{"result":{"_meta":{"dragoman":7}}}', b'"dragoman"'):
         assert context_of(ended(other)) is None
     assert context_of(None) is None
+
+
+def test_a_broker_that_goes_away_is_not_taken_for_the_agent() -> None:
+    gone = blame(Result(Outcome.CRASHED, "half", error=ConnectionEnded()))
+    assert isinstance(gone.error, BrokerError)
+    assert (gone.text, gone.error.may_have_run) == ("half", True)
+    assert gone.failure is not None and "the broker has gone" in gone.failure.message
+    told = ProcessExited(exit_code=None, signal=9)
+    told.__cause__ = RemoteError(-32603, "the process was killed")
+    for error in (told, ConnectionClosed(), BrokerBusy("no"), None):
+        result = Result(Outcome.CRASHED, "", error=error)
+        assert blame(result) is result
 
 
 @aio
