@@ -1,10 +1,10 @@
 """git, as a program that is run for its answer.
 
 Owns the beginning of every command line and the environment, the bounds on time and output, and
-where a repository has its parts. A repository can name programs in its configuration: its hooks
-and its file system monitor are switched off here. Its filters are not, because without them the
-contents of a file cannot be compared with what is committed; whoever works in the workspace runs
-them with every `git status`. What the answers mean, `snapshot` and `isolation` know.
+where a repository has its parts. A repository can name programs in its configuration: hooks, a file
+system monitor and transports are switched off here, and so are filters that the repository itself
+defines, where a peer may have written them (`own_filters`). Filters of the user's own configuration
+run, as with every `git status`. What the answers mean, `snapshot` and `isolation` know.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ OUTPUT_SIZE: Final = 256 * 1024 * 1024
 COMPLAINT_SIZE: Final = 256 * 1024
 """Bytes of what git says about what went wrong: every file that a patch does not fit has a line."""
 
+LINKS_AT_ONCE: Final = 500
+"""Paths on one command line, which has its limits."""
+
 TIMES: Final = ShutdownTimes(
     flush_timeout=0.0, exit_timeout=0.0, terminate_timeout=2.0, kill_timeout=2.0
 )
@@ -45,15 +48,16 @@ SAFE: Final = (
     "-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}", "-c", "core.quotePath=false",
     "-c", "color.ui=false", "-c", "core.splitIndex=false", "-c", "core.safecrlf=false",
     "-c", "gc.auto=0", "-c", "advice.addEmbeddedRepo=false", "-c", "submodule.recurse=false",
-    "-c", "commit.gpgSign=false",
+    "-c", "commit.gpgSign=false", "-c", "protocol.allow=never",
 )  # fmt: skip
 """How every command line begins."""
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
-    # Missing objects of a partial clone would be fetched over the network, by a mere look.
+    # Missing objects of a partial clone would be fetched, by a program that the repository names.
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
     "LC_ALL": "C",
 }
 
@@ -88,6 +92,15 @@ class Repository:
     """Its own folder of git: index and HEAD."""
     common_folder: Path
     """The folder that all its worktrees share: objects, branches, configuration."""
+    pinned: bool = False
+    """Whether git is told where these are, and does not believe the `.git` in the files."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which git finds this repository."""
+        if not self.pinned:
+            return {}
+        return {"GIT_DIR": str(self.git_folder), "GIT_WORK_TREE": str(self.top)}
 
 
 class _Collector:
@@ -190,13 +203,53 @@ def real_folder(path: Path) -> Path:
     return folder
 
 
+def is_folder(path: Path) -> bool:
+    return path.is_dir()
+
+
 def has_repository(folder: Path) -> bool:
     """Whether a folder is the top of a repository, working or not."""
     return os.path.lexists(folder / ".git")
 
 
+async def own_filters(repository: Repository) -> dict[str, str]:
+    """An environment in which the filters of a repository's own configuration do not run.
+
+    They are commands that git runs over files, with many of its commands. A peer that may write
+    files could have written them, and must not have them run by our look at what it did.
+    """
+    told = (
+        "config",
+        "--local",
+        "--includes",
+        "--null",
+        "--name-only",
+        "--get-regexp",
+        r"^filter\.",
+    )
+    names = await ask(told, cwd=repository.top, env=repository.env)
+    # Between the first dot and the last one, there may be others.
+    keys = (os.fsdecode(key).partition(".")[2] for key in names.output.split(b"\0"))
+    switches = [
+        (f"filter.{name}.{switch}", value)
+        for name in dict.fromkeys(key.rpartition(".")[0] for key in keys)
+        for switch, value in (("clean", ""), ("smudge", ""), ("process", ""), ("required", "no"))
+        if name
+    ]
+    env = {"GIT_CONFIG_COUNT": str(len(switches))} if switches else {}
+    for number, (key, value) in enumerate(switches):
+        env[f"GIT_CONFIG_KEY_{number}"] = key
+        env[f"GIT_CONFIG_VALUE_{number}"] = value
+    return env
+
+
 async def stage_everything(
-    repository: Repository, folder: Path, index: Path, *, objects: Path | None = None
+    repository: Repository,
+    folder: Path,
+    index: Path,
+    *,
+    objects: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, str], Answer]:
     """Put the files as they are now into an index of their own, and how that went.
 
@@ -205,7 +258,8 @@ async def stage_everything(
     contents go into `objects`, where one is given, and into the repository otherwise.
     """
     copy_index(repository, index)  # Some milliseconds, for the largest of them.
-    env = {"GIT_INDEX_FILE": str(index)}
+    env = {**repository.env, **(env or {}), "GIT_INDEX_FILE": str(index)}
+    await _pass_over_links(repository, index, env)
     quick: tuple[str, ...] = ()
     if objects is not None:
         os.makedirs(objects, exist_ok=True)
@@ -219,6 +273,37 @@ async def stage_everything(
         if not answer.ok:
             return env, answer
     return env, await ask((*add, "--all", "--", "."), cwd=folder, env=env)
+
+
+async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str, str]) -> None:
+    """Let git leave nested repositories alone in an index of ours.
+
+    It would run `git status` in each of them, by the configuration that it finds there. They are
+    looked into one by one, with the care that each needs.
+    """
+    if not _may_have_links(index):
+        return
+    listed = await ask(("ls-files", "--stage", "-z"), cwd=repository.top, env=env)
+    names = [os.fsdecode(name) for name in links_of(listed.output)]
+    for start in range(0, len(names), LINKS_AT_ONCE):
+        some = names[start : start + LINKS_AT_ONCE]
+        await ask(("update-index", "--skip-worktree", "--", *some), cwd=repository.top, env=env)
+
+
+def links_of(listing: bytes) -> list[bytes]:
+    """The nested repositories in what `git ls-files --stage -z` says."""
+    if b"160000 " not in listing:
+        return []
+    lines = listing.split(b"\0")
+    return [line.partition(b"\t")[2] for line in lines if line.startswith(b"160000 ")]
+
+
+def _may_have_links(index: Path) -> bool:
+    """Whether an index has entries of nested repositories, by the bytes of their mode."""
+    try:
+        return b"\x00\x00\xe0\x00" in index.read_bytes()
+    except OSError:
+        return False
 
 
 async def is_ignored(repository: Repository, folder: Path) -> bool:

@@ -183,7 +183,10 @@ class Isolation:
         # reviewer asks git what is committed and what is not.
         await git.demand(("read-tree", staged or commit), cwd=path)
         await git.ask(("update-index", "-q", "--refresh"), cwd=path)
-        self._note(msgspec.structs.replace(tree, base=base))
+        made_here, why = await git.find_repository(path)
+        if made_here is None:
+            raise IsolationFailed(f"looking at {path}", why)
+        self._note(msgspec.structs.replace(tree, base=base, git_folder=str(made_here.git_folder)))
         for name in captured.nested:
             await self._copy_nested(repository.top / name, path / name, prefix + name, depth)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,7 +86,7 @@ async def patch_of(trees: Sequence[Tree]) -> bytes:
     for tree, now in await _now(trees):
         paths = (f"--src-prefix=a/{tree.prefix}", f"--dst-prefix=b/{tree.prefix}")
         told = (*DIFF, "-p", "--binary", "--full-index", *paths, tree.base, now)
-        pieces.append((await git.demand(told, cwd=Path(tree.path))).output)
+        pieces.append((await git.demand(told, cwd=Path(tree.path), env=_env(tree))).output)
     return b"".join(pieces)
 
 
@@ -94,7 +94,7 @@ async def files_of(trees: Sequence[Tree]) -> tuple[FileChange, ...]:
     found: list[FileChange] = []
     for tree, now in await _now(trees):
         told = (*DIFF, "--name-status", "-z", tree.base, now)
-        parts = (await git.demand(told, cwd=Path(tree.path))).output.split(b"\0")
+        parts = (await git.demand(told, cwd=Path(tree.path), env=_env(tree))).output.split(b"\0")
         for status, name in zip(parts[::2], parts[1::2], strict=False):
             path = tree.prefix + name.decode("utf-8", "backslashreplace")
             found.append(FileChange(path, _OPS.get(status, FileOp.MODIFY)))
@@ -113,12 +113,13 @@ async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
     while ahead:
         tree = ahead.pop(0)
         path = Path(tree.path)
-        repository, why = await git.find_repository(path)
-        if repository is None or repository.top != git.real(path):
-            raise IsolationFailed(f"looking at {path}", why or "it is no worktree any more")
+        repository = await _repository(tree)
+        # Whoever worked in the copy wrote the configuration of a repository that was made there.
+        env = {} if tree.git_folder else await git.own_filters(repository)
         with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
-            now = await capture(repository, repository.top, Path(scratch), staged=False)
-        empty = await git.demand(("hash-object", "-t", "tree", os.devnull), cwd=path)
+            now = await capture(repository, repository.top, Path(scratch), staged=False, env=env)
+        told = ("hash-object", "-t", "tree", os.devnull)
+        empty = await git.demand(told, cwd=path, env=repository.env)
         if now.everything != (tree.base or empty.text):
             changed = msgspec.structs.replace(tree, base=tree.base or empty.text)
             found.append((changed, now.everything))
@@ -131,6 +132,27 @@ async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
                 fresh = Tree(top="", common_folder="", path=inner, prefix=f"{tree.prefix}{name}/")
                 ahead.append(fresh)
     return found
+
+
+async def _repository(tree: Tree) -> Repository:
+    """The repository of a copy. Its files are only files: what their `.git` says is not believed,
+    because whoever worked there may have changed it."""
+    path = Path(tree.path)
+    if tree.git_folder:
+        if not git.is_folder(path) or not git.is_folder(Path(tree.git_folder)):
+            raise IsolationFailed(f"looking at {path}", "it is no worktree any more")
+        common = Path(tree.common_folder)
+        return Repository(git.real(path), Path(tree.git_folder), common, pinned=True)
+    repository, why = await git.find_repository(path)
+    if repository is None or repository.top != git.real(path):
+        raise IsolationFailed(f"looking at {path}", why or "it is no worktree any more")
+    return repository
+
+
+def _env(tree: Tree) -> dict[str, str]:
+    if not tree.git_folder:
+        return {}
+    return {"GIT_DIR": tree.git_folder, "GIT_WORK_TREE": tree.path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +168,16 @@ class Captured:
 
 
 async def capture(
-    repository: Repository, folder: Path, scratch: Path, *, staged: bool = True
+    repository: Repository,
+    folder: Path,
+    scratch: Path,
+    *,
+    staged: bool = True,
+    env: Mapping[str, str] | None = None,
 ) -> Captured:
-    env, answer = await git.stage_everything(repository, folder, scratch / "index")
+    """Put the state of a repository's files away. `env` is for git."""
+    index = scratch / "index"
+    env, answer = await git.stage_everything(repository, folder, index, env=env)
     complaints = [
         line.removeprefix("error: ")
         for line in answer.complaint.splitlines()
@@ -160,11 +189,7 @@ async def capture(
         raise IsolationFailed(f"reading the files of {repository.top}", problem)
     everything = (await git.demand(("write-tree",), cwd=repository.top, env=env)).text
     listed = await git.demand(("ls-files", "--stage", "-z"), cwd=repository.top, env=env)
-    nested = [
-        os.fsdecode(line.partition(b"\t")[2])
-        for line in listed.output.split(b"\0")
-        if line.startswith(b"160000 ")
-    ]
+    nested = [os.fsdecode(name) for name in git.links_of(listed.output)]
     nested += [
         match[1]
         for line in answer.complaint.splitlines()
@@ -174,10 +199,9 @@ async def capture(
         return Captured(everything, "", tuple(nested))
     git.copy_index(repository, scratch / "staged")
     # With conflicts in the staging area there is no such tree; then what is committed has to do.
-    index = await git.ask(
-        ("write-tree",), cwd=repository.top, env={"GIT_INDEX_FILE": str(scratch / "staged")}
-    )
-    return Captured(everything, index.text if index.ok else "", tuple(nested))
+    own = {**repository.env, "GIT_INDEX_FILE": str(scratch / "staged")}
+    tree = await git.ask(("write-tree",), cwd=repository.top, env=own)
+    return Captured(everything, tree.text if tree.ok else "", tuple(nested))
 
 
 def _conflicts(answer: git.Answer, files: Sequence[str]) -> tuple[Conflict, ...]:

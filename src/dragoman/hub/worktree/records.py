@@ -37,6 +37,8 @@ class Tree(Struct, frozen=True, kw_only=True):
     common_folder: str
     path: str
     """Its folder in the copy."""
+    git_folder: str = ""
+    """Its own folder of git; empty for one that was made in the copy, which is not trusted."""
     prefix: str = ""
     """Where it lies below the outermost one, with a slash at the end; empty for that itself."""
     base: str = ""

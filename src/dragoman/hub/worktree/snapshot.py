@@ -6,7 +6,8 @@ files, and folders outside any repository, are marked by `plain`. Commits, branc
 area, hooks and configuration are compared too: an attempt that only committed has changed
 something. Nothing of the user's is written, the index least of all.
 
-Not seen: a file behind `assume-unchanged`, and contents beyond the bounds of `plain`.
+Not seen: a file behind `assume-unchanged`, and contents beyond the bounds of `plain`. Filters that
+the repository itself defines do not run; a file that only they leave unchanged counts as changed.
 """
 
 from __future__ import annotations
@@ -233,7 +234,11 @@ async def _take_repository(
     scratch = Path(tempfile.mkdtemp(prefix="dragoman-look-"))
     try:
         env, staged = await git.stage_everything(
-            repository, folder, scratch / "index", objects=scratch / "objects"
+            repository,
+            folder,
+            scratch / "index",
+            objects=scratch / "objects",
+            env=await git.own_filters(repository),
         )
         listed, left, ignored, facts = await asyncio.gather(
             git.ask(("ls-files", "--stage", "-z"), cwd=top, env=env),
@@ -251,7 +256,7 @@ async def _take_repository(
             notes.append(f"git could not look at all of {top}: {git.describe(answer)}")
     if staged.exit_code and "does not have a commit checked out" not in staged.complaint:
         notes.append(f"git could not read all files of {top}: {git.describe(staged)}")
-    links = [os.fsdecode(path) for path in _gitlinks(listed.output)]
+    links = [os.fsdecode(path) for path in git.links_of(listed.output)]
     unborn, unreadable = _left_over(top, left.output)
     if unreadable:
         notes.append(f"{top / unreadable[0]} cannot be read")
@@ -332,14 +337,6 @@ async def _facts(repository: Repository) -> dict[str, str]:
         }  # fmt: skip
 
     return await in_thread(str(repository.git_folder), read)
-
-
-def _gitlinks(listing: bytes) -> Iterator[bytes]:
-    if _GITLINK not in listing:
-        return
-    for line in listing.split(b"\0"):
-        if line.startswith(_GITLINK):
-            yield line.partition(b"\t")[2]
 
 
 def _left_over(top: Path, output: bytes) -> tuple[list[str], list[str]]:

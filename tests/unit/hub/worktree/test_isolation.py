@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -227,3 +228,41 @@ async def test_it_is_used_once_and_only_inside_its_block(tmp_path: Path) -> None
         await isolation.__aenter__()
     with pytest.raises(UsageError, match="async with"):
         _ = isolation.workspace
+
+
+@aio
+async def test_a_linked_worktree_and_one_in_a_merge_with_conflicts_can_be_copied(
+    tmp_path: Path,
+) -> None:
+    folder = make(tmp_path / "repo")
+    linked = tmp_path / "linked"
+    git(folder, "worktree", "add", "-q", "-b", "side", str(linked))
+    (linked / "a.txt").write_text("side\n")
+    commit_all(linked)
+    (folder / "a.txt").write_text("main\n")
+    commit_all(folder)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(linked, "merge", "main")
+    async with isolated(tmp_path, linked) as isolation:
+        assert "<<<<<<<" in (isolation.workspace / "a.txt").read_text()
+        (isolation.workspace / "a.txt").write_text("merged\n")
+        assert (await isolation.apply()).ok
+    assert (linked / "a.txt").read_text() == "merged\n"
+    assert worktrees(folder) == 2
+
+
+@aio
+async def test_line_ends_modes_and_links_come_back_as_they_are_in_the_copy(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    git(folder, "config", "core.autocrlf", "true")
+    (folder / "a.txt").write_bytes(b"one\r\ntwo\r\n")
+    commit_all(folder)
+    async with isolated(tmp_path, folder) as isolation:
+        assert (isolation.workspace / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+        (isolation.workspace / "a.txt").write_bytes(b"one\r\n2\r\n")
+        (isolation.workspace / "src" / "b.py").chmod(0o755)
+        (isolation.workspace / "link").symlink_to("a.txt")
+        assert (await isolation.apply()).ok
+    assert (folder / "a.txt").read_bytes() == b"one\r\n2\r\n"
+    assert os.access(folder / "src" / "b.py", os.X_OK)
+    assert os.readlink(folder / "link") == "a.txt"

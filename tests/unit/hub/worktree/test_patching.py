@@ -94,3 +94,39 @@ def test_a_patch_is_kept_whole_for_the_user_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileFailed):
         keep_patch(tmp_path / "file" / "patches", "x", b"data")
+
+
+def spying_filter(folder: Path, trace: Path) -> None:
+    """A filter in a repository's own configuration that leaves a trace when it runs."""
+    with (folder / ".git" / "config").open("a") as config:
+        config.write(f'[filter "x.y"]\n\tclean = "touch {trace}; cat"\n\trequired = true\n')
+    (folder / ".gitattributes").write_text("* filter=x.y\n")
+
+
+@aio
+async def test_a_copy_whose_git_file_was_tampered_with_is_read_as_it_was_made(
+    tmp_path: Path,
+) -> None:
+    folder = make(tmp_path / "repo")
+    trap = make(tmp_path / "trap")
+    spying_filter(trap, tmp_path / "ran")
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        (isolation.workspace / "a.txt").write_text("done\n")
+        (isolation.workspace / ".gitattributes").write_text("* filter=x.y\n")
+        (isolation.workspace / ".git").write_text(f"gitdir: {trap}/.git\n")
+        assert b"+done" in await isolation.patch()
+        (isolation.workspace / ".git").unlink()
+        assert (await isolation.apply()).ok
+    assert (folder / "a.txt").read_text() == "done\n"
+    assert not (tmp_path / "ran").exists()
+
+
+@aio
+async def test_a_repository_made_in_the_copy_does_not_have_its_filters_run(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    async with Isolation(folder, folder=tmp_path / "worktrees") as isolation:
+        inner = make(isolation.workspace / "inner")
+        spying_filter(inner, tmp_path / "ran")
+        (inner / "a.txt").write_text("done\n")
+        assert b"+done" in await isolation.patch()
+    assert not (tmp_path / "ran").exists()

@@ -260,3 +260,45 @@ async def test_two_workspaces_and_a_missing_one_are_refused(tmp_path: Path) -> N
         changes(one, other)
     with pytest.raises(UsageError, match="no folder"):
         await Snapshot.take(tmp_path / "c")
+
+
+@aio
+async def test_a_filter_that_was_planted_meanwhile_is_told_and_not_run(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    trace = tmp_path / "ran"
+
+    def work() -> None:
+        with (folder / ".git" / "config").open("a") as config:
+            config.write(f'[filter "x.y"]\n\tclean = "touch {trace}; cat"\n\trequired = true\n')
+        (folder / ".gitattributes").write_text("* filter=x.y\n")
+        (folder / "a.txt").write_text("x")
+
+    changed = await after(folder, work)
+    assert told(changed) == {".gitattributes": ADD, "a.txt": MODIFY}
+    assert changed.repository == ("the configuration",)
+    assert not trace.exists()
+    # The trap is one: the user's own git would have gone into it.
+    git(folder, "status")
+    assert trace.exists()
+
+
+@aio
+async def test_a_submodule_that_was_made_to_point_elsewhere_has_nothing_of_it_run(
+    tmp_path: Path,
+) -> None:
+    folder = with_submodule(tmp_path / "repo")
+    trap = make(tmp_path / "trap")
+    trace = tmp_path / "ran"
+
+    def work() -> None:
+        with (trap / ".git" / "config").open("a") as config:
+            config.write(f'[filter "x"]\n\tclean = "touch {trace}; cat"\n')
+            config.write(f'[core]\n\tfsmonitor = "touch {trace}; false"\n')
+        (folder / "lib" / ".gitattributes").write_text("* filter=x\n")
+        (folder / "lib" / "a.txt").write_text("x")
+        (folder / "lib" / ".git").write_text(f"gitdir: {trap}/.git\n")
+
+    changed = await after(folder, work)
+    assert told(changed) == {"lib/.gitattributes": ADD, "lib/a.txt": MODIFY}
+    assert "the configuration of lib" in changed.repository
+    assert not trace.exists()
