@@ -29,6 +29,10 @@ FLOOR: Final = 1.0
 """What alpha and beta are with no evidence at all: every mean is as likely as any other."""
 
 
+MOST_EVIDENCE: Final = 1e6
+"""More than any arm can remember. A draw from a belief without such a limit may never end."""
+
+
 class Arm(Struct, frozen=True, kw_only=True):
     """One choice: this peer at this tier, for work of this role and size."""
 
@@ -60,11 +64,9 @@ class Posterior(Struct, frozen=True, kw_only=True):
     def sound(self) -> bool:
         """Whether it is a distribution at all. What was stored may have been damaged."""
         return (
-            isfinite(self.alpha)
-            and isfinite(self.beta)
+            FLOOR <= self.alpha <= MOST_EVIDENCE
+            and FLOOR <= self.beta <= MOST_EVIDENCE
             and isfinite(self.updated_at)
-            and self.alpha >= FLOOR
-            and self.beta >= FLOOR
         )
 
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from dragoman.hub.bandit.arms import FLOOR, Arm, Posterior, prior
-from dragoman.hub.bandit.learning import HALF_LIFE, decayed
+from dragoman.hub.bandit.learning import HALF_LIFE, decayed, weight_left
 
 SHARPNESS: Final = 2.0
 """How often each piece of evidence counts in a draw. Forgetting keeps every belief wide, so draws
@@ -37,12 +37,9 @@ class Draw(Struct, frozen=True, kw_only=True):
 
 def sample(posterior: Posterior, rng: Chance, now: float, *, half_life: float = HALF_LIFE) -> float:
     """A mean reward that the arm may well have, as far as is known."""
-    return _drawn(decayed(posterior, now, half_life), rng)
-
-
-def _drawn(belief: Posterior, rng: Chance) -> float:
+    weight = SHARPNESS * weight_left(posterior, now, half_life)
     return rng.betavariate(
-        FLOOR + SHARPNESS * (belief.alpha - FLOOR), FLOOR + SHARPNESS * (belief.beta - FLOOR)
+        FLOOR + weight * (posterior.alpha - FLOOR), FLOOR + weight * (posterior.beta - FLOOR)
     )
 
 
@@ -62,12 +59,13 @@ def best_of(
     half_life: float = HALF_LIFE,
 ) -> Draw:
     """The arm that drew the highest score; the first of equals. There must be one."""
-    best: Draw | None = None
+    best: tuple[Arm, Posterior] | None = None
+    highest = -1.0
     for arm in arms:
-        belief = decayed(believed(posteriors, arm, claims=claims), now, half_life)
-        score = _drawn(belief, rng)
-        if best is None or score > best.score:
-            best = Draw(arm=arm, score=score, belief=belief)
+        belief = believed(posteriors, arm, claims=claims)
+        score = sample(belief, rng, now, half_life=half_life)
+        if score > highest:
+            best, highest = (arm, belief), score
     if best is None:
         raise ValueError("there is no arm to choose")
-    return best
+    return Draw(arm=best[0], score=highest, belief=decayed(best[1], now, half_life))

@@ -69,15 +69,23 @@ def reward(
     return OK_FLOOR + (1 - OK_FLOOR) * max(efficiency, _LEAST_EFFICIENCY)
 
 
-def decayed(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> Posterior:
-    """The same belief with the evidence as old as it is at `now`.
+def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> float:
+    """How much of its evidence a belief has at `now`.
 
     A prior is no evidence and does not fade. A clock that was set back changes nothing.
     """
     elapsed = now - posterior.updated_at
     if posterior.pulls == 0 or elapsed <= 0:
+        return 1.0
+    left: float = 0.5 ** (elapsed / half_life)
+    return left
+
+
+def decayed(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> Posterior:
+    """The same belief with the evidence as old as it is at `now`."""
+    left = weight_left(posterior, now, half_life)
+    if left == 1:
         return posterior
-    left = 0.5 ** (elapsed / half_life)
     return Posterior(
         alpha=FLOOR + (posterior.alpha - FLOOR) * left,
         beta=FLOOR + (posterior.beta - FLOOR) * left,

@@ -57,7 +57,7 @@ def test_work_is_as_large_as_its_prompt_or_its_files(length: int, files: int, si
     assert size_of("x" * length, files) == size
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -3.0])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -3.0, 1e300])
 def test_a_record_that_is_no_distribution_is_not_sound(bad: float) -> None:
     assert Posterior().sound
     assert not Posterior(alpha=bad).sound

@@ -63,7 +63,7 @@ def test_every_arm_is_drawn_once_and_the_first_of_equals_wins() -> None:
     assert draw.belief == prior(AMBER, True)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0, 0.0])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0, 0.0, 1e300])
 def test_a_damaged_record_counts_as_none(bad: float) -> None:
     assert believed({AMBER: Posterior(alpha=bad)}, AMBER, claims=True) == prior(AMBER, True)
     assert believed({AMBER: GOOD}, AMBER, claims=True) == GOOD
