@@ -280,3 +280,75 @@ def test_a_name_that_no_peer_can_have_is_an_error_and_no_crash(tmp_path: Path, n
     repo = repository(tmp_path / "repo", f'[peer."{name}"]\npermissions = "deny-all"')
     with pytest.raises(ConfigInvalid, match="no name of a peer"):
         load(repo, paths_in(tmp_path))
+
+
+# -- rules about permissions
+
+USERS_RULES = """
+permissions = "approve-all"
+[[policy.rules]]
+action = "deny"
+paths = [".env"]
+"""
+PROJECTS_RULES = """
+[[policy.rules]]
+action = "allow"
+[[policy.rules]]
+action = "ask"
+kind = ["edit", "delete"]
+[[policy.limits]]
+action = "deny"
+commands = ["git push"]
+"""
+
+
+def test_rules_of_a_trusted_project_add_to_those_of_the_user(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    file = write(paths.config_file, USERS_RULES)
+    root = repository(tmp_path / "repo", PROJECTS_RULES)
+    trust_project(root, paths)
+    config = load(root, paths)
+    assert [str(rule) for rule in config.settings.policy.rules] == [
+        "deny path .env",
+        "allow everything",
+        "ask kind edit or delete",
+    ]
+    assert [str(rule) for rule in config.settings.policy.limits] == ["deny command git push"]
+    assert config.origin("policy.rules") == f"{file}, {root / 'dragoman.toml'}"
+
+
+def test_rules_of_an_untrusted_project_only_take_away(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, USERS_RULES)
+    config = load(repository(tmp_path / "repo", PROJECTS_RULES), paths)
+    assert [str(rule) for rule in config.settings.policy.rules] == ["deny path .env"]
+    # As rules they could turn what `permissions` denies into a question.
+    assert [str(rule) for rule in config.settings.policy.limits] == [
+        "ask kind edit or delete",
+        "deny command git push",
+    ]
+    assert [ignored.key for ignored in config.untrusted] == ["policy.rules[0]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "said"),
+    [
+        ('[[policy.rules]]\naction = "allow"\npath = ["x"]', "policy.rules[0].path", "`paths`"),
+        ('[[policy.rules]]\naction = "alow"', "policy.rules[0].action", "'allow'"),
+        ('[[policy.rule]]\naction = "allow"', "policy.rule", "`rules`"),
+        ('[[policy.rules]]\naction = "ask"\nkind = "edits"', "policy.rules[0].kind", "'edit'"),
+        ('[[policy.rules]]\naction = "ask"\npaths = ["../x"]', "policy.rules[0].paths", "`..`"),
+    ],
+)
+def test_a_rule_that_is_none_is_told_with_what_was_meant(
+    tmp_path: Path, text: str, key: str, said: str
+) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, text)
+    with pytest.raises(ConfigInvalid) as raised:
+        load(tmp_path, paths)
+    assert raised.value.key == key and said in raised.value.problem
+
+
+def test_no_variable_is_a_policy() -> None:
+    assert not any("POLICY" in name for name in KEYS)

@@ -63,3 +63,8 @@ def test_a_file_of_strange_shapes_is_told_without_an_error() -> None:
     assert wants('[peers.x]\nlaunch = "sh"\nenv = 1\ncredentials = 2') == [
         "nothing that needs trust"
     ]
+
+
+def test_rules_about_permissions_are_named() -> None:
+    told = wants('[[policy.rules]]\naction = "allow"\nkind = ["edit", "delete"]')
+    assert told == ["add to the rules for permissions: action allow, kind edit, delete"]
