@@ -9,7 +9,6 @@ once is bounded, and nobody ever waits for it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +40,9 @@ log: Final = logging.getLogger("dragoman.broker")
 
 MAX_FORWARDED: Final = 100
 """Requests of one caller that may be open at the peer, besides prompts."""
+
+MAX_PROMPTS: Final = 256
+"""Prompts of a caller that are known by their ids before those that have ended are forgotten."""
 
 ADDED_SIZE: Final = 4096
 """Bytes by which a line of the peer may grow on its way to a caller: by another name of a session,
@@ -176,9 +178,9 @@ class Caller:
             # A caller may prompt in a session that another one opened.
             session.reader(self).session_id = name
         self._broker.turns.put(job)
-        if job.ended_at is None:
-            self._prompts[request.id] = job
-            job.when_ended(functools.partial(self._prompts.pop, request.id, None))
+        if len(self._prompts) >= MAX_PROMPTS:
+            self._prompts = {id: each for id, each in self._prompts.items() if not each.ended_at}
+        self._prompts[request.id] = job
         return LATER
 
     def _submit(self, request: Request) -> Any:

@@ -66,9 +66,9 @@ class Job:
         self.failure: dict[str, Any] | None = None
         self.usage: dict[str, Any] | None = None
         self.text = ""
-        """What the agent said so far, redacted; written by the thread that stores."""
+        """What the agent said so far, redacted."""
         self.acted = False
-        """Whether the agent said or did anything; by the same thread."""
+        """Whether the agent said or did anything."""
         self.denied = False
         """Whether a refused permission was the last that happened."""
         # Instants are for people, so they are the wall's; nothing is measured with them.
@@ -78,13 +78,22 @@ class Job:
         self.first_event = 0
         self.next_event = 0
         self._waiting: list[Callable[[], object]] = []
+        self.hurry: Callable[[], None] | None = None
+        """Has its end stored at once, from when it has ended until it is."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for its end."""
+        return bool(self._waiting)
 
     def when_ended(self, action: Callable[[], object]) -> None:
         """Do something at the end; at once if that was."""
         if self.state == "ended":
             action()
-        else:
-            self._waiting.append(action)
+            return
+        self._waiting.append(action)
+        if self.hurry is not None:
+            self.hurry()
 
     def begin(self, first_event: int) -> None:
         self.state = "running"
@@ -120,7 +129,7 @@ class Job:
         """Everything about it is known."""
         self.state = "ended"
         # It is remembered for a while, and what it held need not be.
-        self.caller = self.request = None
+        self.caller = self.request = self.hurry = None
         self.params = {}
         waiting, self._waiting = self._waiting, []
         for action in waiting:

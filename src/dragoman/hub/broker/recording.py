@@ -23,7 +23,7 @@ from dragoman.errors import DragomanError, StoreConflict, StoreError, UnknownSes
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.session import LiveSession
 from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
-from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
+from dragoman.hub.sessions.records import JobRecord, SessionRecord
 from dragoman.hub.sessions.redacting import Redactor
 from dragoman.hub.sessions.runs import LineRedactor
 from dragoman.hub.sessions.store import Store, store_path
@@ -132,7 +132,12 @@ class Recording:
         self._scribes: dict[str, Scribe] = {}
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
-        self._ending: set[asyncio.Task[None]] = set()
+        self._jobs: set[str] = set()
+        """The jobs that are stored and have not ended."""
+        self._ended: list[Job] = []
+        """Those that have ended and are on their way to the disk."""
+        self._ending: asyncio.Task[None] | None = None
+        self._ending_soon: asyncio.TimerHandle | None = None
         self._known: set[str] = set()
         """The sessions that are in the store, or will be before anything that is put now."""
         self.trouble = ""
@@ -157,9 +162,9 @@ class Recording:
         for session in {*marked, *self._sessions.values()}:
             if session.key in self._known:
                 self._save(session, None, end=True)
-        if self._ending:
-            # The bounds of the store end this.
-            await asyncio.wait(self._ending)
+        self._settle_jobs()
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
         writer, self._writer = self._writer, None
         if writer is not None:
             await writer.close()
@@ -273,6 +278,9 @@ class Recording:
     def found(self, session: LiveSession) -> None:
         """A session is open that was in the store before."""
         self._known.add(session.key)
+        if (writer := self._works) is not None:
+            key = session.key
+            writer.put(lambda store: _reopen(store, key))
 
     def created(self, session: LiveSession) -> None:
         self._known.add(session.key)
@@ -283,7 +291,7 @@ class Recording:
         record = SessionRecord(
             key=session.key,
             peer=self._spec.peer,
-            root=str(root_of(session.cwd)),
+            root=session.root,
             name=session.name,
             peer_session_id=session.id,
             cwd=str(session.cwd),
@@ -333,50 +341,65 @@ class Recording:
     # -- jobs
 
     def job_changed(self, job: Job) -> None:
+        """Store a job, or that it runs now."""
         writer = self._works
         if writer is None:
             return
-        if job.started_at is None:
+        if job.id not in self._jobs:
+            self._jobs.add(job.id)
             record = self.record(job)
             writer.put(lambda store: store.create_job(record))
         else:
-            fields = {
-                "state": "running",
-                "started_at": job.started_at,
-                "first_event": job.first_event,
-                "next_event": job.next_event,
-            }
-            writer.put(lambda store: store.update_job(job.id, **fields))
+            id, started_at, first = job.id, job.started_at, job.first_event
+            writer.put(
+                lambda store: store.update_job(
+                    id, state="running", started_at=started_at, first_event=first, next_event=first
+                )
+            )
 
     def job_ended(self, job: Job) -> None:
-        """Store the end of a job behind its events, and let those know who wait for it."""
+        """Store the end of a job behind its events. Those who wait for it are told when it is on
+        the disk, at once; if nobody waits, it goes there with the next batch."""
         if job.started_at is not None:
             # What happens in the session of one that never ran belongs to another.
             self._save(job.session, job, end=True)
+        job.conclude()
         writer = self._works
         if writer is None:
-            job.conclude()
             job.settled()
             return
-        task = self._tasks.start(self._store_end(writer, job), f"store the end of {job.id}")
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def _store_end(self, writer: Writer, job: Job) -> None:
-        def write(store: Store) -> None:
-            job.conclude()
-            record = self.record(job)
+        record = msgspec.structs.replace(self.record(job), state="ended")
+        if job.id in self._jobs:
+            self._jobs.discard(job.id)
             fields = {name: getattr(record, name) for name in _ENDS}
-            store.update_job(job.id, **(fields | {"state": "ended"}))
+            writer.put(lambda store: store.update_job(record.id, **fields))
+        else:
+            writer.put(lambda store: store.create_job(record))
+        self._ended.append(job)
+        job.hurry = self._settle_jobs
+        if job.is_awaited:
+            self._settle_jobs()
+        elif self._ending is None and self._ending_soon is None:
+            self._ending_soon = self._loop.call_later(SAVE_INTERVAL, self._settle_jobs)
 
+    def _settle_jobs(self) -> None:
+        if self._ending_soon is not None:
+            self._ending_soon.cancel()
+            self._ending_soon = None
+        if self._ending is None and self._ended:
+            self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
+
+    async def _end_jobs(self) -> None:
         try:
-            # Whoever waits for the end of a job finds it on the disk then.
-            await writer.call(write)
-        except DragomanError as error:
-            log.warning("the end of job %s is not stored: %s", job.id, error)
-            job.conclude()
+            while self._ended:
+                jobs, self._ended = self._ended, []
+                if (writer := self._works) is not None:
+                    # The bounds of the store end this.
+                    await writer.flush()
+                for job in jobs:
+                    job.settled()
         finally:
-            job.settled()
+            self._ending = None
 
     def record(self, job: Job) -> JobRecord:
         """The job as it is stored, and as callers see it."""
@@ -384,7 +407,7 @@ class Recording:
             id=job.id,
             session_key=job.session.key,
             peer=self._spec.peer,
-            root=str(root_of(job.session.cwd)),
+            root=job.session.root,
             prompt=job.prompt_text,
             state="ended" if job.state == "ended" else "running" if job.started_at else "queued",
             outcome=None if job.outcome is None else job.outcome.value,
@@ -434,9 +457,19 @@ class Recording:
 
 
 _ENDS: Final = (
-    "outcome", "stop", "text", "failure", "usage", "started_at", "ended_at", "first_event",
+    "state", "outcome", "stop", "text", "failure", "usage", "started_at", "ended_at", "first_event",
     "next_event",
 )  # fmt: skip
+
+
+def _reopen(store: Store, key: str) -> None:
+    record = store.session(key)
+    if record is None or record.closed_at is None:
+        return
+    if record.name is not None and store.find_session(record.peer, record.root, record.name):
+        # Its name belongs to another one by now, so it stays among those that were closed.
+        return
+    store.update_session(key, closed_at=None)
 
 
 def _create_session(store: Store, *, record: SessionRecord) -> None:

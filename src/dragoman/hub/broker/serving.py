@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import os
+import sys
 import time
 from typing import Any, Final
 
@@ -47,6 +48,10 @@ log: Final = logging.getLogger("dragoman.broker")
 
 LAST_WORDS_TIMEOUT: Final = 2.0
 """How long the last answers may take to leave when the broker ends."""
+
+
+SWITCH_INTERVAL: Final = 0.0005
+"""Seconds that a thread works before another one gets its turn. See `run`."""
 
 
 class Hello(msgspec.Struct, rename="camel"):
@@ -96,6 +101,10 @@ class Broker:
     async def run(self) -> None:
         """Keep the peer until the broker is to end; then everything is closed."""
         await self.recording.open()
+        # The store's thread and the loop share one interpreter, and one waits so long while the
+        # other works. The usual five milliseconds are longer than a turn takes.
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_INTERVAL)
         keeper = self.tasks.start(self._keeper.run(), "keep the peer")
         self.work_changed()
         try:
@@ -103,6 +112,7 @@ class Broker:
             await asyncio.wait({keeper, ending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await finish(self._close())
+            sys.setswitchinterval(before)
 
     def stop(self, *, drain: bool) -> None:
         """End `run`; with `drain` not before the turns that run or wait have ended."""
@@ -328,7 +338,7 @@ class Broker:
             if record is None:
                 raise UnknownJob(f"there is no job {asked.job!r}; it may have been deleted")
             return msgspec.to_builtins(record)
-        if asked.wait and job.state != "ended":
+        if (asked.wait or job.ended_at is not None) and job.state != "ended":
             over = asyncio.Event()
             job.when_ended(over.set)
             # As long as the job takes; the end of the caller cancels this.

@@ -29,6 +29,7 @@ from dragoman.hub.broker.cancelling import Cancelling, Phase
 from dragoman.hub.broker.eventlog import EventLog, Room
 from dragoman.hub.broker.permitting import Questions
 from dragoman.hub.broker.reading import Reader, renamed
+from dragoman.hub.sessions.records import root_of
 from dragoman.wire.messages import Notification, Request
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class LiveSession:
         self.key = key
         self.name = name
         self.cwd = cwd
+        self.root = str(root_of(cwd))
+        """The folder from which it is found."""
         self.additional = tuple(additional)
         self.mcp_servers = mcp_servers
         self.log = EventLog(next_event, room=room)

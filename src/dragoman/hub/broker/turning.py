@@ -106,9 +106,10 @@ class Turns:
         except Full as error:
             raise failures.busy(len(self.queue)) from error
         self.jobs.add(job)
-        self._hall.job_changed(job)
         self._hall.work_changed()
         self.advance()
+        if job.started_at is None and job.ended_at is None:
+            self._hall.job_changed(job)
 
     def advance(self) -> None:
         """Start everything that may run now."""
