@@ -1,0 +1,85 @@
+"""docs/reference/policy.md: its example is one, its verdicts are those, and no key is missing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from dragoman.hub.policy import rules
+from tests.docs import names
+from tests.docs.markdown import ROOT, blocks, section, table
+from tests.unit.cli.calling import Shell, shell_in
+
+PAGE = ROOT / "docs" / "reference" / "policy.md"
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
+    """A shell with the example as its settings."""
+    made = shell_in(tmp_path, monkeypatch, capsys)
+    example, *_ = [block for block in blocks(PAGE) if block.info == "toml"]
+    made.config.mkdir()
+    (made.config / "config.toml").write_text(example.text)
+    return made
+
+
+def test_every_verdict_is_what_the_example_says(shell: Shell) -> None:
+    rows = table(section(PAGE, "Trying it out"))
+    requests = {row[0]: row[1] for row in rows if row[1] in rules.STRICTNESS}
+    assert set(requests.values()) == set(rules.STRICTNESS)
+    for request, action in requests.items():
+        words = shlex.split(request.strip("`"))
+        said = shell("policy", "test", words[0], "--format", "quiet", *words[1:])
+        assert (said.out.strip(), said.code) == (action, 5 if action == "deny" else 0), request
+
+
+def test_every_command_that_is_shown_can_be_called(shell: Shell) -> None:
+    block, *_ = [block for block in blocks(PAGE) if block.info == "sh"]
+    for line in block.text.splitlines():
+        said = shell(*shlex.split(line)[1:])
+        assert said.code in (0, 5) and said.err == "", line
+
+
+def test_the_fields_for_programs_are_those(shell: Shell) -> None:
+    lines = (PAGE.read_text("utf-8").partition("one object a line:")[2]).splitlines()
+    told = {kind.strip("`"): fields for _, kind, fields in table(lines)[:3]}
+    shown = [
+        *shell("policy", "show", "--format", "json").out.splitlines(),
+        shell("policy", "test", "edit", "--format", "json").out,
+    ]
+    for line in map(json.loads, shown):
+        fields = [name for name in line if name not in ("type", *rules.Rule.__struct_fields__)]
+        if line["type"] == "Verdict":
+            fields = [name for name in line if name != "type"]
+        assert all(f"`{name}`" in told[line["type"]] for name in fields), line
+
+
+def test_the_tables_of_presets_and_actions_leave_nothing_out() -> None:
+    actions = {row[0].strip("`") for row in table(section(PAGE, "Actions"))}
+    assert actions == set(rules.STRICTNESS)
+    presets = {row[0].strip("`") for row in table(section(PAGE, "Presets"))}
+    assert presets == set(get_args(rules.Preset))
+    prose = "\n".join(section(PAGE, "What a rule fits"))
+    assert all(f"`{kind}`" in prose for kind in get_args(rules.Kind))
+
+
+def expected() -> list[str]:
+    lines = []
+    for kind in (rules.PolicySettings, rules.Rule):
+        lines += ["", f"### {kind.__name__}", "", names.describe(kind), "", "| key | what |"]
+        lines += ["|---|---|"]
+        rows = [row for row in names.members(kind) if row.name in kind.__struct_fields__]
+        assert {row.name for row in rows if row.what} == set(kind.__struct_fields__)
+        lines += [str(row) for row in rows]
+    return "\n".join(lines).strip().splitlines()
+
+
+def test_every_key_is_what_the_code_says() -> None:
+    _, _, rest = PAGE.read_text("utf-8").partition("<!-- from the code -->\n")
+    assert rest.strip().splitlines() == expected(), "it should read:\n" + "\n".join(expected())
