@@ -66,7 +66,7 @@ class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From so many tokens of input on the price is another one, which is not known here."""
     currency: str = DOLLARS
     date: datetime.date | None = None
-    """When it was looked up."""
+    """The day for which it was told."""
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):

@@ -37,22 +37,23 @@ def test_every_listed_price_has_a_date_and_makes_sense() -> None:
 @pytest.mark.parametrize(
     ("model", "name"),
     [
-        ("gpt-5", "gpt-5"),
-        ("GPT-5", "gpt-5"),
-        ("openai/gpt-5", "gpt-5"),
-        ("gpt-5-2025-08-07", "gpt-5"),
         ("gpt-5-mini", "gpt-5-mini"),
+        ("GPT-5-mini", "gpt-5-mini"),
+        ("openai/gpt-5-mini", "gpt-5-mini"),
         ("gpt-5-mini-2025-08-07", "gpt-5-mini"),
         ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
-        ("gemini-2.5-flash-lite", "gemini-2.5-flash-lite"),
-        ("gemini-2.5-pro-preview-05-06", "gemini-2.5-pro"),
+        ("claude-opus-5", "claude-opus-5"),
+        ("claude-opus-5-5", "claude-opus-5-5"),
+        ("gemini-2.5-flash-preview-05-06", "gemini-2.5-flash"),
     ],
 )
 def test_a_release_of_a_model_costs_what_the_model_does(model: str, name: str) -> None:
     assert price_of(model) is listed_prices()[name]
 
 
-@pytest.mark.parametrize("model", ["gpt-5-pro", "gpt-5.9", "gpt-50", "gpt", "", None, "claude"])
+@pytest.mark.parametrize(
+    "model", ["gpt-5-pro", "gemini-2.5-flash-lite", "gpt-5.9", "gpt-50", "gpt", "", None, "claude"]
+)
 def test_another_model_is_not_taken_for_a_known_one(model: str | None) -> None:
     assert price_of(model) is None
 
@@ -124,8 +125,9 @@ def test_cached_tokens_make_it_an_estimate() -> None:
 
 
 def test_a_prompt_that_is_longer_than_the_price_is_for_makes_it_an_estimate() -> None:
-    short = price("gemini-2.5-pro", Usage(input_tokens=1000, output_tokens=1))
-    long = price("gemini-2.5-pro", Usage(input_tokens=300_000, output_tokens=1))
+    own = {"stepped": Price(input=1, output=2, long_prompt=200_000)}
+    short = price("stepped", Usage(input_tokens=1000, output_tokens=1), own)
+    long = price("stepped", Usage(input_tokens=300_000, output_tokens=1), own)
     assert short.provenance is Provenance.DERIVED
     assert long.provenance is Provenance.ESTIMATED
 
