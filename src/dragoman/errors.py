@@ -19,6 +19,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── UnknownPeer             no peer has this name
     │   ├── UnknownRole             no peer at all claims this role
     │   ├── RoleNotClaimed          the peer does not claim this role
+    │   ├── NoPeer                  nobody can be asked for a role; every peer has its reason
     │   ├── WrongLaunch             a command line that is known not to be an agent's
     │   └── ConfigInvalid           a configuration or descriptor that cannot be used
     ├── SpawnError                  a program could not be started
@@ -68,7 +69,7 @@ use it, so it never changes once published.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 Blame = Literal["us", "peer", "world"]
@@ -210,6 +211,21 @@ class RoleNotClaimed(UsageError):
         self.peer = peer
         self.role = role
         self.claimed = tuple(claimed)
+
+
+class NoPeer(UsageError):
+    """Nobody can be asked for a role. `reasons` has one for every peer. Nothing was started."""
+
+    error_class = "no_peer"
+    over_budget: bool = False
+    """Whether a limit on what may be spent is all that is in the way."""
+
+    def __init__(self, role: str, reasons: Mapping[str, str], *, over_budget: bool = False) -> None:
+        told = "".join(f"; {peer}: {why}" for peer, why in reasons.items())
+        super().__init__(f"nobody can be asked for {role}{told}")
+        self.role = role
+        self.reasons = dict(reasons)
+        self.over_budget = over_budget
 
 
 class WrongLaunch(UsageError):

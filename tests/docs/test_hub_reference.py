@@ -29,7 +29,10 @@ PAGES: dict[str, tuple[ModuleType, list[str]]] = {
             *("Install", "Quirks"),
         ],
     ),
-    "configuration.md": (schema, ["Settings", "Timeouts", "PeerSettings"]),
+    "configuration.md": (
+        schema,
+        ["Settings", "Limits", "LocalModelSettings", "Timeouts", "PeerSettings"],
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from dragoman.errors import (
     CallTimeout,
     DragomanError,
     HandshakeFailed,
+    NoPeer,
     RemoteError,
     SessionUnusable,
     UnknownJob,
@@ -37,6 +38,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "unsupported": "leave that out, or use a peer that can do it: `dragoman peers`",
     "unknown_peer": "`dragoman peers` lists the peers there are, `dragoman peers add` adds one",
     "role_not_claimed": "`dragoman peers` lists who claims which role",
+    "no_peer": "`dragoman explain` says who is passed over and why; `dragoman peers enable` helps",
     "wrong_launch": "use the form that works",
     "config_invalid": "mend it there; `dragoman config show` tells where every value comes from",
     "front_matter_invalid": "mend the file by hand, then try again",
@@ -174,6 +176,8 @@ def exit_code(error: DragomanError) -> Exit:
             return Exit.AUTH_REQUIRED
         case SessionUnusable() | UnknownSession() | UnknownJob():
             return Exit.NO_SESSION
+        case NoPeer():
+            return Exit.BUDGET if error.over_budget else Exit.NO_PEER
         case UsageError():
             return Exit.USAGE
         case CallTimeout():

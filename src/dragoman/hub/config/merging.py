@@ -20,16 +20,33 @@ from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secr
 from dragoman.hub.config.files import read_file
 from dragoman.hub.config.paths import VARIABLES, Paths
 from dragoman.hub.config.project import Project, parse, read_project
-from dragoman.hub.config.schema import NEVER, STRICTER, PeerSettings, Settings, Timeouts
+from dragoman.hub.config.schema import (
+    NEVER,
+    STRICTER,
+    Limits,
+    LocalModelSettings,
+    PeerSettings,
+    Settings,
+    Timeouts,
+)
 
 PREFIX: Final = "DRAGOMAN_"
 DEFAULT: Final = "default"
 PEERS: Final = "peers"
-TABLES: Final = ("timeouts", "peer", "policy")
+FALLBACKS: Final = ("none", "peers", "all")
+"""What may follow a failure, the strictest first."""
+PLAIN_TABLES: Final = ("timeouts", "policy", "limits", "local_model")
+TABLES: Final = (*PLAIN_TABLES, "peer")
 RULES: Final = "policy.rules"
 LIMITS: Final = "policy.limits"
 
-OTHER_VARIABLES: Final = frozenset({*VARIABLES.values(), "DRAGOMAN_MARK", "DRAGOMAN_TRACE"})
+OTHER_VARIABLES: Final = frozenset(
+    {
+        *VARIABLES.values(),
+        *("DRAGOMAN_MARK", "DRAGOMAN_TRACE"),
+        *("DRAGOMAN_DEPTH", "DRAGOMAN_LINEAGE", "DRAGOMAN_CEILING"),
+    }
+)
 """Variables of dragoman that are no settings."""
 
 
@@ -199,12 +216,16 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     if settings.ttl < 0 or settings.max_idle_brokers < 0:
         key = "ttl" if settings.ttl < 0 else "max_idle_brokers"
         raise ConfigInvalid(origin, "it is a number of 0 or more", key=key)
+    if settings.max_depth < 0:
+        raise ConfigInvalid(origin, "it is a number of 0 or more", key="max_depth")
+    _check_limits(settings.limits, "limits", origin)
     for pattern in settings.agent_files:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ConfigInvalid(origin, f"{pattern!r} leaves the project", key="agent_files")
     for name, peer in settings.peer.items():
         if not name or "." in name:
             raise ConfigInvalid(origin, f"{short(name)!r} is no name of a peer", key="peer")
+        _check_limits(peer.limits, f"peer.{name}.limits", origin)
         for variable in peer.env:
             if variable != "*" and VARIABLE.fullmatch(variable.removesuffix("*")) is None:
                 raise ConfigInvalid(
@@ -215,6 +236,12 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
         check_policy(settings.policy, origin=origin)
     return _flatten(table)
+
+
+def _check_limits(limits: Limits, key: str, origin: str) -> None:
+    for name, value in msgspec.structs.asdict(limits).items():
+        if value is not None and not value >= 0:
+            raise ConfigInvalid(origin, "it is a number of 0 or more", key=f"{key}.{name}")
 
 
 def _global_layer(paths: Paths) -> Layer:
@@ -267,7 +294,13 @@ def _narrowing(
         elif key == "warm" and value is False:
             # Without a broker nothing outlives the call.
             yield key, value
-        elif key in ("ttl", "max_idle_brokers") and value <= base[key]:
+        elif key in ("ttl", "max_idle_brokers", "max_depth") and value <= base[key]:
+            yield key, value
+        elif _is_limit(key) and (base.get(key) is None or value <= base[key]):
+            yield key, value
+        elif (key, value) in (("adaptive", "off"), ("require_card", True)):
+            yield key, value
+        elif key == "fallback" and FALLBACKS.index(value) <= FALLBACKS.index(base[key]):
             yield key, value
         elif key == "max_line_size" and (base.get(key) is None or value < base[key]):
             yield key, value
@@ -281,6 +314,11 @@ def _narrowing(
                 ignored.append(Ignored(file, key, UNTRUSTED))
         else:
             ignored.append(Ignored(file, key, UNTRUSTED))
+
+
+def _is_limit(key: str) -> bool:
+    words = key.split(".")
+    return words[0] == "limits" or (words[0] == "peer" and words[2:3] == ["limits"])
 
 
 def _limits(values: Mapping[str, Any], file: Path, ignored: list[Ignored]) -> list[Any]:
@@ -327,8 +365,10 @@ def _scalar_keys() -> dict[str, tuple[str, type]]:
     for name in Settings.__struct_fields__:
         if name not in TABLES:
             found[PREFIX + name.upper()] = (name, Settings)
-    for name in Timeouts.__struct_fields__:
-        found[f"{PREFIX}TIMEOUTS_{name.upper()}"] = (f"timeouts.{name}", Settings)
+    tables = {"timeouts": Timeouts, "limits": Limits, "local_model": LocalModelSettings}
+    for table, kind in tables.items():
+        for name in kind.__struct_fields__:
+            found[f"{PREFIX}{table.upper()}_{name.upper()}"] = (f"{table}.{name}", Settings)
     return found
 
 
@@ -337,11 +377,15 @@ KEYS: Final = _scalar_keys()
 NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
     "max_line_size": int,
     "max_idle_brokers": int,
+    "max_depth": int,
     "ttl": float,
+    **{f"limits.{name}": float for name in Limits.__struct_fields__},
+    **{f"limits.{name}": int for name in ("turn_tokens", "day_tokens", "day_turns")},
+    "local_model.max_tokens": int,
 }
 """Settings that are numbers, and how a text becomes one."""
 
-SWITCHES: Final = frozenset({"warm"})
+SWITCHES: Final = frozenset({"warm", "require_card", "local_model.competes"})
 
 WORDS: Final = {"1": True, "true": True, "0": False, "false": False}
 """How a variable says yes and no."""
@@ -457,11 +501,16 @@ def _flatten(table: Mapping[str, Any]) -> dict[str, Any]:
     """Nested settings as dotted keys. A value may be a list of tables and never is a table."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        if key in ("timeouts", "policy"):
+        if key in PLAIN_TABLES:
             flat.update({f"{key}.{name}": each for name, each in value.items()})
         elif key == "peer":
             for peer, settings in value.items():
-                flat.update({f"peer.{peer}.{name}": each for name, each in settings.items()})
+                for name, each in settings.items():
+                    if name == "limits":
+                        limits = {f"peer.{peer}.limits.{limit}": n for limit, n in each.items()}
+                        flat.update(limits)
+                    else:
+                        flat[f"peer.{peer}.{name}"] = each
         else:
             flat[key] = value
     return flat

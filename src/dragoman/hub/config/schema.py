@@ -20,6 +20,9 @@ Seconds: TypeAlias = float | Literal["never"]
 
 NEVER: Final = "never"
 
+Adaptive: TypeAlias = Literal["off", "shadow", "on"]
+Fallback: TypeAlias = Literal["all", "peers", "none"]
+
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long to wait for what, in seconds; what is not set is as in `dragoman.client.budgets`."""
@@ -42,6 +45,46 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From a cancel to the end of the turn."""
 
 
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What delegated work may use up; what is not set has no limit. A day is the last 24 hours."""
+
+    turn_cost: float | None = None
+    """Dollars of one turn, where the peer tells them while it works."""
+    turn_tokens: int | None = None
+    """Tokens of one turn, where the peer tells them while it works."""
+    turn_seconds: float | None = None
+    """The time of one turn."""
+    silence: float | None = None
+    """The time without a sign of life in a turn."""
+    day_cost: float | None = None
+    """Dollars of a day. What nobody knows is not in the sum."""
+    day_tokens: int | None = None
+    """Tokens of a day."""
+    day_seconds: float | None = None
+    """The time of all turns of a day."""
+    day_turns: int | None = None
+    """Turns of a day."""
+
+
+class LocalModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model behind an API that is asked where no peer could answer; none without an ``api``."""
+
+    api: Literal["anthropic", "openai"] | None = None
+    """What it speaks: Anthropic's API, or the chat completions that most servers have."""
+    model: str = ""
+    """The id by which the API knows it."""
+    base_url: str | None = None
+    """Where the API is. For ``openai`` with its version, such as http://127.0.0.1:11434/v1."""
+    key_variable: str | None = None
+    """The variable that holds the key, if it is another than usual."""
+    max_tokens: int | None = None
+    """Tokens of an answer, at most."""
+    system: str = ""
+    """What the model is told before the question."""
+    competes: bool = False
+    """Whether it stands beside the peers as one of them, and not behind them."""
+
+
 class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a user wants of one peer."""
 
@@ -53,6 +96,8 @@ class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The mode to open sessions in, unless a command names another."""
     permissions: Permissions | None = None
     """Who decides about permissions for this peer."""
+    limits: Limits = Limits()
+    """``[peer.NAME.limits]``: what delegated work may use up at this peer."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +119,20 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many idle brokers stay at once; the one that has been idle for longest stops first."""
     agent_files: tuple[str, ...] = ("agents/*.md",)
     """Where a project has its agent files, relative to its folder."""
+    adaptive: Adaptive = "shadow"
+    """Whether what peers have earned decides who is asked; ``"shadow"`` only says so."""
+    fallback: Fallback = "all"
+    """Who is asked after a failure: all, only other ``"peers"``, or ``"none"``."""
+    max_depth: int = 1
+    """How many delegations may stand in one line: 1 lets no peer delegate in turn."""
+    require_card: bool = False
+    """Whether a peer that was never verified gets no delegated work."""
+    check: str = ""
+    """A command that says whether delegated work is good, by its exit code."""
+    limits: Limits = Limits()
+    """See `Limits`."""
+    local_model: LocalModelSettings = LocalModelSettings()
+    """See `LocalModelSettings`."""
     timeouts: Timeouts = Timeouts()
     """See `Timeouts`."""
     peer: dict[str, PeerSettings] = field(default_factory=dict)
