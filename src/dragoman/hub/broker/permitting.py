@@ -25,6 +25,7 @@ from dragoman.client.permissions import (
     settled,
 )
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.permissions import SelectedPermissionOutcome
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.hub.broker.extensions import refusal
 from dragoman.hub.broker.reading import renamed
@@ -162,9 +163,9 @@ class Questions:
     # -- for those that were asked
 
     def answered(self, request: Request, result: Raw) -> None:
-        if request.method == PERMISSION:
-            self.session.note("permission", {"by": "caller", "answer": _plain(result)})
         self._answer(request, result)
+        if request.method == PERMISSION:
+            self._note_decision(request, result)
 
     def refused(self, request: Request, error: RemoteError) -> None:
         self.session.refuse(request, error.code, error.message, error.data)
@@ -181,6 +182,30 @@ class Questions:
         else:
             gone = refusal(DragomanError("the caller that should have served this has gone"))
             self.refused(request, gone)
+
+    def _note_decision(self, request: Request, result: Raw) -> None:
+        """Remember what a caller decided."""
+        try:
+            asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
+            outcome = acp.SESSION_REQUEST_PERMISSION.decode_result(result).outcome
+        except msgspec.ValidationError:
+            # It went to the peer as it is, who will make of it what it can.
+            return
+        option_id = outcome.option_id if isinstance(outcome, SelectedPermissionOutcome) else None
+        kinds = {option.option_id: option.kind for option in asked.options}
+        if self.session.job is not None:
+            self.session.job.denied = str(kinds.get(option_id or "")).startswith("reject")
+        self._note("caller", asked, option_id)
+
+    def _note(self, by: str, asked: acp.RequestPermissionRequest, option_id: str | None) -> None:
+        call = asked.tool_call
+        data = {
+            "by": by,
+            "title": call.title,
+            "toolCallId": call.tool_call_id,
+            "optionId": option_id,
+        }
+        self.session.note("permission", data)
 
     def _by_policy(self, request: Request) -> acp.RequestPermissionResponse:
         job = self.session.job
@@ -204,23 +229,8 @@ class Questions:
         if job is not None:
             job.denied = not decision.allows
         log.info("permission for %r by policy %s: %s", question.title, policy, decision)
-        self.session.note(
-            "permission",
-            {
-                "by": f"policy {policy or 'deny-all'}",
-                "title": question.title,
-                "toolCallId": question.tool_call_id,
-                "optionId": option_id,
-            },
-        )
+        self._note(f"policy {policy or 'deny-all'}", asked, option_id)
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     def _answer(self, request: Request, result: Any) -> None:
         self.session.answer(request, result)
-
-
-def _plain(raw: Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return None

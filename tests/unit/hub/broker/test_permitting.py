@@ -102,14 +102,19 @@ async def test_the_caller_of_the_turn_is_asked_and_its_answer_goes_to_the_peer(
     tmp_path: Path,
 ) -> None:
     async with called(PERMISSION) as (caller, client, other):
-        async with asking(tmp_path, caller, "deny-all") as (live, _):
+        async with asking(tmp_path, caller, "deny-all") as (live, notes):
             live.open_for(caller, "s1")
-            assert live.request(question()) is LATER
-            await client.until(lambda: client.questions)
-            told = {"outcome": {"outcome": "selected", "optionId": "y"}}
-            other.answer(client.questions[0], told)
-            await _settled(live, 1)
-            assert live.answered[1] == told
+            for id, option in ((1, "y"), (2, "n"), (3, "what?")):
+                assert live.request(question(id)) is LATER
+                await client.until(lambda: client.questions)
+                told = {"outcome": {"outcome": "selected", "optionId": option}}
+                other.answer(client.questions.pop(), told)
+                await _settled(live, id)
+                assert live.answered[id] == told
+                assert live.job is not None
+                assert live.job.denied is (option == "n")
+            assert [data["optionId"] for _, data in notes.notes] == ["y", "n", "what?"]
+            assert {data["by"] for _, data in notes.notes} == {"caller"}
 
 
 async def _settled(live: Answers, id: int) -> None:
