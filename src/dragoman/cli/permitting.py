@@ -1,8 +1,9 @@
 """Who decides when an agent asks for permission: a flag, or the person at the terminal.
 
 Owns the four ways and the question as a person sees it. The answers themselves, and which option of
-the agent means what, are in `dragoman.client.permissions`. Every refusal is in the turn's result;
-how it is shown is the output's business.
+the agent means what, are in `dragoman.client.permissions`; what rules of the user's settings say is
+decided in `dragoman.hub.policy`. Every refusal is in the turn's result; how it is shown is the
+output's business.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import enum
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
     READING,
@@ -26,6 +28,9 @@ from dragoman.client.permissions import (
     deny_all,
 )
 from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.hub.policy import PolicySettings
 
 
 class Policy(enum.Enum):
@@ -72,8 +77,26 @@ def policy_of(
     return Policy.APPROVE_READS if policy is Policy.ASK and not interactive else policy
 
 
-def permit_of(policy: Policy, stage: Stage) -> Permit:
-    """Who decides under this policy."""
+def permit_of(
+    policy: Policy,
+    stage: Stage,
+    *,
+    rules: PolicySettings | None = None,
+    peer: str = "",
+    workspace: str = "",
+) -> Permit:
+    """Who decides under this policy, and under the rules of the user's settings if there are."""
+    if rules is not None and (rules.rules or rules.limits):
+        from dragoman.hub.policy import Desk, of_settings
+
+        return Desk(
+            of_settings(rules, policy.value),
+            peer=peer,
+            workspace=workspace,
+            # Behind rules a reading that is none is no reading: here nothing passes unasked.
+            caller=Asking(stage, reads=False) if is_interactive() else None,
+            ask_before_preset=policy is Policy.ASK,
+        )
     match policy:
         case Policy.APPROVE_ALL:
             return approve_all
@@ -97,12 +120,14 @@ _KEYS: Final = {
 class Asking:
     """Asks the person at the terminal, one question at a time."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, *, reads: bool = True) -> None:
+        """`reads`: whether what calls itself a reading passes without a question."""
         self._stage = stage
+        self._reads = reads
         self._turn = asyncio.Lock()
 
     async def __call__(self, question: Question) -> Decision:
-        if question.kind in READING:
+        if self._reads and question.kind in READING:
             return Answer.ALLOW_ONCE
         async with self._turn:
             return await self._ask(question)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import cast
 
 import pytest
@@ -12,6 +13,7 @@ from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
     Answer,
     Chosen,
+    Permit,
     Question,
     approve_all,
     approve_reads,
@@ -20,6 +22,7 @@ from dragoman.client.permissions import (
 from dragoman.errors import UsageError
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind
+from dragoman.hub.policy import PolicySettings, Rule
 from tests.aio import aio
 
 OPTIONS = (
@@ -133,3 +136,53 @@ async def test_two_questions_at_once_are_asked_one_after_the_other(
     out, err = capsys.readouterr()
     assert (out, err.count("[permission] Write it (edit)")) == ("", 2)
     assert "\x1b" not in err
+
+
+RULES = PolicySettings(
+    rules=(Rule(action="deny", kind="fetch"), Rule(action="ask", kind="delete", peer="codex"))
+)
+
+
+def by_rules(policy: Policy, *lines: str, monkeypatch: pytest.MonkeyPatch) -> Permit:
+    monkeypatch.setattr("dragoman.cli.permitting.is_interactive", lambda: bool(lines))
+    typed = cast(Stage, Typed(*lines))
+    return permit_of(policy, typed, rules=RULES, peer="codex", workspace="/nowhere")
+
+
+async def answered(permit: Permit, kind: str) -> bool:
+    answer = permit(question(kind))
+    return (await answer if inspect.isawaitable(answer) else answer).allows
+
+
+@aio
+async def test_rules_go_before_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    permit = by_rules(Policy.APPROVE_ALL, monkeypatch=monkeypatch)
+    allowed = [kind for kind in ("read", "edit", "fetch", "delete") if await answered(permit, kind)]
+    assert allowed == ["read", "edit"]
+
+
+@aio
+async def test_a_rule_asks_the_person_and_a_flag_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    permit = by_rules(Policy.APPROVE_READS, "y", monkeypatch=monkeypatch)
+    assert await answered(permit, "delete")
+    assert not await answered(permit, "edit")
+
+
+@aio
+async def test_what_no_rule_fits_is_asked_where_asking_was_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    permit = by_rules(Policy.ASK, "n", "y", monkeypatch=monkeypatch)
+    assert not await answered(permit, "edit")
+    assert await answered(permit, "edit")
+
+
+@aio
+async def test_behind_rules_a_reading_is_asked_about_like_everything() -> None:
+    typed = Typed("n")
+    assert not (await Asking(cast(Stage, typed), reads=False)(question("read"))).allows
+
+
+def test_without_rules_the_flag_alone_decides() -> None:
+    stage = cast(Stage, Typed())
+    assert permit_of(Policy.APPROVE_ALL, stage, rules=PolicySettings()) is approve_all

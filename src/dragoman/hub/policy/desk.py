@@ -55,8 +55,11 @@ class Desk:
     role: str = ""
     caller: Permit | None = None
     """Who is asked where the policy leaves it open; None if nobody can be."""
+    ask_before_preset: bool = True
+    """Whether the caller is asked before a refusal by the preset alone counts."""
     answer_timeout: float | None = ANSWER_TIMEOUT
     rulings: list[Ruling] = field(default_factory=list)
+    _edited: set[str] = field(default_factory=set)
     _always: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
     @property
@@ -72,7 +75,7 @@ class Desk:
     async def __call__(self, question: Question) -> Decision:
         act = act_of(question, peer=self.peer, role=self.role, workspace=self.workspace)
         verdict = judge(self.policy, act)
-        if verdict.final:
+        if verdict.final or (self._refused_by_preset(verdict) and not self.ask_before_preset):
             return self._rule(question, act, verdict, allowed=verdict.action == "allow")
         key = _key(act)
         remembered = self._always.get(key) if key is not None else None
@@ -91,6 +94,26 @@ class Desk:
         if meant is Answer.ALLOW_ALWAYS:
             return Answer.ALLOW_ONCE
         return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
+
+    def may_write(self, path: str) -> bool:
+        """Whether a file may be written for the agent, which asks for that by another way.
+
+        What it was allowed to edit in this session it may write; for the rest the policy speaks.
+        """
+        act = Act(
+            kind="edit", paths=(path,), peer=self.peer, role=self.role, workspace=self.workspace
+        )
+        verdict = judge(self.policy, act)
+        places = places_of(path, (self.workspace,))
+        if places is not None and places.real <= self._edited and not verdict.final:
+            return True
+        allowed = verdict.action == "allow"
+        if not allowed:
+            self._record("", act, verdict, allowed=False, by="policy", why=verdict.why)
+        return allowed
+
+    def _refused_by_preset(self, verdict: Verdict) -> bool:
+        return verdict.action == "deny" and verdict.by == "preset"
 
     async def _ask(self, question: Question) -> Decision | None:
         if self.caller is None:
@@ -118,10 +141,19 @@ class Desk:
     ) -> Answer:
         if not allowed and by == "policy" and verdict.action != "deny":
             why = f"nobody was there to be asked; {verdict.why}"
-        if len(self.rulings) < MAX_RULINGS:
-            ruling = Ruling(question.tool_call_id, act, verdict, allowed, by, why or verdict.why)
-            self.rulings.append(ruling)
+        why = why or verdict.why
+        self._record(question.tool_call_id, act, verdict, allowed=allowed, by=by, why=why)
         return Answer.ALLOW_ONCE if allowed else Answer.REJECT_ONCE
+
+    def _record(
+        self, call: str, act: Act, verdict: Verdict, *, allowed: bool, by: str, why: str
+    ) -> None:
+        if len(self.rulings) < MAX_RULINGS:
+            self.rulings.append(Ruling(call, act, verdict, allowed, by, why))
+        if allowed and "edit" in (act.kind, *act.evident):
+            for path in act.paths:
+                places = places_of(path, (self.workspace,))
+                self._edited |= places.real if places is not None else frozenset()
 
 
 def _key(act: Act) -> tuple[object, ...] | None:

@@ -196,3 +196,29 @@ async def test_a_parent_that_may_not_cannot_be_overruled_by_the_caller() -> None
     at = desk(child, Caller(Answer.ALLOW_ALWAYS))
     assert await at(edit("a")) is Answer.REJECT_ONCE
     assert at.denials[0].verdict.by == "parent"
+
+
+@aio
+async def test_where_only_rules_ask_the_preset_refuses_by_itself() -> None:
+    caller = Caller(Answer.ALLOW_ONCE)
+    policy = Policy(rules=(Rule(action="ask", kind="delete"),))
+    at = desk(policy, caller, ask_before_preset=False)
+    assert await at(edit("a")) is Answer.REJECT_ONCE
+    assert await at(question("delete", locations=[{"path": "a"}])) is Answer.ALLOW_ONCE
+    assert caller.asked == ["delete"]
+
+
+@aio
+async def test_a_file_that_was_allowed_to_be_edited_may_be_written() -> None:
+    at = desk(ASK, Caller(Answer.ALLOW_ONCE))
+    assert not at.may_write("/nowhere/a")
+    await at(edit("/nowhere/a"))
+    assert at.may_write("/nowhere/x/../a") and not at.may_write("/nowhere/b")
+    assert [ruling.act.paths for ruling in at.denials] == [("/nowhere/a",), ("/nowhere/b",)]
+
+
+def test_a_file_that_nobody_asked_about_is_written_as_the_policy_says() -> None:
+    policy = Policy(preset="approve-all", rules=(Rule(action="deny", paths=(".env",)),))
+    assert desk(policy).may_write("src/a")
+    assert not desk(policy).may_write("src/../.env")
+    assert not desk(Policy()).may_write("src/a")
