@@ -64,9 +64,9 @@ def test_a_named_session_goes_on_from_another_folder_and_after_a_restart(warm: C
     assert {each["outcome"] for each in (first, second, third)} == {"ok"}
     (row,) = listed(warm, "--cwd", "sub")
     assert (row["name"], row["key"], row["root"]) == ("parser", first["session_key"], str(warm.cwd))
-    shown = warm("sessions", "show", "parser")
-    assert shown.out.count("> where is main defined?") == 3
-    assert shown.out.count("`main` is defined in `app.py:1`") == 3
+    answer = "`main` is defined in `app.py:1`"
+    until(lambda: warm("sessions", "show", "parser").out.count(answer) == 3)
+    assert warm("sessions", "show", "parser").out.count("> where is main defined?") == 3
 
 
 def test_a_run_without_a_name_closes_its_session_and_keeps_what_was_said(warm: Cli) -> None:
@@ -77,7 +77,7 @@ def test_a_run_without_a_name_closes_its_session_and_keeps_what_was_said(warm: C
     until(lambda: listed(warm) == [])
     (row,) = listed(warm, "--closed")
     assert (row["key"], row["name"]) == (done["session_key"], None)
-    assert "`main` is defined" in warm("sessions", "show", row["key"], *QUIET).out
+    until(lambda: "`main` is defined" in warm("sessions", "show", row["key"], *QUIET).out)
 
 
 def test_sessions_are_begun_closed_and_named_anew(warm: Cli) -> None:
@@ -130,7 +130,7 @@ def test_a_cold_session_is_stored_and_goes_on_warm(warm: Cli) -> None:
     assert cold["context"] == "new"
     kept = result(warm(*prompt))
     assert (kept["context"], kept["session_key"]) == ("restored", cold["session_key"])
-    assert warm("sessions", "show", "a", *QUIET).out.count("`main` is defined") == 2
+    until(lambda: warm("sessions", "show", "a", *QUIET).out.count("`main` is defined") == 2)
 
 
 def test_a_session_travels_as_a_file(cli: Cli, tmp_path: Path) -> None:
@@ -174,3 +174,17 @@ def test_a_state_folder_that_cannot_be_used_costs_only_the_store(cli: Cli) -> No
     done = cli("run", "hello", *QUIET, "--", *cli.agent)
     assert (done.code, done.out) == (0, "you said hello\n")
     assert "this is not stored" in done.err
+
+
+def test_a_chat_and_a_run_go_on_with_each_other(warm: Cli) -> None:
+    words = ("-s", "talk", "--approve-reads", "--format", "json", "--", *warm.agent)
+    chat = warm("chat", *words, stdin="hello\nand again\n")
+    assert chat.code == 0, chat.err
+    told = [json.loads(line) for line in chat.out.splitlines()]
+    first, second = [line for line in told if line["type"] == "Result"]
+    assert (first["context"], second["context"]) == ("new", "live")
+    assert first["job"] != second["job"]
+    third = result(warm("run", "third", *words))
+    assert (third["context"], third["session_key"]) == ("live", first["session_key"])
+    all_of_it = "you said hello\nyou said and again\nyou said third\n"
+    until(lambda: warm("sessions", "show", "talk", *QUIET).out == all_of_it)
