@@ -51,7 +51,7 @@ IDENTITY: Final = {
     "GIT_COMMITTER_NAME": "dragoman",
     "GIT_COMMITTER_EMAIL": "dragoman@localhost",
 }
-"""For the one commit that a repository without commits needs before it can have a worktree."""
+"""For commits that no branch knows of."""
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +183,7 @@ class Isolation:
         # reviewer asks git what is committed and what is not.
         await git.demand(("read-tree", staged or commit), cwd=path)
         await git.ask(("update-index", "-q", "--refresh"), cwd=path)
+        await _remember(path, base, commit)
         made_here, why = await git.find_repository(path)
         if made_here is None:
             raise IsolationFailed(f"looking at {path}", why)
@@ -239,3 +240,20 @@ class Isolation:
         if self._record is None or self._workspace is None:
             raise UsageError("the worktree is not there: use it as `async with`")
         return self._record.trees
+
+
+async def _remember(path: Path, base: str, commit: str) -> None:
+    """Keep `git gc` from throwing away what the patch is compared with.
+
+    What a worktree had checked out before is in its log, which every `git gc` of the repository
+    respects for a month, and which goes with the worktree. A reference would be seen by everybody,
+    or, as one of this worktree, be overlooked.
+    """
+    told = ("commit-tree", base, "-p", commit, "-m", "the files as they were")
+    seen = (await git.demand(told, cwd=path, env=IDENTITY)).text
+    for target in (seen, commit):
+        await git.demand(
+            ("update-ref", "--no-deref", "--create-reflog", "-m", "dragoman", "HEAD", target),
+            cwd=path,
+            env=IDENTITY,
+        )

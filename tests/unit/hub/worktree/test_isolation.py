@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from dragoman.errors import IsolationFailed, UsageError
 from dragoman.hub.worktree.isolation import Isolation
+from dragoman.hub.worktree.snapshot import Snapshot, changes
 from tests.aio import aio
 from tests.unit.hub.worktree.repositories import commit_all, git, make, tree, with_submodule
 
@@ -153,6 +156,24 @@ async def test_a_repository_inside_that_has_no_commit_comes_along(tmp_path: Path
 
 
 @aio
+async def test_a_clean_up_of_the_repository_meanwhile_loses_nothing(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    (folder / "a.txt").write_text("uncommitted\n")
+    (folder / "mine").write_text("untracked\n")
+    references = git(folder, "for-each-ref")
+    async with isolated(tmp_path, folder) as isolation:
+        assert git(folder, "for-each-ref") == references
+        (isolation.workspace / "a.txt").write_text("done\n")
+        (isolation.workspace / "mine").unlink()
+        git(folder, "gc", "-q", "--prune=now")
+        git(isolation.workspace, "gc", "-q", "--prune=now")
+        assert (await isolation.apply()).ok
+    assert (folder / "a.txt").read_text() == "done\n"
+    assert not (folder / "mine").exists()
+    assert git(folder, "for-each-ref") == references
+
+
+@aio
 async def test_hooks_of_the_repository_do_not_run(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     trace = tmp_path / "ran"
@@ -266,3 +287,61 @@ async def test_line_ends_modes_and_links_come_back_as_they_are_in_the_copy(tmp_p
     assert (folder / "a.txt").read_bytes() == b"one\r\n2\r\n"
     assert os.access(folder / "src" / "b.py", os.X_OK)
     assert os.readlink(folder / "link") == "a.txt"
+
+
+def disturb(folder: Path, dice: random.Random) -> None:
+    """Do to a folder what people and programs do: make, change, move, swap, remove."""
+    names = ["a", "b", "c d", "e.txt", "ü", "x/y", "x/z", "deep/er/f", "src/b.py", "-q", "q'\"q"]
+    for _ in range(12):
+        path = folder / dice.choice(names)
+        match dice.randrange(6):
+            case 0 | 1 | 2:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                for above in reversed(path.relative_to(folder).parents[:-1]):
+                    if (folder / above).is_file() or (folder / above).is_symlink():
+                        (folder / above).unlink()
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_symlink():
+                    path.unlink()
+                path.write_bytes(dice.choice([b"", b"x", b"line\n" * 9, dice.randbytes(300)]))
+            case 3 if path.is_file() or path.is_symlink():
+                path.unlink()
+            case 4 if path.is_file():
+                path.chmod(dice.choice([0o644, 0o755]))
+            case 5 if path.parent.is_dir() and not os.path.lexists(path):
+                path.symlink_to(dice.choice(["a", "nowhere", "x"]))
+
+
+def everything(folder: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        if ".git" in name.parts or (path.is_dir() and not path.is_symlink()):
+            continue
+        link = os.readlink(path) if path.is_symlink() else ""
+        found[str(name)] = link or (path.read_bytes(), os.access(path, os.X_OK))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+@aio
+async def test_whatever_is_done_in_the_copy_is_done_to_the_workspace(
+    tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    folder = make(tmp_path / "repo")
+    disturb(folder, dice)
+    git(folder, "add", "-A")
+    disturb(folder, dice)
+    before = await Snapshot.take(folder)
+    async with isolated(tmp_path, folder) as isolation:
+        assert everything(isolation.workspace) == everything(folder)
+        disturb(isolation.workspace, dice)
+        wanted = everything(isolation.workspace)
+        applied = await isolation.apply()
+    assert applied.ok
+    assert everything(folder) == wanted
+    # What the patch says that it changed is what the disk shows.
+    changed = changes(before, await Snapshot.take(folder))
+    assert sorted(one.path for one in changed.files) == sorted(one.path for one in applied.files)
