@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
+import pytest
 
 from dragoman.hub.broker.eventlog import EventLog
 from dragoman.hub.broker.reading import Reader, renamed
@@ -194,3 +198,47 @@ def test_renaming_changes_the_name_and_nothing_else() -> None:
     params = notice("s1", "x").params
     before, after = msgspec.json.decode(params), msgspec.json.decode(renamed(params, "s2"))
     assert after == before | {"sessionId": "s2"}
+
+
+@pytest.mark.parametrize("seed", range(30))
+@aio
+async def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(seed: int) -> None:
+    chance = random.Random(seed)
+    async with reading() as (sheet, reader, ear):
+        wanted: list[str] = []
+        wants = False
+        marks: list[int] = []
+        marked: list[int] = []
+        stream: Any = reader.connection._stream
+        other = stream._twin
+        for _ in range(60):
+            match chance.randrange(7):
+                case 0:
+                    reader.want()
+                    wants = True
+                case 1:
+                    reader.unwant()
+                    wants = False
+                case 2:
+                    sheet.forget()
+                case 3:
+                    other.pause_reading()
+                case 4:
+                    other.resume_reading()
+                    await asyncio.sleep(0)
+                case 5:
+                    reader.behind(functools.partial(marks.append, len(wanted)))
+                    marked.append(len(wanted))
+                case _:
+                    count = chance.choice((1, 3, 700))
+                    first = sheet.log.next
+                    sheet.happens(count)
+                    if wants:
+                        wanted += expected(first, first + count)
+        other.resume_reading()
+        await ear.until(len(wanted))
+        await reader.connection.drain()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert ear.heard == wanted
+        assert marks == marked, "what stands behind the events comes once, and in order"
