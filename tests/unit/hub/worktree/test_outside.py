@@ -56,11 +56,11 @@ def test_addresses_homes_and_the_old_name_of_a_moved_file_are_understood(
 )
 def test_locations_are_writes_only_for_tools_that_write(kind: ToolKind, count: int) -> None:
     tool = Tool("t", kind=kind, locations=(Location("/etc/passwd"),))
-    assert len(outside_writes([tool], [Path("/work")])) == count
+    assert len(outside_writes([tool], [Path("/workspace")])) == count
 
 
 def test_what_was_refused_failed_or_only_proposed_was_not_written() -> None:
     tools = [edit("/x", status=status) for status in (ToolStatus.FAILED, ToolStatus.DECLINED)]
     proposed = edit("/y")
     proposed.stage = Stage.PROPOSED
-    assert outside_writes([*tools, proposed, edit("")], [Path("/work")]) == ()
+    assert outside_writes([*tools, proposed, edit("")], [Path("/workspace")]) == ()
