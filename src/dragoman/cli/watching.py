@@ -25,7 +25,8 @@ from dragoman.cli.stage import Stage
 from dragoman.events.model import Source
 from dragoman.events.place import Place
 from dragoman.hub.config.paths import find_paths
-from dragoman.hub.following import events_of, follow_job, follow_session
+from dragoman.hub.following import follow_job, follow_session
+from dragoman.hub.sessions.history import events_of
 from dragoman.hub.storing import open_store
 from dragoman.hub.visiting import broker_with
 from dragoman.hub.working import find_job

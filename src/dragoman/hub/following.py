@@ -8,7 +8,7 @@ is prompted or answered here. What was before is in `sessions.history`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,7 +17,6 @@ from msgspec import Raw
 from dragoman.bridge.relay import HERE, Upstream
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
-from dragoman.dialects.acp.v1 import codec, meaning, updates
 from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError
 from dragoman.hub.broker.extensions import ATTACH, RESULT
 from dragoman.hub.broker.knocking import knock
@@ -26,8 +25,6 @@ from dragoman.hub.working import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.rpc import Lane
 
 if TYPE_CHECKING:
-    from dragoman.events.model import Event
-    from dragoman.events.place import Place
     from dragoman.hub.broker.records import Record
     from dragoman.hub.config.paths import Paths
     from dragoman.hub.sessions.records import JobRecord, SessionRecord
@@ -35,18 +32,6 @@ if TYPE_CHECKING:
 
 NOBODY: Final = ClientOptions(read_files=False, write_files=False)
 """Who follows offers nothing and decides nothing."""
-
-
-_decode = codec.decoder(updates.SessionNotification)
-
-
-def events_of(line: bytes, place: Place) -> Iterator[Event]:
-    """What one stored or followed line says."""
-    try:
-        update = _decode(line).update
-    except msgspec.ValidationError:
-        return
-    yield from meaning.of_update(update, place, line)
 
 
 class Over:

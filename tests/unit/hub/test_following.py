@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
-from dragoman.events.model import MessageDelta, Source
-from dragoman.events.place import Place
-from dragoman.hub.following import events_of, follow_job, follow_session
+from dragoman.hub.following import follow_job, follow_session
 from tests.aio import aio
 from tests.unit.hub.stored import job, paths_in, said, session, store_in
 from tests.unit.hub.test_working import GONE
@@ -45,10 +42,3 @@ async def test_a_job_whose_broker_was_killed_ends_with_what_is_stored(tmp_path: 
         store.create_job(running)
     found = [each async for each in follow_job(session(), running, paths=paths_in(tmp_path))]
     assert [number for number, _ in found] == [0, 1]
-
-
-def test_a_line_that_is_none_says_nothing() -> None:
-    place = Place(Source("acp", "c"), itertools.count(1), "s")
-    (event,) = events_of(LINES[0], place)
-    assert isinstance(event, MessageDelta) and event.text == "zero"
-    assert list(events_of(b"nonsense", place)) == []

@@ -42,7 +42,7 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
     turns = _Turns(place, [job for job in store.jobs(session_key=key, limit=-1) if job.started_at])
     for number, line in store.lines(key, stop=session.next_event):
         yield from turns.before(number)
-        yield from _events(line, place)
+        yield from events_of(line, place)
     yield from turns.rest()
 
 
@@ -116,7 +116,8 @@ def _update(line: bytes) -> Any:
         return None
 
 
-def _events(line: bytes, place: Place) -> Iterator[model.Event]:
+def events_of(line: bytes, place: Place) -> Iterator[model.Event]:
+    """What one stored line says, also one that was stored just now."""
     raw = b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % line
     update = _update(line)
     if update is None:
