@@ -230,7 +230,7 @@ async def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(seed: in
                     reader.behind(functools.partial(marks.append, len(wanted)))
                     marked.append(len(wanted))
                 case _:
-                    count = chance.choice((1, 3, 700))
+                    count = chance.choice((1, 3, 3000))
                     first = sheet.log.next
                     sheet.happens(count)
                     if wants:
