@@ -1,8 +1,8 @@
 """What a broker keeps on the disk: events, jobs, sessions, and what was decided.
 
-Owns the way from the logs to the store: in batches, in the store's own thread, with secrets taken
-out on the way. The disk never holds up a turn: when it fails, that is said once, and everything
-goes on in memory. What a store is, is in `dragoman.hub.sessions`.
+Owns the way from the logs to the store: in batches, with secrets taken out on the way, and written
+in the store's own thread. The disk never holds up a turn: when it fails, that is said once, and
+everything goes on in memory. What a store is, is in `dragoman.hub.sessions`.
 """
 
 from __future__ import annotations
