@@ -61,6 +61,7 @@ async def test_the_handshake_is_the_peers_with_what_the_broker_adds(tmp_path: Pa
         assert await caller.call("_dragoman/ping") == {}
         assert (await caller.call("_dragoman/hello", {"version": "1", "ttl": 7}))["protocol"] == 1
         assert at.host.ttl == 7
+        assert (await caller.call("_dragoman/hello"))["ttl"] == 7
         assert len(at.host.peers) == 1
 
 

@@ -83,6 +83,7 @@ class Broker:
         self._problem: DragomanError | None = None
         self._ending = asyncio.Event()
         self._started_at = time.time()
+        self._ttl = spec.ttl
         self._idle_since: float | None = None
         self._was_idle: bool | None = None
 
@@ -275,6 +276,7 @@ class Broker:
     def hello(self, params: Raw) -> dict[str, Any]:
         asked = extensions.read(params, Hello)
         if asked.ttl is not None:
+            self._ttl = asked.ttl
             self._host.keep_for(asked.ttl)
         return self._hello()
 
@@ -289,7 +291,7 @@ class Broker:
             "startedAt": self._started_at,
             "draining": not self._life.takes_work,
             "state": self._life.state.value,
-            "ttl": self.spec.ttl,
+            "ttl": self._ttl,
         }
 
     def status(self, caller: Caller) -> dict[str, Any]:
