@@ -40,6 +40,7 @@ test-peers: $(READY)  ## run the tests against real agent programs; needs npm
 bench: $(READY)  ## measure the speed against the official SDK, a bare loop and acpx
 	@$(BIN)/python -m bench $(ARGS)
 	@$(BIN)/python -m bench.cli $(filter --quick,$(ARGS))
+	@$(BIN)/python -m bench.warm $(filter --quick,$(ARGS))
 
 fmt: $(READY)  ## format the code and sort the imports
 	@$(BIN)/ruff check --quiet --select I --fix .

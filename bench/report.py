@@ -160,10 +160,10 @@ BEGIN = "<!-- figures: written by python -m bench --document -->"
 END = "<!-- end of the figures -->"
 
 
-def documented(document: str, text: str) -> str:
+def documented(document: str, text: str, *, begin: str = BEGIN, end: str = END) -> str:
     """The document with the result between its marks, in place of what was there."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"the document has no {BEGIN!r} before {END!r}")
+    before, begun, rest = document.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        raise SystemExit(f"the document has no {begin!r} before {end!r}")
     return f"{before}{begin}\n\n```text\n{text}```\n\n{end}{after}"
