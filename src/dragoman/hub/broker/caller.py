@@ -152,6 +152,7 @@ class Caller:
             raise boundary.invalid_params(error) from error
         self.capabilities = asked.client_capabilities
         self.greeted = True
+        self._broker.work_changed()
         return self._guarded(self._broker.greet())
 
     def _opens(self, request: Request) -> Any:

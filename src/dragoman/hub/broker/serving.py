@@ -85,6 +85,7 @@ class Broker:
         self._started_at = time.time()
         self._ttl = spec.ttl
         self._idle_since: float | None = None
+        self._idle_from = 0.0
         self._was_idle: bool | None = None
 
     # -- for the process
@@ -93,7 +94,6 @@ class Broker:
         """Serve one caller until it has gone."""
         caller = Caller(self, stream)
         self._callers.add(caller)
-        self.work_changed()
         try:
             await caller.serve()
         finally:
@@ -238,10 +238,12 @@ class Broker:
             self._life.happens(Happening.WORK)
         else:
             self._life.happens(Happening.DONE)
-        idle = not busy and not self._callers
+        # Whoever only asks how we are is no caller: brokers ask each other.
+        idle = not busy and not any(caller.greeted for caller in self._callers)
         if idle is not self._was_idle:
             self._was_idle = idle
             self._idle_since = time.time() if idle else None
+            self._idle_from = time.monotonic()
             self._host.idle_changed(idle)
 
     # -- for callers
@@ -310,6 +312,7 @@ class Broker:
             "jobs": self.turns.status(),
             "waiting": len(self.turns.queue),
             "idleSince": self._idle_since,
+            "idleFor": time.monotonic() - self._idle_from if self._was_idle else None,
         }
 
     def _told(self, session: LiveSession) -> dict[str, Any]:
@@ -325,7 +328,8 @@ class Broker:
         }
 
     def asked_to_stop(self, asked: extensions.Stop, caller: Caller) -> bool:
-        if asked.if_idle and (self.turns.queue.busy or self._callers - {caller}):
+        others = any(each.greeted for each in self._callers - {caller})
+        if asked.if_idle and (self.turns.queue.busy or others):
             return False
         # After the answer has left.
         asyncio.get_running_loop().call_soon(lambda: self.stop(drain=asked.drain))
