@@ -10,9 +10,10 @@ import gc
 import sys
 from typing import Final
 
-COLLECT_AFTER: Final = 50_000
+COLLECT_AFTER: Final = 100_000
 """New objects between two searches for garbage. Loading modules makes many and leaves none behind;
-with Python's own number a tenth of the start of a command is spent on searching."""
+with Python's own number a tenth of the start of a command is spent on searching. One prompt through
+a broker makes fifty thousand, so a command of that kind ends without a search."""
 
 
 def main() -> None:
