@@ -26,6 +26,9 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 COMMANDS: Final = {
     "run": "Ask an agent for one thing and watch it work.",
     "chat": "Talk with an agent, turn by turn.",
+    "delegate": "Give work to the peer that has earned it.",
+    "explain": "Say who would be asked, and why nobody else would.",
+    "verdict": "Say whether delegated work was good.",
     "sessions": "Show, continue and keep conversations.",
     "jobs": "Show, watch and cancel what agents were asked to do.",
     "broker": "Look after the agents that are kept for the next command.",
@@ -35,6 +38,7 @@ COMMANDS: Final = {
     "agents": "Say which peer each of your agent files delegates to.",
     "config": "Show, begin and trust configuration.",
     "policy": "Show the permission policy, and try it out.",
+    "serve": "Let editors, hosts and other agents use your peers.",
     "doctor": "Find out what is wrong here, and how to cure it.",
 }
 """Every command and what `dragoman --help` says of it. `dragoman.cli.NAME` is its module."""

@@ -28,7 +28,7 @@ from dragoman.rpc.trace import VARIABLE
 def prepare(wishes: Wishes, trace: Path | None) -> tuple[Plan, Show]:
     """The plan for the wishes, and the show of it."""
     asked: Format = _format(wishes)
-    _log(strict=wishes.json_strict, verbose=wishes.verbose)
+    log_for(strict=wishes.json_strict, verbose=wishes.verbose)
     if trace is not None:
         # Agents do not get it: a child sees only variables that are allowed.
         os.environ[VARIABLE] = str(trace.absolute())
@@ -44,14 +44,20 @@ def prepare(wishes: Wishes, trace: Path | None) -> tuple[Plan, Show]:
 
 
 def _format(wishes: Wishes) -> Format:
-    if wishes.json_strict:
-        if wishes.format not in (None, "json"):
-            raise UsageError(f"--json-strict and --format {wishes.format} contradict each other")
+    return shown_as(wishes.format, strict=wishes.json_strict) or "text"
+
+
+def shown_as(format: str | None, *, strict: bool) -> Format | None:
+    """The format that was asked for; None leaves it to the settings."""
+    if strict:
+        if format not in (None, "json"):
+            raise UsageError(f"--json-strict and --format {format} contradict each other")
         return "json"
-    return wishes.format or "text"  # type: ignore[return-value]
+    return format  # type: ignore[return-value]
 
 
-def _log(*, strict: bool, verbose: bool) -> None:
+def log_for(*, strict: bool, verbose: bool) -> None:
+    """Let our own log be seen, or not at all."""
     log = logging.getLogger("dragoman")
     if strict:
         log.addHandler(logging.NullHandler())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ def inherited(
     """
     own = _from_environment(os.environ if environ is None else environ)
     told = [own, _from_meta(meta)]
-    told += [_from_environment(one, strict=False) for one in _ancestors(pid or os.getpid(), proc)]
+    told += [_from_environment(one, strict=False) for one in ancestors(pid or os.getpid(), proc)]
     # Of equally deep ones the one that names more jobs.
     return max(told, key=lambda one: (one.depth, len(one.jobs)))
 
@@ -115,8 +115,10 @@ def _jobs(names: list[Any]) -> tuple[str, ...]:
     return tuple(valid[-MAX_KEPT:])
 
 
-def _ancestors(pid: int, proc: Path) -> Iterator[dict[str, str]]:
-    """Our variables in the processes above one, as far as the system shows them."""
+def ancestors(
+    pid: int, proc: Path, names: Collection[str] = VARIABLES
+) -> Iterator[dict[str, str]]:
+    """Variables of ours in the processes above one, as far as the system shows them."""
     if sys.platform != "linux":
         return
     for _ in range(MAX_ANCESTORS):
@@ -136,5 +138,5 @@ def _ancestors(pid: int, proc: Path) -> Iterator[dict[str, str]]:
                 for entry in environ.split(b"\0")
                 if entry.startswith(b"DRAGOMAN_")
             )
-            if name in VARIABLES
+            if name in names
         }

@@ -1,0 +1,259 @@
+"""`dragoman delegate`: work for the peer that has earned it, with every attempt told.
+
+Owns the command's options and help, and what an interrupt does. Who is asked, and what follows a
+failure, is decided in `dragoman.hub.delegating`; how it is shown is in `output.delegations`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli import talk_options as options
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.showing import Show
+    from dragoman.hub.delegating import Wish
+    from dragoman.hub.place import Place
+
+HELP = """
+Give work to the peer that has earned it.
+
+ROLE is the kind of work, such as review, research or execute: `dragoman peers` lists who claims
+which. Of the enabled peers the first that can do it is asked, and `dragoman explain ROLE` tells
+beforehand who that is and why. With --agent the role and the peer come from an agent file's
+`delegate_to`, and its instructions go along; then the only argument is the prompt.
+
+A failure is never hidden. The next peer is asked only if the failed one has changed nothing, then
+the configured local model, then scout; every attempt is in the result with its reason, time and
+cost. Every delegation is a job: its id is printed at once, and `dragoman jobs watch` follows it.
+
+\b
+Examples:
+  dragoman delegate review "look at the last commit"
+  dragoman delegate execute "fix the failing test" --approve-all --check "pytest -q"
+  dragoman delegate execute "rename Foo to Bar" --approve-all --isolate --apply
+  dragoman delegate --agent agents/reviewer.md "look at @src/app.py"
+  dragoman delegate plan "split the parser" --peer cursor --no-fallback
+  git diff | dragoman delegate review -f - --strict
+  dragoman delegate research "what is HTTP/3?" --tier fast --format json | jq .type
+
+\b
+Exit codes:
+  0 done         3 timeout             6 login needed   9 budget used up
+  1 failed       5 permission denied   7 no peer        130 interrupted
+  2 wrong usage                        8 quota
+"""
+
+app = new_app()
+
+
+@app.command(help=HELP, context_settings=CONTEXT)
+def delegate(
+    role: Annotated[
+        str | None,
+        typer.Argument(metavar="ROLE", help="The kind of work.", show_default=False),
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(metavar="PROMPT", help="The work; - is stdin.", show_default=False),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
+        ),
+    ] = None,
+    agent: Annotated[
+        Path | None,
+        typer.Option("--agent", metavar="FILE", help="An agent file that says who does its work."),
+    ] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            "--peer",
+            metavar="NAME",
+            help="Only this peer, and the last resorts.",
+            autocompletion=options.complete_peer,
+        ),
+    ] = None,
+    tier: Annotated[
+        str | None,
+        typer.Option("--tier", metavar="TIER", help="fast, standard or strong."),
+    ] = None,
+    model: options.Model = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            "--check", metavar="COMMAND", help="Run this in the workspace: 0 says that it is good."
+        ),
+    ] = None,
+    isolate: Annotated[
+        bool,
+        typer.Option("--isolate", help="Work in a git worktree of its own, which gives a patch."),
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="With --isolate: apply the patch if it still fits.")
+    ] = False,
+    no_fallback: Annotated[
+        bool, typer.Option("--no-fallback", help="Ask only the first peer.")
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Ask other peers, but neither the local model nor scout."),
+    ] = False,
+    cold: options.Cold = False,
+    cwd: options.Cwd = None,
+    approve_all: options.ApproveAll = False,
+    approve_reads: options.ApproveReads = False,
+    deny_all: options.DenyAll = False,
+    timeout: options.Timeout = None,
+    format: options.OutputFormat = None,
+    json_strict: options.JsonStrict = False,
+    verbose: options.Verbose = False,
+) -> None:
+    if no_fallback and strict:
+        raise UsageError("--no-fallback and --strict contradict each other: choose one")
+    if agent is not None and prompt is None and file is None:
+        role, prompt = None, role
+
+    from dragoman.cli import faults
+    from dragoman.cli.output.showing import show_as
+    from dragoman.cli.setting import log_for, shown_as
+    from dragoman.hub.place import look_around
+
+    place = look_around(_folder(cwd), flags={"format": None if format is None else format.value})
+    asked = shown_as(None if format is None else format.value, strict=json_strict)
+    log_for(strict=json_strict, verbose=verbose)
+    show = show_as(asked or place.config.settings.format, strict=json_strict, verbose=verbose)
+    try:
+        for problem in place.config.problems:
+            # A rule or a limit that is left out would allow too much.
+            raise problem
+        wish = _wish(
+            place,
+            role=role,
+            prompt=prompt,
+            file=file,
+            agent=agent,
+            peer=peer,
+            tier=tier,
+            model=model,
+            check=check,
+            isolate=isolate,
+            apply=apply,
+            fallback="none" if no_fallback else "peers" if strict else None,
+            cold=cold,
+            permissions=_permissions(approve_all, approve_reads, deny_all),
+            timeout=timeout,
+        )
+        code = _run(wish, place, show)
+    except DragomanError as error:
+        show.failed(error)
+        raise typer.Exit(faults.exit_code(error)) from None
+    raise typer.Exit(code)
+
+
+def _folder(cwd: Path | None) -> Path:
+    folder = (cwd or Path.cwd()).absolute()
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder, and --cwd has to be one")
+    return folder
+
+
+def _permissions(approve_all: bool, approve_reads: bool, deny_all: bool) -> str | None:
+    from dragoman.cli.permitting import policy_of
+
+    if not (approve_all or approve_reads or deny_all):
+        return None
+    chosen = policy_of(
+        approve_all=approve_all, approve_reads=approve_reads, deny_all=deny_all, interactive=True
+    )
+    return str(chosen.value)
+
+
+def _wish(
+    place: Place,
+    *,
+    role: str | None,
+    prompt: str | None,
+    file: str | None,
+    agent: Path | None,
+    peer: str | None,
+    **more: object,
+) -> Wish:
+    from dragoman.cli import prompting
+    from dragoman.hub.delegating import Wish, read_agent
+
+    timeout = more["timeout"]
+    if isinstance(timeout, float) and not timeout > 0:
+        raise UsageError("--timeout is a number of seconds greater than 0")
+    text = prompting.read_prompt(prompt, file)
+    typed = "" if prompt in (None, prompting.STDIN) else str(prompt)
+    files = len(list(prompting.mentioned(typed, place.cwd)))
+    if agent is not None:
+        assigned = read_agent(agent if agent.is_absolute() else place.cwd / agent, place.catalogue)
+        text = assigned.prompt(text)
+        role, peer = role or assigned.role, peer or assigned.peer
+    if role is None:
+        raise UsageError(
+            "name the role: `dragoman peers` lists those that are claimed"
+            if agent is None
+            else f"{agent} has no delegate_to, so name the role before the prompt"
+        )
+    return Wish(
+        role=role,
+        prompt=text,
+        workspace=place.cwd,
+        peer=peer,
+        files=files,
+        attach=lambda workspace, can: [
+            prompting.content_of(path, can) for path in prompting.mentioned(typed, workspace)
+        ],
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _run(wish: Wish, place: Place, show: Show) -> int:
+    import asyncio
+
+    from dragoman.cli.output.delegations import Stage as Telling
+    from dragoman.cli.output.terminal import is_interactive
+    from dragoman.cli.permitting import Asking
+    from dragoman.cli.setting import perform
+    from dragoman.cli.stage import Stage
+    from dragoman.hub.delegating import Reins, delegate
+
+    stage = Stage()
+    reins = Reins()
+    telling = Telling(show)
+
+    async def work() -> int:
+        main = asyncio.current_task()
+        assert main is not None
+
+        def interrupted(count: int) -> None:
+            if count == 1 and reins.in_turn and not stage.terminated:
+                show.notice("cancelling; Ctrl-C once more leaves at once")
+                reins.pull()
+            else:
+                reins.pulled = True
+                main.cancel()
+
+        stage.listen(interrupted)
+        show.on_broken = lambda: interrupted(1)
+        asks = is_interactive() and wish.permissions is None
+        done = await delegate(
+            wish,
+            place=place,
+            audience=telling,
+            caller=Asking(stage) if asks else None,
+            reins=reins,
+        )
+        return telling.over(done, terminated=stage.terminated) or int(show.lost)
+
+    return perform(stage, work)

@@ -1,0 +1,100 @@
+"""`dragoman explain`: who would be asked for a role, in which order, and why nobody else is.
+
+It parses and prints. The decision is made in `dragoman.hub.routing`, of what
+`dragoman.hub.delegating` gathers; nothing is started and nothing is written.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dragoman.cli import talk_options as options
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.errors import UsageError
+
+HELP: Final = """
+Say who would be asked to do something, and why nobody else would.
+
+Every peer is there exactly once: as a candidate, or with one reason and what to do about it.
+Nothing is started. The exit code is 7 if nobody can be asked.
+
+\b
+Examples:
+  dragoman explain review
+  dragoman explain execute --tier strong
+  dragoman explain --agent agents/reviewer.md
+  dragoman explain research --format json | jq '.passed_over[] | {peer, reason}'
+"""
+
+app: Final = new_app()
+
+
+@app.command(help=HELP, context_settings=CONTEXT)
+def explain(
+    role: Annotated[
+        str | None, typer.Argument(metavar="ROLE", help="The kind of work.", show_default=False)
+    ] = None,
+    *,
+    agent: Annotated[
+        Path | None,
+        typer.Option("--agent", metavar="FILE", help="An agent file that says who does its work."),
+    ] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            "--peer",
+            metavar="NAME",
+            help="As if this peer was asked for.",
+            autocompletion=options.complete_peer,
+        ),
+    ] = None,
+    tier: Annotated[
+        str | None, typer.Option("--tier", metavar="TIER", help="fast, standard or strong.")
+    ] = None,
+    model: options.Model = None,
+    prompt: Annotated[
+        str, typer.Option("--prompt", metavar="TEXT", help="The work, of which the size counts.")
+    ] = "",
+    format: FormatOption = Format.TEXT,
+    cwd: CwdOption = None,
+) -> None:
+    import msgspec
+
+    from dragoman.cli.exits import Exit
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.hub.delegating.delegation import decide_for
+    from dragoman.hub.delegating.wishes import Wish, read_agent
+    from dragoman.hub.place import look_around
+    from dragoman.hub.routing import explain as lines_of
+
+    place = look_around(cwd)
+    for problem in place.config.problems:
+        raise problem
+    if agent is not None:
+        assigned = read_agent(agent if agent.is_absolute() else place.cwd / agent, place.catalogue)
+        role, peer = role or assigned.role, peer or assigned.peer
+    if role is None:
+        raise UsageError("name the role: `dragoman peers` lists those that are claimed")
+    wish = Wish(
+        role=role,
+        prompt=prompt or role,
+        workspace=place.cwd,
+        peer=peer,
+        tier=tier,
+        model=model,
+    )
+    decision = decide_for(wish, place)
+    if format is Format.JSON:
+        write_json({"type": "Decision", **msgspec.to_builtins(decision)})
+    elif format is Format.QUIET:
+        sys.stdout.writelines(f"{candidate.peer}\n" for candidate in decision.candidates)
+    else:
+        sys.stdout.writelines(neutral(line) + "\n" for line in lines_of(decision))
+    if not decision.candidates:
+        raise typer.Exit(Exit.NO_PEER)

@@ -1,0 +1,108 @@
+"""A delegation as it is shown: who is asked and why, what happens, and every attempt at the end.
+
+Owns the words and lines for delegations in all formats, and the exit code of one. What happens in
+an attempt is shown as any turn is (`showing`). It decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dragoman.cli.exits import Exit, of_outcome
+from dragoman.cli.output.jsonl import JsonLines
+from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.quiet import Quiet
+from dragoman.cli.output.terminal import is_terminal
+from dragoman.hub.delegating.delegation import Audience
+from dragoman.hub.delegating.limits import OVER_BUDGET
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.showing import Show
+    from dragoman.events.model import Event
+    from dragoman.hub.delegating import Delegation
+    from dragoman.hub.report import Report
+    from dragoman.hub.routing import Candidate, Decision
+
+
+class Stage(Audience):
+    """Shows a delegation while it runs."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._json = show if isinstance(show, JsonLines) else None
+        self._quiet = isinstance(show, Quiet)
+
+    def job(self, job: str) -> None:
+        if self._json is not None:
+            self._json.line({"type": "JobBegun", "job": job, "session_key": None})
+            self._json.flush()
+        elif not self._quiet:
+            self._show.notice(f"job {job}")
+
+    def decided(self, decision: Decision) -> None:
+        if self._json is not None:
+            self._json.line({"type": "Decision", **msgspec.to_builtins(decision)})
+
+    def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
+        if self._json is not None:
+            self._json.line(
+                {
+                    "type": "AttemptBegun",
+                    "number": number,
+                    "peer": candidate.peer,
+                    "tier": candidate.tier,
+                    "model": candidate.model,
+                    "reason": reason,
+                }
+            )
+        elif not self._quiet:
+            self._show.notice(f"attempt {number}: {candidate.peer} [{reason}]")
+
+    def event(self, event: Event) -> None:
+        self._show.event(event)
+
+    def reported(self, number: int, report: Report) -> None:
+        if self._json is not None:
+            self._json.line({"type": "Attempt", "number": number, **report.as_json()})
+
+    def notice(self, text: str) -> None:
+        self._show.notice(text)
+
+    def over(self, done: Delegation, *, terminated: bool = False) -> int:
+        """The delegation is over: show it, and say the exit code."""
+        code = exit_code(done, terminated=terminated)
+        show = self._show
+        if show.broken:
+            return code
+        if self._json is not None:
+            self._json.line(as_json(done, code))
+            self._json.flush()
+            if self._json.strict:
+                return code
+        elif self._quiet:
+            if text := done.text.strip("\n"):
+                show.write((neutral(text) if is_terminal(show.out) else text) + "\n")
+                show.flush()
+            if done.ok and len(done.attempts) == 1:
+                return code
+        for line in done.lines():
+            show.notice(line)
+        return code
+
+
+def as_json(done: Delegation, code: int) -> dict[str, Any]:
+    """The end of a delegation as its line."""
+    return {"type": "Delegation", "exit_code": code, **done.as_json()}
+
+
+def exit_code(done: Delegation, *, terminated: bool = False) -> int:
+    """How the command ends."""
+    if done.ok:
+        return Exit.OK
+    if done.interrupted:
+        return Exit.TERMINATED if terminated else Exit.INTERRUPTED
+    if done.final.error_class == OVER_BUDGET:
+        return Exit.BUDGET
+    return of_outcome(done.outcome.value)

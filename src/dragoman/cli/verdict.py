@@ -1,0 +1,63 @@
+"""`dragoman verdict`: what somebody thinks of delegated work, for whoever is asked next time.
+
+It parses and prints. What a verdict changes is decided in `dragoman.hub.delegating`.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import Format, FormatOption
+
+HELP: Final = """
+Say whether delegated work was good.
+
+A turn that ended well counts as good until somebody says otherwise. Bad work earns its peer
+nothing, however cheap and fast it was. The verdict can be changed.
+
+\b
+Examples:
+  dragoman verdict j-01h9x2k7ab bad
+  dragoman verdict j-01h9x2k7ab good --format json
+"""
+
+app: Final = new_app()
+
+
+class Word(enum.StrEnum):
+    """What can be said."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
+@app.command(help=HELP, context_settings=CONTEXT)
+def verdict(
+    job: Annotated[str, typer.Argument(metavar="JOB", show_default=False)],
+    word: Annotated[Word, typer.Argument(metavar="good|bad", show_default=False)],
+    *,
+    format: FormatOption = Format.TEXT,
+) -> None:
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.delegating.verdicts import give_verdict
+
+    given = give_verdict(job, word.value, paths=find_paths())
+    if format is Format.JSON:
+        write_json(
+            {
+                "type": "Verdict",
+                "job": job,
+                "verdict": word.value,
+                "before": given.verdict,
+                "peer": given.peer,
+                "role": given.role,
+            }
+        )
+    elif format is Format.TEXT:
+        sys.stderr.write(f"{given.peer} ({given.role}): {word.value}\n")

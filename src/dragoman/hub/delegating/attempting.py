@@ -1,0 +1,277 @@
+"""One attempt from its beginning to its report: where it works, what it changed, what it cost.
+
+Owns the folder of an attempt (the workspace, or a copy of it), the looks at the disk before and
+after, the check, and the patch. Who is asked, and what follows, is decided in `delegation`; the
+turn itself is `trial`'s and `host`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
+
+from dragoman.errors import DragomanError
+from dragoman.events.model import Event
+from dragoman.events.words import Outcome
+from dragoman.hub.delegating import ceiling, host
+from dragoman.hub.delegating.gathering import LOCAL, local_model
+from dragoman.hub.delegating.lessons import outcome_of_error
+from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits, tightened
+from dragoman.hub.delegating.stopping import Reins
+from dragoman.hub.delegating.trial import Seen, Terms, Trial
+from dragoman.hub.delegating.wishes import Wish
+from dragoman.hub.launching import Way, way_to
+from dragoman.hub.ledger.records import RuntimeRole
+from dragoman.hub.naming import ttl_of
+from dragoman.hub.place import ALWAYS_ENABLED, Place
+from dragoman.hub.policy.desk import Desk
+from dragoman.hub.prices import Price, price
+from dragoman.hub.report import Report, report_of, report_of_error
+from dragoman.hub.routing import Candidate
+from dragoman.hub.worktree import Changed, Isolation, Snapshot, changes, outside_writes, run_check
+
+if TYPE_CHECKING:
+    from dragoman.client.permissions import Permit
+    from dragoman.hub.lineage import Lineage
+
+WORKTREES: Final = "worktrees"
+"""Where copies lie, below the state folder."""
+
+
+def runtime_role(peer: str) -> RuntimeRole:
+    """Whether a peer works, or what comes with dragoman itself."""
+    return "host" if peer == LOCAL or peer in ALWAYS_ENABLED else "peer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all attempts of one delegation have in common."""
+
+    wish: Wish
+    place: Place
+    job: str
+    lineage: Lineage
+    """That of whoever works on this job."""
+    ceilings: ceiling.Ceilings
+    caller: Permit | None
+    prices: Mapping[str, Price]
+    reins: Reins
+    clock: Callable[[], float]
+    on_event: Callable[[Event], None]
+    on_notice: Callable[[str], None]
+    on_session: Callable[[str], None]
+    """Told the id of an attempt whose session is open."""
+
+
+class Attempt:
+    """One attempt with one candidate."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        candidate: Candidate,
+        *,
+        number: int,
+        reason: str,
+        trace: Mapping[str, str],
+    ) -> None:
+        self.setting = setting
+        self.candidate = candidate
+        self.id = f"{setting.job}-{number}"
+        self.seen = Seen()
+        self._reason = reason
+        self._trace = trace
+        self._started_at = setting.clock()
+        self._desk: Desk | None = None
+
+    async def run(self) -> Report:
+        """Try, and tell what came of it. It raises for no fault of a peer."""
+        setting = self.setting
+        if self.candidate.peer == LOCAL:
+            return await self._ask_local()
+        try:
+            way = way_to(
+                self.candidate.peer,
+                catalogue=setting.place.catalogue,
+                settings=setting.place.config.settings,
+                environ=setting.place.environ,
+            )
+            if setting.wish.isolate:
+                return await self._in_copy(way)
+            return await self._in_place(way)
+        except DragomanError as error:
+            # The copy or the look at the disk failed; the turn has its own net.
+            if self.seen.prompted:
+                raise
+            return self._without_turn(error, Changed())
+
+    async def _in_place(self, way: Way) -> Report:
+        workspace = self.setting.wish.workspace
+        before = await Snapshot.take(workspace)
+        ended_at = await self._try(way, workspace)
+        changed = changes(before, await Snapshot.take(workspace))
+        report = self._report(ended_at, changed, workspace)
+        return await self._checked(report, workspace)
+
+    async def _in_copy(self, way: Way) -> Report:
+        wish, place = self.setting.wish, self.setting.place
+        async with Isolation(wish.workspace, folder=place.paths.state / WORKTREES) as isolation:
+            workspace = isolation.workspace
+            ended_at = await self._try(way, workspace)
+            changed = Changed(files=await isolation.files())
+            report = structs.replace(self._report(ended_at, changed, workspace), isolated=True)
+            report = await self._checked(report, workspace)
+            if report.ok and wish.apply and not report.outside:
+                return structs.replace(report, applied=await isolation.apply())
+            # What was done is never lost, also where nobody wants it.
+            kept = await isolation.save()
+            return structs.replace(report, patch=None if kept is None else str(kept))
+
+    async def _try(self, way: Way, workspace: Path) -> float:
+        trial = Trial(self._terms(way, workspace))
+        self.seen = trial.seen
+        await trial.run()
+        return self.setting.clock()
+
+    async def _ask_local(self) -> Report:
+        setting = self.setting
+        settings = setting.place.config.settings
+        try:
+            model = local_model(setting.place)
+        except DragomanError as error:
+            return self._without_turn(error, Changed())
+        self.seen = await host.ask_local(
+            model,
+            setting.wish.prompt,
+            budgets=tightened(settings.budgets(), [settings.limits], setting.wish.timeout),
+            environ=setting.place.environ,
+            clock=setting.clock,
+            on_event=setting.on_event,
+        )
+        report = self._report(setting.clock(), Changed(), setting.wish.workspace)
+        return await self._checked(report, setting.wish.workspace)
+
+    def _terms(self, way: Way, workspace: Path) -> Terms:
+        setting, name = self.setting, self.candidate.peer
+        wish, config = setting.wish, setting.place.config
+        settings = config.settings
+        own = settings.for_peer(name)
+        policy = ceiling.policy_for(
+            settings,
+            name,
+            wished=wish.permissions,
+            attended=setting.caller is not None,
+            ceilings=setting.ceilings,
+        )
+        desk = Desk(policy, name, str(workspace), role=wish.role, caller=setting.caller)
+        warm = settings.warm and not wish.cold and not wish.isolate
+        limits = [settings.limits, own.limits]
+        return Terms(
+            way=way,
+            peer=name,
+            role=wish.role,
+            prompt=prefixed(wish.prompt, wish.role, way),
+            attach=wish.attach,
+            workspace=workspace,
+            project=wish.workspace,
+            model=self.candidate.model or own.model,
+            model_strict=wish.model is not None or self.candidate.model is None,
+            mode=own.mode,
+            budgets=tightened(settings.budgets(way.budgets()), limits, wish.timeout),
+            desk=desk,
+            job=self.id,
+            lineage=setting.lineage.meta(),
+            extra_env={**setting.lineage.environment(warm=warm), **ceiling.environment(policy)},
+            env=own.env,
+            paths=setting.place.paths,
+            limits=TurnLimits(limits),
+            warm=warm,
+            # Nobody comes back for a copy, or tries another peer, when we are gone.
+            stay=not wish.isolate,
+            trace=self._trace,
+            ttl=ttl_of(config),
+            max_idle=settings.max_idle_brokers,
+            max_line_size=settings.max_line_size,
+            reins=setting.reins,
+            clock=setting.clock,
+            on_event=setting.on_event,
+            on_notice=setting.on_notice,
+            on_session=lambda key: setting.on_session(self.id),
+        )
+
+    # -- the report
+
+    def _report(self, ended_at: float, changed: Changed, workspace: Path) -> Report:
+        seen = self.seen
+        for note in seen.notes:
+            self.setting.on_notice(f"{self.candidate.peer}: {note}")
+        if seen.result is None:
+            assert seen.error is not None
+            return self._without_turn(seen.error, changed, ended_at)
+        result = seen.result
+        model = seen.model or self.candidate.model
+        return report_of(
+            result,
+            **self._always(ended_at),
+            error_class=_error_class(seen),
+            may_have_run=seen.prompted and (result.error is None or result.error.may_have_run),
+            model=model,
+            changed=changed,
+            outside=outside_writes(seen.view.tools.values(), [workspace]),
+            cost=price(model, result.usage, self.setting.prices),
+            first_event_at=seen.first_event_at,
+        )
+
+    def _without_turn(
+        self, error: DragomanError, changed: Changed, ended_at: float | None = None
+    ) -> Report:
+        outcome, failure = outcome_of_error(error)
+        return report_of_error(
+            error,
+            outcome,
+            failure,
+            **self._always(self.setting.clock() if ended_at is None else ended_at),
+            may_have_run=self.seen.prompted and error.may_have_run,
+            changed=changed,
+        )
+
+    def _always(self, ended_at: float) -> dict[str, Any]:
+        candidate = self.candidate
+        return {
+            "peer": candidate.peer,
+            "role": self.setting.wish.role,
+            "reason": self._reason,
+            "runtime_role": runtime_role(candidate.peer),
+            "tier": candidate.tier,
+            "asked_model": candidate.model,
+            "started_at": self._started_at,
+            "ended_at": ended_at,
+        }
+
+    async def _checked(self, report: Report, workspace: Path) -> Report:
+        wish = self.setting.wish
+        settings = self.setting.place.config.settings
+        command = settings.check if wish.check is None else wish.check
+        if not command or report.outcome is not Outcome.OK or self.setting.reins.pulled:
+            return report
+        return structs.replace(report, check=await run_check(command, workspace))
+
+
+def prefixed(prompt: str, role: str, way: Way) -> str:
+    """The prompt as the peer wants it for a role: with a slash command of its own before it."""
+    prefix = "" if way.descriptor is None else way.descriptor.role_prefixes.get(role, "")
+    return prompt if not prefix else f"{prefix.rstrip()} {prompt}"
+
+
+def _error_class(seen: Seen) -> str | None:
+    result = seen.result
+    assert result is not None
+    if result.error is not None:
+        return result.error.error_class
+    if seen.over is not None:
+        return OVER_BUDGET
+    return None if result.failure is None else str(result.failure.kind.value)

@@ -1,0 +1,108 @@
+"""What delegated work may do: the user's policy, and never more than whoever delegated it had.
+
+Owns the way of a policy to delegations below, which is a variable in the peer's environment, and
+the policy that counts for one peer here. What rules mean is in `dragoman.hub.policy`. As with the
+lineage, the processes above are asked where a peer makes an environment of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.broker.extensions import PolicyName
+from dragoman.hub.config.schema import Permissions, Settings
+from dragoman.hub.lineage import Lineage, ancestors
+from dragoman.hub.policy import Act, Policy, Rule, judge, narrowed, of_settings, preset
+from dragoman.transports.identity import PROC
+
+VARIABLE: Final = "DRAGOMAN_CEILING"
+
+Ceilings: TypeAlias = tuple[Policy, ...]
+
+
+def inherited_ceilings(
+    lineage: Lineage,
+    environ: Mapping[str, str] | None = None,
+    *,
+    pid: int | None = None,
+    proc: Path = PROC,
+) -> Ceilings:
+    """The policies of those who delegated to this process; none where a person did.
+
+    A ceiling that should be there and is not leaves nothing allowed: a limit that cannot be read
+    is no reason to have none. `ConfigInvalid` if the variable holds something else.
+    """
+    own = (os.environ if environ is None else environ).get(VARIABLE, "")
+    found = [_read(own)] if own else []
+    for above in ancestors(pid or os.getpid(), proc, (VARIABLE,)):
+        if text := above.get(VARIABLE, ""):
+            found.append(_read(text))
+    if not found and lineage.depth:
+        return (preset("deny-all"),)
+    return tuple(dict.fromkeys(found))
+
+
+def _read(text: str) -> Policy:
+    try:
+        return msgspec.json.decode(text, type=Policy)
+    except msgspec.MsgspecError as error:
+        raise ConfigInvalid(VARIABLE, f"no dragoman wrote this: {error}; unset it") from error
+
+
+def environment(policy: Policy) -> dict[str, str]:
+    """The variable for a peer that works under this policy."""
+    return {VARIABLE: msgspec.json.encode(policy).decode()}
+
+
+def policy_for(
+    settings: Settings,
+    peer: str,
+    *,
+    wished: Permissions | None,
+    attended: bool,
+    ceilings: Ceilings = (),
+) -> Policy:
+    """What a peer may do. Where nobody is there to be asked, `ask` is `approve-reads`."""
+    chosen = wished or settings.permissions_for(peer)
+    if chosen == "ask" and not attended:
+        chosen = "approve-reads"
+    policy = of_settings(settings.policy, chosen)
+    for ceiling in ceilings:
+        policy = narrowed(ceiling, policy)
+    return policy
+
+
+def may_write(policy: Policy, *, peer: str, role: str, workspace: Path) -> bool:
+    """Whether a peer may write files through us, where no question is asked for each.
+
+    A rule that takes something away from writing cannot be looked at there, so one is enough.
+    """
+    if any(_restricts_writing(rule) for rule in _rules(policy)):
+        return False
+    act = Act(kind="edit", paths=("file",), peer=peer, role=role, workspace=str(workspace))
+    return judge(policy, act).action in ("allow", "ask")
+
+
+def unattended(policy: Policy) -> PolicyName:
+    """The preset that counts when we have left a turn that goes on. It knows no rules, so where
+    there are some it is the strictest."""
+    if any(True for _ in _rules(policy)) or policy.ceilings:
+        return "deny-all"
+    return "approve-reads" if policy.preset == "ask" else policy.preset
+
+
+def _rules(policy: Policy) -> Iterator[Rule]:
+    yield from policy.rules
+    yield from policy.limits
+    for ceiling in policy.ceilings:
+        yield from _rules(ceiling)
+
+
+def _restricts_writing(rule: Rule) -> bool:
+    return rule.restricts and (not rule.kinds or bool(rule.kinds & {"edit", "delete", "move"}))

@@ -1,0 +1,185 @@
+"""What is known at this moment of everybody who could do a piece of work.
+
+Owns the way from the folder, the cards and the ledger to the facts that `dragoman.hub.routing`
+decides by, and the fixed order: the peers as the user enabled them, then all others as the
+catalogue has them, then the local model, and scout as the last. Files are looked at and nothing is
+started. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import structs
+
+from dragoman.errors import ConfigInvalid, StoreError
+from dragoman.hub.bandit import size_of
+from dragoman.hub.catalogue import Descriptor
+from dragoman.hub.config.schema import LocalModelSettings
+from dragoman.hub.delegating.limits import DAY, has_daily, over_budget
+from dragoman.hub.delegating.wishes import Wish
+from dragoman.hub.health import Breaker, Health
+from dragoman.hub.ledger.ledger import Ledger
+from dragoman.hub.lineage import Lineage
+from dragoman.hub.localmodel.model import MAX_TOKENS, LocalModel
+from dragoman.hub.overview import Row, row_of
+from dragoman.hub.place import ALWAYS_ENABLED, Place
+from dragoman.hub.routing import CardFacts, Inputs, PeerFacts
+from dragoman.hub.verify.card import Card, Verdict
+
+LOCAL: Final = "local-model"
+"""What the local model is called where peers have their names."""
+
+BREAKER: Final = Breaker()
+
+_COMMAND: Final = re.compile(r"`([^`]+)`")
+
+
+def gather(
+    wish: Wish, place: Place, *, ledger: Ledger | None, lineage: Lineage, now: float
+) -> Inputs:
+    """Everything that the decision about a wish is made of.
+
+    Raises `StoreError` where limits are set and what was spent cannot be read.
+    """
+    settings = place.config.settings
+    healths = {} if ledger is None else ledger.healths()
+    spending = _Spending(place, ledger, now)
+    peers = [
+        _facts(row_of(name, place), healths.get(name), spending, now)
+        for name in in_fixed_order(place)
+    ]
+    local = settings.local_model
+    if local.api is not None:
+        model = local_model(place)
+        roles = {role for peer in peers for role in peer.roles} if local.competes else set()
+        at = next((n for n, peer in enumerate(peers) if peer.always), len(peers))
+        peers.insert(
+            at,
+            _judged(
+                PeerFacts(
+                    name=LOCAL,
+                    roles=tuple(sorted(roles)),
+                    enabled=True,
+                    tiers={"default": model.model},
+                    always=not local.competes,
+                ),
+                healths.get(LOCAL),
+                spending,
+                now,
+            ),
+        )
+    return Inputs(
+        role=wish.role,
+        tier=wish.tier,
+        model=wish.model,
+        peer=wish.peer,
+        size=size_of(wish.prompt, wish.files),
+        peers=tuple(peers),
+        depth=lineage.depth,
+        max_depth=settings.max_depth,
+        adaptive=settings.adaptive,
+        posteriors={} if ledger is None else ledger.posteriors(),
+        require_card=settings.require_card,
+    )
+
+
+def in_fixed_order(place: Place) -> list[str]:
+    """The names of all peers, in the order in which they are asked if nothing else decides."""
+    names = place.catalogue.names
+    wanted = [name for name in place.config.settings.enabled_peers if name in names]
+    ordered = dict.fromkeys([*wanted, *names])
+    return sorted(ordered, key=lambda name: name in ALWAYS_ENABLED)
+
+
+def local_model(place: Place) -> LocalModel:
+    """The configured local model. Raises `ConfigInvalid`."""
+    local: LocalModelSettings = place.config.settings.local_model
+    if local.api is None:
+        raise ConfigInvalid("local_model", "it has no api")
+    if LOCAL in place.catalogue:
+        raise ConfigInvalid("local_model", f"a peer is called {LOCAL}, too: rename it")
+    return LocalModel(
+        api=local.api,
+        model=local.model,
+        base_url=local.base_url,
+        key_variable=local.key_variable,
+        max_tokens=MAX_TOKENS if local.max_tokens is None else local.max_tokens,
+        system=local.system,
+    )
+
+
+def login_of(descriptor: Descriptor | None) -> str:
+    """The command that logs in to a peer, where its descriptor names one."""
+    found = _COMMAND.search("" if descriptor is None else descriptor.credentials.login)
+    return found[1] if found else ""
+
+
+class _Spending:
+    """What was spent, asked for only where there is a limit."""
+
+    def __init__(self, place: Place, ledger: Ledger | None, now: float) -> None:
+        self._settings = place.config.settings
+        self._ledger = ledger
+        self._since = now - DAY
+        limits = self._settings.limits
+        self._all = (
+            over_budget(limits, self._ask().spent(None, self._since)) if has_daily(limits) else None
+        )
+
+    def over(self, peer: str) -> str | None:
+        own = self._settings.for_peer(peer).limits
+        if self._all is not None or not has_daily(own):
+            return self._all
+        return over_budget(own, self._ask().spent(peer, self._since), whose=peer)
+
+    def _ask(self) -> Ledger:
+        if self._ledger is None:
+            raise StoreError(
+                "the ledger",
+                "what was spent cannot be read, and there are limits",
+                remedy="mend it, or take the limits away",
+            )
+        return self._ledger
+
+
+def _facts(row: Row, health: Health | None, spending: _Spending, now: float) -> PeerFacts:
+    descriptor = row.descriptor
+    facts = PeerFacts(
+        name=descriptor.name,
+        roles=descriptor.roles,
+        installed=row.installed,
+        hint="" if row.installed else descriptor.install.hint,
+        enabled=row.enabled,
+        card=None if row.card is None else _card(row.card),
+        tiers={str(tier): model for tier, model in descriptor.tiers.items()},
+        always=descriptor.name in ALWAYS_ENABLED,
+    )
+    return _judged(facts, health, spending, now)
+
+
+def _judged(facts: PeerFacts, health: Health | None, spending: _Spending, now: float) -> PeerFacts:
+    changes: dict[str, object] = {"over_budget": spending.over(facts.name)}
+    if health is not None:
+        changes["breaker"] = BREAKER.state(health, now)
+        if health.parked(now):
+            changes |= {"parked_until": health.parked_until, "parked_why": health.parked_why}
+    return structs.replace(facts, **changes)
+
+
+def _card(card: Card) -> CardFacts:
+    facts = card.facts
+    failed = [rung for rung in card.rungs if rung.verdict is Verdict.FAIL]
+    problem = ""
+    if failed:
+        first = failed[0]
+        problem = f"{first.rung}: {first.evidence}{first.remedy and '; ' + first.remedy}"
+    return CardFacts(
+        usable=card.usable,
+        turns_ok=facts.echo,
+        asks_permission=facts.asks_permission,
+        parallel=facts.parallel_sessions,
+        models=facts.parent_models or facts.models,
+        problem=problem,
+    )

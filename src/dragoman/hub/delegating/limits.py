@@ -1,0 +1,98 @@
+"""What delegated work may use up: of a day, and within one turn.
+
+Owns the comparison of what was spent with what is allowed, and the words for it. What was spent is
+told by the ledger before a turn, and by the peer's own reports while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from dragoman.client.budgets import Budgets
+from dragoman.events import model
+from dragoman.hub.config.schema import Limits
+from dragoman.hub.ledger.records import Spent
+from dragoman.hub.prices import DOLLARS
+
+DAY: Final = 24 * 3600.0
+"""Seconds. The last 24 hours count, so that no limit doubles at midnight."""
+
+OVER_BUDGET: Final = "over_budget"
+"""The `error_class` of a turn that was stopped by one of these limits."""
+
+TURN_SCOPES: Final = frozenset({"turn", "session", "context", "call"})
+"""Reports that count what this session used. It is new, so all of it is of this turn."""
+
+
+def has_daily(limits: Limits) -> bool:
+    """Whether anything of a day is limited, so that the ledger has to be asked."""
+    daily = (limits.day_cost, limits.day_tokens, limits.day_seconds, limits.day_turns)
+    return any(limit is not None for limit in daily)
+
+
+def over_budget(limits: Limits, spent: Spent, *, whose: str = "") -> str | None:
+    """The limit of a day that is used up, in words; None if there is something left."""
+    of = f" for {whose}" if whose else ""
+    for used, limit, unit in (
+        (spent.cost, limits.day_cost, "dollars"),
+        (spent.tokens, limits.day_tokens, "tokens"),
+        (spent.seconds, limits.day_seconds, "seconds"),
+        (spent.turns, limits.day_turns, "turns"),
+    ):
+        if limit is not None and used >= limit:
+            return f"{used:.6g} of {limit:.6g} {unit} a day{of} are used up"
+    return None
+
+
+def tightened(budgets: Budgets, limits: Sequence[Limits], timeout: float | None = None) -> Budgets:
+    """Time budgets of a turn that keep to the limits, too."""
+    total = _least([budgets.total, timeout, *(one.turn_seconds for one in limits)])
+    silence = [one.silence for one in limits]
+    budgets = replace(
+        budgets,
+        # 0 is "for ever" nowhere, and a budget may not be 0.
+        total=None if total is None else max(total, 0.001),
+        silence=_positive(_least([budgets.silence, *silence])),
+        first_event=_positive(_least([budgets.first_event, *silence])),
+    )
+    if timeout is not None:
+        budgets = replace(
+            budgets,
+            initialize=min(budgets.initialize, timeout),
+            session=min(budgets.session, timeout),
+        )
+    return budgets
+
+
+def _least(values: Sequence[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _positive(value: float | None) -> float | None:
+    return None if value is None else max(value, 0.001)
+
+
+class TurnLimits:
+    """Watches what a turn uses, as far as the peer tells."""
+
+    def __init__(self, limits: Sequence[Limits]) -> None:
+        self._cost = _least([one.turn_cost for one in limits])
+        self._tokens = _least([one.turn_tokens for one in limits])
+
+    def crossed(self, event: model.Event) -> str | None:
+        """The limit that was crossed, in words."""
+        if not isinstance(event, model.UsageReported) or event.scope not in TURN_SCOPES:
+            return None
+        usage = event.usage
+        cost = usage.cost
+        if self._cost is not None and cost is not None and cost.unit == DOLLARS:
+            if cost.amount > self._cost:
+                return f"the turn cost {cost.amount:.4g} of {self._cost:.4g} dollars"
+        total = usage.total_tokens
+        if total is None and (usage.input_tokens or usage.output_tokens):
+            total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        if self._tokens is not None and total is not None and total > self._tokens:
+            return f"the turn used {total} of {self._tokens} tokens"
+        return None

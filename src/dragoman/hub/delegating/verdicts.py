@@ -1,0 +1,51 @@
+"""What a user thinks of a delegation, some time after it.
+
+Owns the entry in the ledger and in ``events.jsonl``. What it changes about the arm is worked out in
+`lessons`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from dragoman.errors import UnknownJob
+from dragoman.hub.delegating.lessons import revision
+from dragoman.hub.ledger import (
+    AttemptRecord,
+    EventLog,
+    EventName,
+    Ledger,
+    events_path,
+    ledger_path,
+    logged,
+)
+from dragoman.hub.ledger.records import Verdict
+from dragoman.hub.storing import redactor
+
+if TYPE_CHECKING:
+    from dragoman.hub.config.paths import Paths
+
+
+def give_verdict(
+    job: str, word: Verdict, *, paths: Paths, now: float | None = None
+) -> AttemptRecord:
+    """Keep a verdict about a job; the attempt that answered it, as it was before.
+
+    Raises `UnknownJob`, and `StoreError` where nothing can be written.
+    """
+    redact = redactor(())
+    path = ledger_path(paths.state)
+    if not path.exists():
+        raise UnknownJob(f"no attempt of a job {job} has ended here: nothing was delegated yet")
+    with Ledger.open(path, redact) as ledger:
+        before = ledger.verdict(
+            job, word, source="user", learned=lambda attempt: revision(attempt, word)
+        )
+    after = structs.replace(before, verdict=word, verdict_source="user")
+    at = time.time() if now is None else now
+    log = EventLog(events_path(paths.state), redact)
+    log.write(logged(EventName.VERDICT_RECORDED, after, at=at, detail=f"{word}, by the user"))
+    return before
