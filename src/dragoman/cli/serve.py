@@ -1,0 +1,61 @@
+"""`dragoman serve`: dragoman as a server for other programs, one subcommand for each protocol.
+
+Owns the table of subcommands, each with the module it is fetched from when it is called:
+`dragoman.cli.serve_NAME`, which has one function in its `app`. What is served is not known here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from dragoman.cli.commands import new_app
+from dragoman.cli.values import quicken
+
+DOORS: Final = {
+    "mcp": "Let agents and hosts that speak MCP delegate to your peers.",
+}
+"""Every subcommand and what `dragoman serve --help` says of it."""
+
+HELP: Final = """
+Let other programs use your peers through dragoman, by a protocol that they speak.
+
+\b
+Examples:
+  dragoman serve mcp                  for a host that starts its servers itself
+  dragoman serve mcp --http 8720      for hosts that connect to an address
+"""
+
+
+class DoorGroup(TyperGroup):
+    """Knows its subcommands by name and fetches one when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(DOORS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in DOORS:
+            return None
+        if cmd_name not in self.commands:
+            module = import_module(f"dragoman.cli.serve_{cmd_name}")
+            self.commands[cmd_name] = typer.main.get_command(module.app)
+            quicken(self.commands[cmd_name])
+        command = self.commands[cmd_name]
+        command.short_help = DOORS[cmd_name]
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        # Without loading any of them.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(DOORS.items()))
+
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+app.info.cls = DoorGroup
+
+
+@app.callback()
+def _serve() -> None: ...

@@ -1,0 +1,137 @@
+"""`dragoman serve mcp`: the tools by which a model delegates to peers, on stdio or over HTTP.
+
+Owns the options and the help, and the time from the start to the signal that ends it. What is
+served is in `dragoman.mcp_server`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli import talk_options
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import CwdOption
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.stage import Stage
+    from dragoman.hub.config.schema import Permissions
+    from dragoman.mcp_server.front import Front
+
+HELP: Final = """
+Let agents and hosts that speak MCP delegate to your peers.
+
+A host that starts its servers itself runs this command and speaks on stdin and stdout. With --http
+it listens on this machine instead, for clients that have the token: they send it as
+`Authorization: Bearer TOKEN`. The token is made once and lies in a file that only you can read.
+
+Nobody can be asked for permissions here. Peers may do what your settings and policy allow, and
+where those say `ask`, only what reads. A workspace has to be inside the roots that the client
+names, and inside those of --root.
+
+\b
+Examples:
+  dragoman serve mcp
+  dragoman serve mcp --root ~/project --approve-all
+  dragoman serve mcp --http 8720
+  claude mcp add dragoman -- dragoman serve mcp
+"""
+
+app: Final = new_app()
+
+
+@app.command(help=HELP, context_settings=CONTEXT)
+def mcp(
+    http: Annotated[
+        int | None,
+        typer.Option(
+            "--http",
+            metavar="PORT",
+            help="Listen on this port of 127.0.0.1 instead of stdin; 0 takes a free one.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Where the token for --http is; it is made there if there is none.",
+        ),
+    ] = None,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--root", metavar="FOLDER", help="Work only in here, whoever asks. May be repeated."
+        ),
+    ] = None,
+    cwd: CwdOption = None,
+    approve_all: talk_options.ApproveAll = False,
+    approve_reads: talk_options.ApproveReads = False,
+    deny_all: talk_options.DenyAll = False,
+) -> None:
+    if token_file is not None and http is None:
+        raise UsageError("--token-file is for --http")
+    try:
+        import mcp as sdk  # noqa: F401 - only to see whether it is there
+    except ImportError as error:
+        raise UsageError(
+            f"the MCP SDK is missing ({error}): install it with pip install 'dragoman[mcp]'"
+        ) from error
+    from dragoman.cli.setting import perform
+    from dragoman.cli.stage import Stage
+    from dragoman.mcp_server.front import Front
+
+    front = Front(
+        cwd=cwd or Path.cwd(),
+        roots=[folder.absolute() for folder in root or ()],
+        permissions=_wished(approve_all, approve_reads, deny_all),
+    )
+    stage = Stage()
+    raise typer.Exit(perform(stage, lambda: _serve(front, stage, http, token_file)))
+
+
+async def _serve(front: Front, stage: Stage, http: int | None, token_file: Path | None) -> int:
+    import asyncio
+
+    from dragoman.cli.exits import Exit
+
+    stop = asyncio.Event()
+    stage.listen(lambda count: stop.set())
+    if http is None:
+        from dragoman.mcp_server.stdio import serve_stdio
+
+        await serve_stdio(front, stop=stop)
+    else:
+        from dragoman.hub.config.paths import find_paths
+        from dragoman.mcp_server.http import serve_http
+        from dragoman.mcp_server.tokens import default_path, token_in
+
+        path = token_file or default_path(find_paths())
+        token = token_in(path)
+
+        def listening(url: str) -> None:
+            sys.stderr.write(f"dragoman: listening on {url}; the token is in {path}\n")
+            sys.stderr.flush()
+
+        await serve_http(front, port=http, token=token, stop=stop, on_listening=listening)
+    if not stage.interrupts:
+        return Exit.OK
+    return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
+
+
+def _wished(approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:
+    from dragoman.cli.permitting import policy_of
+
+    if not (approve_all or approve_reads or deny_all):
+        return None
+    wished: Permissions = policy_of(
+        approve_all=approve_all,
+        approve_reads=approve_reads,
+        deny_all=deny_all,
+        interactive=False,
+    ).value
+    return wished
