@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.connecting import connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, approve_all, deny_all
@@ -26,7 +25,6 @@ from dragoman.events.parts import Failure
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 from dragoman.hub.catalogue.descriptor import Quirks
 from dragoman.hub.launching import Way
-from dragoman.hub.runtimes import check_runtime
 
 ERROR_LOOKS: Final = (
     (re.compile(r"\b401\b|\b403\b|authentication failed", re.IGNORECASE), ErrorKind.AUTH_REQUIRED),
@@ -62,6 +60,10 @@ async def open_peer(
     `env` names further variables of ours that it may see, `extra_env` sets some. What the caller
     says in `details` goes before what the descriptor says.
     """
+    # Not at the top: a call that goes through a broker starts nothing, and needs neither.
+    from dragoman.client.connecting import connect
+    from dragoman.hub.runtimes import check_runtime
+
     await check_runtime(way, {**os.environ, **way.env, **(extra_env or {})})
     spoken = dialect or way.protocol
     target = list(way.command) if way.command is not None else str(way.address)

@@ -6,10 +6,12 @@ and knows no peer.
 
 from __future__ import annotations
 
-import json
 import os
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 MAX_STEPS: Final = 6
 """Folders from a program up to its package: ``bin/``, ``dist/cli/`` and the like."""
@@ -48,7 +50,7 @@ def _read(file: Path) -> dict[str, Any] | None:
     try:
         if file.stat().st_size > MAX_PACKAGE_SIZE:
             return None
-        value = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = msgspec.json.decode(file.read_bytes().removeprefix(BOM_UTF8))
+    except (OSError, ValueError, RecursionError, msgspec.DecodeError):
         return None
     return value if isinstance(value, dict) else None

@@ -8,7 +8,7 @@ stand in our log. The text of an unexpected exception never travels: it may hold
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +34,7 @@ def to_wire(error: BaseException, method: str) -> tuple[int, str, Any]:
                 },
             )
         case _:
-            incident = secrets.token_hex(4)
+            incident = os.urandom(4).hex()
             log.error("incident %s: the handler of %s failed", incident, method, exc_info=error)
             return codes.INTERNAL_ERROR, "Internal error", {"incident": incident}
 

@@ -24,7 +24,6 @@ from dragoman.errors import (
     ConnectError,
     ConnectionLost,
 )
-from dragoman.hub.broker import launch
 from dragoman.hub.broker.endpoint import Endpoint, endpoint_of
 from dragoman.hub.broker.knocking import (
     ANSWER_TIMEOUT,
@@ -86,7 +85,7 @@ async def ensure(
     prepare: Prepare | None = None,
     ttl: float | None = None,
     times: StartTimes = TIMES,
-    program: Sequence[str] = launch.PROGRAM,
+    program: Sequence[str] | None = None,
 ) -> Reached:
     """A connection to the broker of this spec, which is started if there is none.
 
@@ -114,7 +113,7 @@ async def ensure(
 async def _ensure(
     search: _Search,
     prepare: Prepare | None,
-    program: Sequence[str],
+    program: Sequence[str] | None,
 ) -> Reached:
     endpoint = search.endpoint
     starts = 0
@@ -130,8 +129,13 @@ async def _ensure(
         with mine:
             if await search.clear():
                 continue
+            # Not at the top: most calls find a broker that is there.
+            from dragoman.hub.broker import launch
+
             spec = search.spec if prepare is None else await prepare(search.spec)
-            await launch.start(spec, endpoint, timeout=search.times.start, program=program)
+            await launch.start(
+                spec, endpoint, timeout=search.times.start, program=program or launch.PROGRAM
+            )
             starts += 1
             # While the lock is held, nobody else starts another one.
             found = await search.call(started=True)

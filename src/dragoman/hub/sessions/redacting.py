@@ -9,6 +9,7 @@ of `runs`.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -52,23 +53,20 @@ _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # pattern, and a pattern only where the word was found. It may see a secret where none is, and
 # never the other way round. A text may also be a line of JSON, where `\n` is written out.
 _START: Final = r"(?:(?<![a-z0-9_])|(?<=\\[nrtbf]))"
-_SHAPES: Final = tuple(
-    (word, re.compile(pattern))
-    for word, pattern in (
-        *((f"{word}-", rf"{_START}{word}-[\w-]{{8}}") for word in ("sk", "pk", "rk", "xai")),
-        ("glpat-", rf"{_START}glpat-[\w-]{{8}}"),
-        *((f"{word}_", rf"{_START}{word}_[a-z0-9]{{16}}") for word in ("gsk", "hf", "npm")),
-        *((f"gh{kind}_", rf"{_START}gh{kind}_[a-z0-9]{{16}}") for kind in "pousr"),
-        ("github_pat_", rf"{_START}github_pat_\w{{16}}"),
-        ("xox", rf"{_START}xox[abprs]-[a-z0-9-]{{8}}"),
-        ("akia", rf"{_START}akia[a-z0-9]{{12}}"),
-        ("aiza", rf"{_START}aiza[\w-]{{20}}"),
-        ("ya29.", rf"{_START}ya29\.[\w-]{{16}}"),
-        ("eyj", r"eyj[\w-]{8}"),
-        ("bearer ", r"bearer [a-z0-9._~+/=-]{8}"),
-        ("-----begin ", r"-----begin [a-z ]{0,32}private key"),
-        ("://", r"://[^/\s]*@"),
-    )
+_SHAPES: Final = (
+    *((f"{word}-", rf"{_START}{word}-[\w-]{{8}}") for word in ("sk", "pk", "rk", "xai")),
+    ("glpat-", rf"{_START}glpat-[\w-]{{8}}"),
+    *((f"{word}_", rf"{_START}{word}_[a-z0-9]{{16}}") for word in ("gsk", "hf", "npm")),
+    *((f"gh{kind}_", rf"{_START}gh{kind}_[a-z0-9]{{16}}") for kind in "pousr"),
+    ("github_pat_", rf"{_START}github_pat_\w{{16}}"),
+    ("xox", rf"{_START}xox[abprs]-[a-z0-9-]{{8}}"),
+    ("akia", rf"{_START}akia[a-z0-9]{{12}}"),
+    ("aiza", rf"{_START}aiza[\w-]{{20}}"),
+    ("ya29.", rf"{_START}ya29\.[\w-]{{16}}"),
+    ("eyj", r"eyj[\w-]{8}"),
+    ("bearer ", r"bearer [a-z0-9._~+/=-]{8}"),
+    ("-----begin ", r"-----begin [a-z ]{0,32}private key"),
+    ("://", r"://[^/\s]*@"),
 )
 
 _WORDS: Final = (
@@ -80,7 +78,7 @@ _NAME: Final = (
     r"|credential|cookie|bearer)"
 )
 _BLANK: Final = r"(?:\s|\\[nrtf])"
-_NAMED: Final = re.compile(
+_NAMED: Final = (
     # A variable, a header or a setting; a key of an object.
     rf"{_NAME}(?:[a-z0-9_]{{0,64}}=|[a-z]{{0,4}}{_BLANK}*:|[^\"\\]{{0,64}}\\*\"{_BLANK}*:)"
     # An option of a command, in a text and in a list; the name beside a value.
@@ -88,6 +86,12 @@ _NAMED: Final = re.compile(
     rf'|"-[^"]{{0,64}}{_NAME}[^"]{{0,64}}"\s*,'
     rf'|name\\*"{_BLANK}*:{_BLANK}*\\*"[^"]{{0,400}}?{_NAME}'
 )
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern at its first use: a command that only looks a session up needs none of them."""
+    return re.compile(pattern)
 
 
 class Redactor:
@@ -118,11 +122,11 @@ class Redactor:
                 return True
         low = text.lower()
         for word, pattern in _SHAPES:
-            if word in low and pattern.search(low):
+            if word in low and _compiled(pattern).search(low):
                 return True
         for word in _WORDS:
             if word in low:
-                return _NAMED.search(low) is not None
+                return _compiled(_NAMED).search(low) is not None
         return False
 
     def text(self, text: str) -> str:
