@@ -68,9 +68,18 @@ def text_of(lines: list[bytes]) -> str:
 
 
 def streamed(redact: Redactor, lines: list[bytes]) -> list[bytes]:
+    """What comes out of the lines one by one; it must be what comes out of many at once, too."""
     runs = LineRedactor(redact)
     out = [line for given in lines for line in runs.feed(given)]
-    return out + runs.flush()
+    out += runs.flush()
+    for size in (7, 300):
+        runs = LineRedactor(redact)
+        batches = [lines[at : at + size] for at in range(0, len(lines), size)]
+        together = [line for batch in batches for line in runs.feed_all(batch)]
+        together += runs.flush()
+        assert len(together) == len(out)
+        assert text_of(together) == text_of(out)
+    return out
 
 
 @st.composite

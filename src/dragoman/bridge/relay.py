@@ -36,6 +36,10 @@ MAX_EARLY_SIZE: Final = 16 * 1024 * 1024
 """What is kept of sessions whose id is not known yet: some agents talk before they answer."""
 
 
+PLAIN_COLONS: Final = 2
+"""In what stands before the params of an update: one behind the version, one behind the method."""
+
+
 class About(Struct):
     """The one member by which everything finds its way."""
 
@@ -70,6 +74,9 @@ class Upstream:
         self.client = client
         self.connection: Connection = client.connection
         self._routes: dict[str, Route] = {}
+        self._usual: Route | None = None
+        """Whose updates begin like `_beginning`."""
+        self._beginning = b""
         self._opening = 0
         self._early: list[tuple[str, Notification]] = []
         self._early_size = 0
@@ -107,6 +114,7 @@ class Upstream:
     def route(self, session_id: str, route: Route) -> None:
         """A session has its owner, who gets what came for it before."""
         self._routes[session_id] = route
+        self._usual = None
         early, self._early = self._early, []
         for each in early:
             if each[0] == session_id:
@@ -118,6 +126,7 @@ class Upstream:
     def forget(self, session_id: str) -> None:
         """A session has no owner any more."""
         self._routes.pop(session_id, None)
+        self._usual = None
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._routes
@@ -133,6 +142,9 @@ class Upstream:
         pass
 
     def notification(self, notification: Notification) -> None:
+        if self._usual is not None and notification.line.startswith(self._beginning):
+            self._usual.update(notification)
+            return
         if notification.method == UPDATE:
             try:
                 session_id = _about(notification.params).sessionId
@@ -140,6 +152,7 @@ class Upstream:
                 session_id = None
             route = self._routes.get(session_id)  # type: ignore[arg-type]
             if route is not None:
+                self._learn(session_id, route, notification.line)
                 route.update(notification)
                 return
             if session_id is not None and self._keep(session_id, notification):
@@ -166,6 +179,15 @@ class Upstream:
         call = None if message.request_id is None else self.asked.pop(message.request_id, None)
         if call is not None:
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
+
+    def _learn(self, session_id: str | None, route: Route, line: bytes) -> None:
+        """Updates of one session nearly all begin alike, up to the id: those need no decoding."""
+        beginning, found, rest = line.partition(b'"params":{"sessionId":"')
+        ended = found and rest.startswith(msgspec.json.encode(session_id)[1:])
+        # Before the params stands nothing but the version and the method.
+        if ended and UPDATE.encode() in beginning and beginning.count(b":") == PLAIN_COLONS:
+            size = len(beginning) + len(found) + len(msgspec.json.encode(session_id)) - 1
+            self._usual, self._beginning = route, line[:size]
 
     def _keep(self, session_id: str, notification: Notification) -> bool:
         size = self._early_size + len(notification.line)

@@ -79,12 +79,7 @@ class Scribe:
     ) -> tuple[int, list[bytes]]:
         """The lines that may be stored now, at the `end` of a turn all of them, and the number of
         the first. The job gets what the agent said in them."""
-        safe: list[bytes] = []
-        feed = self._lines.feed
-        for line in lines:
-            # Mostly nothing comes out, and then much at once.
-            if done := feed(line):
-                safe += done
+        safe = self._lines.feed_all(lines)
         if end:
             safe += self._lines.flush()
         first = self.next
@@ -305,15 +300,25 @@ class Recording:
         self._change(session, peer_session_id=session.id)
 
     def closed(self, session: LiveSession) -> None:
+        if self._leave(session):
+            self._change(session, closed_at=time.time())
+
+    async def released(self, session: LiveSession) -> None:
+        """Store the rest of a session in which others will write from now on."""
+        if self._leave(session) and (writer := self._works) is not None:
+            await writer.flush()
+
+    def _leave(self, session: LiveSession) -> bool:
+        """Store the rest of a session. Returns whether it is in the store at all."""
         if session in self._marked:
             self._marked.remove(session)
         if session.key not in self._known:
-            return
+            return False
         self._save(session, None, end=True)
-        self._change(session, closed_at=time.time())
         self._known.discard(session.key)
         self._scribes.pop(session.key, None)
         self._sessions.pop(session.key, None)
+        return True
 
     def _change(self, session: LiveSession, **fields: Any) -> None:
         writer = self._works

@@ -8,7 +8,7 @@ knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -24,6 +24,9 @@ ENDS: Final = frozenset({"tool_call", "tool_call_update"})
 
 WINDOW: Final = 4096
 """Characters that are searched at once: so many lines share the cost of a search."""
+
+TOGETHER: Final = 64
+"""Lines that are looked at as one: more of them would soon hold some word that looks suspicious."""
 
 MANY_LINES: Final = 1024
 """Lines after which a search is due, however little they say."""
@@ -110,6 +113,57 @@ class LineRedactor:
                 return []
             return self._search(final=False)
         return self._feed_other(line)
+
+    def feed_all(self, lines: Sequence[bytes]) -> list[bytes]:
+        """`feed` for many lines: those that differ in their texts alone are looked at together."""
+        out: list[bytes] = []
+        for start in range(0, len(lines), TOGETHER):
+            some = lines[start : start + TOGETHER]
+            done = self._feed_together(some)
+            if done is None:
+                for line in some:
+                    out += self.feed(line)
+            else:
+                out += done
+        return out
+
+    def _feed_together(self, lines: Sequence[bytes]) -> list[bytes] | None:
+        """What may be stored now, if the lines are all alike and hold nothing that looks like a
+        secret; else None, and nothing has happened."""
+        before, behind, cut, least = self._before, self._behind, self._cut, self._least
+        parts = [
+            line[cut]
+            for line in lines
+            if line.startswith(before) and line.endswith(behind) and len(line) >= least
+        ]
+        held = self._held
+        if len(parts) < len(lines) or len(held) >= MANY_LINES:
+            return None
+        inside = b"".join(parts)
+        if b"\\" in inside or b'"' in inside:
+            return None
+        try:
+            text = inside.decode()
+        except UnicodeDecodeError:
+            return None
+        if self._redact.suspects("".join([text for _, text, _ in held if text]) + text):
+            return None
+        # From the end, which is nearer: what has to stay because it may go on.
+        form, rest, kept = self._form, self._redact.reach, 0
+        staying: list[_Held] = []
+        at = len(parts)
+        while at and kept < rest:
+            at -= 1
+            piece = parts[at].decode()
+            kept += len(piece)
+            staying.append((lines[at], piece, form))
+        staying.reverse()
+        count, more = _within(held, rest - kept)
+        self._held = held[count:] + staying
+        self._size = kept + more
+        self._due_size = self._size + WINDOW
+        self._due_lines = len(self._held) + MANY_LINES
+        return [*self._certain(held[:count]), *lines[:at]]
 
     def flush(self) -> list[bytes]:
         """The run is over; returns all lines that were held back."""
@@ -198,11 +252,15 @@ class LineRedactor:
         self._due_lines = len(self._held) + MANY_LINES
         done = held[:count]
         if start == len(text):
-            return [
-                line if form is not None or text is None else self._redact.line(line)
-                for line, text, form in done
-            ]
+            return self._certain(done)
         return list(self._cut_out(done, start, stop, instead))
+
+    def _certain(self, done: list[_Held]) -> list[bytes]:
+        """Lines whose texts hold no secret."""
+        return [
+            line if form is not None or text is None else self._redact.line(line)
+            for line, text, form in done
+        ]
 
     def _cut_out(self, done: list[_Held], start: int, stop: int, instead: str) -> Iterator[bytes]:
         place = 0
