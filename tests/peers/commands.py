@@ -40,8 +40,9 @@ class Ended:
 
 
 def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which this very dragoman is found."""
-    return {**environment, "PYTHONPATH": str(CHECKOUT / "src")}
+    """An environment in which this very dragoman is found. Agents are kept only where a test says
+    so."""
+    return {"DRAGOMAN_WARM": "0", **environment, "PYTHONPATH": str(CHECKOUT / "src")}
 
 
 async def dragoman(*words: str, cwd: Path, environment: Mapping[str, str]) -> Ended:

@@ -26,7 +26,7 @@ from dragoman.cli.talk import Talk
 from dragoman.client.conversation import SessionSummary
 from dragoman.errors import UnknownSession
 from dragoman.hub.config.paths import find_paths
-from dragoman.hub.continuing import adopted, find_session, recall, retire
+from dragoman.hub.continuing import adopted, find_session, place_of, recall, retire
 from dragoman.hub.sessions import root_of
 from dragoman.hub.storing import open_store
 from dragoman.hub.visiting import close_at_peer
@@ -103,6 +103,7 @@ def resume(visit: Visit, word: str, name: str | None, format: Format) -> None:
             fields = {} if name is None else {"name": name}
             if record.closed_at is not None or fields:
                 store.update_session(record.key, closed_at=None, **fields)
+    plan = dataclasses.replace(plan, workspace=place_of(record, plan.workspace))
     tell(_visit(plan, _key, record=record), format)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dragoman.cli import models
 from dragoman.cli.exits import Exit, of_result
 from dragoman.cli.output.showing import Report, Show
-from dragoman.cli.permitting import permit_of
+from dragoman.cli.permitting import guard_of, permit_of, unattended
 from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
@@ -40,6 +40,7 @@ from dragoman.hub.continuing import (
     context_of,
     job_terms,
     open_session,
+    place_of,
     recall,
     submit,
     wait_stored,
@@ -107,6 +108,8 @@ class Talk:
         record = None
         if plan.session is not None:
             record = recall(plan.session, peer=plan.name, folder=plan.workspace)
+        if record is not None:
+            self.plan = replace(plan, workspace=place_of(record, plan.workspace))
         await self.reach(stack, way)
         await self.open_session(stack, record)
 
@@ -164,14 +167,23 @@ class Talk:
 
     def _reach(self, way: Way) -> AbstractAsyncContextManager[Peer]:
         plan = self.plan
+        permit = permit_of(
+            plan.policy,
+            self._stage,
+            rules=plan.rules,
+            peer=plan.name,
+            workspace=str(plan.workspace),
+            titled=way.quirks.command_titles,
+        )
         terms: dict[str, Any] = {
             "workspace": plan.workspace,
-            "permit": permit_of(plan.policy, self._stage),
+            "permit": permit,
+            "guard": guard_of(permit),
             "budgets": plan.budgets,
             "dialect": plan.dialect,
             "env": plan.env,
             "on_event": self._watch,
-            "write_files": plan.policy.writes,
+            "write_files": plan.writes,
             "max_line_size": plan.max_line_size,
         }
         if not plan.warm:
@@ -297,8 +309,12 @@ class Talk:
     def _prompt(self, blocks: Sequence[Block]) -> ConversationTurn:
         if not self.warm:
             return self.conversation.prompt(blocks)
-        terms = job_terms(self.job, policy=self.plan.policy.unattended)
+        terms = self._job_terms()
         return self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
+
+    def _job_terms(self) -> dict[str, Any]:
+        plan = self.plan
+        return job_terms(self.job, policy=unattended(plan.policy, plan.rules, peer=plan.name))
 
     async def submit(self, blocks: Sequence[Block]) -> str:
         """Leave a prompt with the broker and do not wait for it; the id of the job."""
@@ -307,7 +323,7 @@ class Talk:
                 "--no-wait needs a broker, which runs the turn when this command has ended"
             )
         self.job = new_job_id()
-        terms = job_terms(self.job, policy=self.plan.policy.unattended)
+        terms = self._job_terms()
         await submit(self.peer, self.conversation.id, blocks, terms)
         return self.job
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -188,6 +189,7 @@ async def open_session(peer: Peer, wanted: Wanted) -> Opened:
         return Opened(
             conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=NEW
         )
+    await _take_over(peer, record)
     try:
         conversation = await _go_on(peer, record, wanted)
     except (Unsupported, UnknownSession) as error:
@@ -248,6 +250,16 @@ def _names(peer: Peer, key: str, name: str | None) -> dict[str, Any]:
     return {"dragoman": {"key": key} if name is None else {"key": key, "name": name}}
 
 
+async def _take_over(peer: Peer, record: SessionRecord) -> None:
+    """Have the session to ourselves: another broker may have it open, on other terms."""
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.visiting import take_over
+
+    broker = broker_of(peer)
+    pid = os.getpid() if broker is None else peer.client.greeting.pid
+    await take_over(record, broker=broker, pid=pid, paths=find_paths())
+
+
 async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversation:
     can = peer.capabilities
     if can.resume is False and can.load is False:
@@ -294,6 +306,13 @@ def recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
     return None if record.name == word and record.closed_at is not None else record
 
 
+def place_of(record: SessionRecord, here: Path) -> Path:
+    """The folder to reach the peer of a stored session for: the one where it began, because there
+    is its broker, and only its name is found from here. One that is gone can be reached no more."""
+    began = Path(record.cwd)
+    return began if began.is_dir() else here
+
+
 async def wait_stored(*, key: str = "", job: str = "") -> None:
     """Wait until a session or a job that a broker has just taken can be found by the next command.
 
@@ -314,9 +333,9 @@ async def wait_stored(*, key: str = "", job: str = "") -> None:
 # -- prompting through a broker
 
 
-def job_terms(job: str, *, policy: str, fresh: bool = False) -> dict[str, Any]:
+def job_terms(job: str, *, policy: str | Policy, fresh: bool = False) -> dict[str, Any]:
     """What a broker is told beside a prompt: its job, and who decides when we have left."""
-    return {"dragoman": {"job": job, "policy": policy, "fresh": fresh}}
+    return {"dragoman": {"job": job, "policy": msgspec.to_builtins(policy), "fresh": fresh}}
 
 
 def context_of(event: Event | None) -> str | None:

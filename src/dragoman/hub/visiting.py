@@ -7,18 +7,33 @@ there without prompting. It starts no broker. Following a session is in `followi
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
-from dragoman.errors import DragomanError
-from dragoman.hub.broker.knocking import knock
-from dragoman.hub.broker.listing import list_brokers, status_of
+from dragoman.errors import (
+    BrokerError,
+    CallError,
+    ConnectError,
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    TurnInProgress,
+)
+from dragoman.hub.broker.extensions import RELEASE
+from dragoman.hub.broker.failures import revive
+from dragoman.hub.broker.knocking import ask_broker, knock
+from dragoman.hub.broker.listing import list_brokers, status_of, stop_broker
+from dragoman.hub.storing import open_store
+from dragoman.hub.working import is_alive
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.records import Record
     from dragoman.hub.config.paths import Paths
     from dragoman.hub.sessions.records import SessionRecord
+
+log: Final = logging.getLogger("dragoman.hub")
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds for a peer to close a session. It is closed here in any case."""
@@ -42,6 +57,42 @@ async def broker_with(session: SessionRecord, paths: Paths) -> Record | None:
         ):
             return record
     return None
+
+
+async def take_over(session: SessionRecord, *, broker: str | None, pid: int, paths: Paths) -> None:
+    """See to it that nobody else has a stored session open that is to go on here: in `broker`, or
+    in a process of our own, of which `pid` runs the turns. Two processes with one session would
+    not know of each other's turns. Raises `TurnInProgress` where somebody uses it.
+    """
+    with open_store(read_only=True, paths=paths) as store:
+        jobs = [
+            *store.jobs("running", session_key=session.key),
+            *store.jobs("queued", session_key=session.key),
+        ]
+    for job in jobs:
+        if job.runner.get("pid") not in (None, pid) and is_alive(job.runner):
+            raise TurnInProgress(
+                f"the job {job.id} of the session {session.name or session.key} has not ended; "
+                f"`dragoman jobs watch {job.id}` shows it"
+            )
+    others = [
+        record
+        for record in list_brokers(paths)
+        if record.peer == session.peer and record.name != broker and not record.draining
+    ]
+    for record in others:
+        try:
+            told = await ask_broker(record.address, RELEASE, {"sessionId": session.peer_session_id})
+            if told.get("released") and not told.get("closed"):
+                # Its peer keeps what it has for as long as it lives.
+                await stop_broker(record, if_idle=True)
+        except RemoteError as error:
+            refused = revive(error.data, error.message)
+            if isinstance(refused, TurnInProgress):
+                raise refused from error
+            log.debug("the broker %s releases nothing: %s", record.name, error)
+        except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
+            log.debug("the broker %s does not answer: %s", record.name, error)
 
 
 async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError | None:

@@ -90,6 +90,9 @@ class Caller:
             extensions.DETACH: self._detach,
             extensions.RESULT: lambda request: self._guarded(broker.result(request.params)),
             extensions.CANCEL: self._cancel_job,
+            extensions.RELEASE: lambda request: self._guarded(
+                broker.sessions.release(self, request.params)
+            ),
         }
 
     async def serve(self) -> None:

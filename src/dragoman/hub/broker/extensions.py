@@ -28,6 +28,7 @@ ATTACH: Final = "_dragoman/attach"
 DETACH: Final = "_dragoman/detach"
 RESULT: Final = "_dragoman/result"
 CANCEL: Final = "_dragoman/cancel"
+RELEASE: Final = "_dragoman/release"
 
 META: Final = "dragoman"
 """Where in a `_meta` ours stands."""

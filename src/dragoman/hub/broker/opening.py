@@ -25,6 +25,7 @@ from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
     RemoteError,
+    SessionUnusable,
     TurnInProgress,
     UnknownSession,
 )
@@ -58,6 +59,7 @@ class SessionKeeping(Keeping, Protocol):
     def found(self, session: LiveSession) -> None: ...
     def moved(self, session: LiveSession) -> None: ...
     def closed(self, session: LiveSession) -> None: ...
+    async def released(self, session: LiveSession) -> None: ...
     async def first_event(self, session: LiveSession) -> int: ...
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
 
@@ -184,19 +186,51 @@ class Sessions:
         await self.give_up(session)
         return Raw(b"{}")
 
+    async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
+        """Let somebody else go on with a session: another broker, or a process of a caller's own.
+
+        All that happened in it is stored before the answer, so that its numbers go on from there.
+        Raises `TurnInProgress` while somebody uses it here.
+        """
+        about = extensions.read(params, extensions.About)
+        session = self._sessions.get(about.session_id)
+        if session is None:
+            return {"released": False}
+        named = session.name or session.key
+        if self._hall.is_used(session):
+            raise TurnInProgress(f"a turn of the session {named} runs or waits in another broker")
+        if any(each is not caller and reader.opened for each, reader in session.readers.items()):
+            raise TurnInProgress(f"the session {named} is open in another shell, on other terms")
+        far = session.far
+        closes = far.closes and far.failure is None
+        if not closes:
+            far.outdated.add(session.id)
+        await self._let_go(session)
+        return {"released": True, "closed": closes}
+
     async def _make_room(self) -> None:
-        """Callers that die leave their sessions open. The oldest of too many are closed."""
+        """Callers that die leave their sessions open. The oldest of too many are let go, and can
+        be taken up again by their names."""
         if len(self._sessions) < MAX_SESSIONS:
             return
         for session in self:
             if not session.readers and not self._hall.is_used(session):
-                await self.give_up(session)
+                await self._let_go(session)
                 return
+
+    async def _let_go(self, session: LiveSession) -> None:
+        self._drop(session)
+        await self._keeping.released(session)
+        session.log.close()
+        await self._close_at_peer(session)
 
     async def give_up(self, session: LiveSession) -> None:
         """Close a session at the peer, where it can do that, and forget it."""
-        far = self._hall.far
         self._forget(session)
+        await self._close_at_peer(session)
+
+    async def _close_at_peer(self, session: LiveSession) -> None:
+        far = self._hall.far
         if far is None or session.far is not far:
             return
         # Said by a peer that is about to forget it anyway, so a refusal does not matter.
@@ -243,14 +277,17 @@ class Sessions:
         return session
 
     def _forget(self, session: LiveSession) -> None:
+        self._drop(session)
+        self._keeping.closed(session)
+        session.log.close()
+
+    def _drop(self, session: LiveSession) -> None:
         session.far.upstream.forget(session.id)
         session.far.client.forget(session.sheltered)
         for name in [name for name, each in self._sessions.items() if each is session]:
             del self._sessions[name]
         for caller in list(session.readers):
             session.close_for(caller)
-        self._keeping.closed(session)
-        session.log.close()
 
     def _named(self, params: Raw) -> tuple[dict[str, Raw], str, SessionMeta]:
         body = extensions.members(params)
@@ -271,6 +308,11 @@ class Sessions:
         """Have the peer open a session that this broker does not know. With a caller it gets the
         history that the peer repeats."""
         far = await self._hall.ready()
+        if name in far.outdated:
+            raise SessionUnusable(
+                f"the session {name!r} went on in another process, of which this one of the peer "
+                "knows nothing: stop the broker, so that the peer is started again"
+            )
         record = await self._keeping.find(name, meta.key)
         if caller is None and not far.can("sessionCapabilities.resume") and not _loads(far):
             raise UnknownSession(

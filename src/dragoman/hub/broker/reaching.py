@@ -39,10 +39,18 @@ class Far:
         self.connection = upstream.connection
         self.generation = generation
         self._peer = peer
+        self.outdated: set[str] = set()
+        """Sessions that the process remembers as they were before others went on with them."""
 
     def can(self, capability: str) -> bool:
         """Whether the peer advertised a capability, by its dotted name on the wire."""
         return Gate("agent", (capability,)).is_open(self.client.agent.agent_capabilities)
+
+    @property
+    def closes(self) -> bool:
+        """Whether the process gives a session up when it is closed, so that another one can have
+        it. One that is behind a bridge may only stop talking about it."""
+        return self._peer.client is self.client and self.can("sessionCapabilities.close")
 
     @property
     def pid(self) -> int | None:
