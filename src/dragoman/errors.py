@@ -15,6 +15,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── UnknownSession          no stored session has this name or id
     │   ├── UnknownJob              no job has this id
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
+    │   ├── ClientFileInvalid       another program's configuration cannot be edited safely
     │   ├── DelegationInvalid       a value of delegate_to names no peer with such a role
     │   ├── UnknownPeer             no peer has this name
     │   ├── UnknownRole             no peer at all claims this role
@@ -42,6 +43,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   └── InvalidAnswer           the other side answered with something that is no answer
     ├── ServiceError                a file or terminal service did not do what the peer asked for
     │   ├── ArgumentInvalid         an argument that can never be right: a relative path, a NUL byte
+    │   ├── NotPermitted            whoever guards what the peer may do did not allow it
     │   ├── PathRefused             the path leaves the workspace, or names no ordinary file
     │   ├── FileMissing             there is no such file in the workspace
     │   ├── NotText                 the file is not UTF-8 text
@@ -160,6 +162,28 @@ class FrontMatterInvalid(UsageError):
     """A file's front matter cannot be read, or not be edited safely; the file is untouched."""
 
     error_class = "front_matter_invalid"
+
+
+class ClientFileInvalid(UsageError):
+    """Another program's configuration cannot be read, or not be edited safely; it is untouched.
+
+    `remedy` says what would help.
+    """
+
+    error_class = "client_file_invalid"
+
+    def __init__(
+        self,
+        path: str,
+        problem: str,
+        *,
+        remedy: str = "mend it by hand, or put the entry there yourself: it is what is printed "
+        "without --write",
+    ) -> None:
+        super().__init__(f"{path}: {problem}; nothing was changed")
+        self.path = path
+        self.problem = problem
+        self.remedy = remedy
 
 
 class DelegationInvalid(UsageError):
@@ -474,6 +498,17 @@ class ArgumentInvalid(ServiceError):
     """An argument that can never be right: a relative path, a NUL byte, a negative line."""
 
     error_class = "argument_invalid"
+
+
+class NotPermitted(ServiceError):
+    """Whoever guards what the peer may do did not allow it."""
+
+    error_class = "not_permitted"
+
+    def __init__(self, what: str, reason: str = "") -> None:
+        super().__init__(f"{_shown(what)} is not permitted{': ' if reason else ''}{reason}")
+        self.what = what
+        self.reason = reason
 
 
 class PathRefused(ServiceError):
