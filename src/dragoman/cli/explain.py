@@ -18,7 +18,7 @@ from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.errors import UsageError
 
 HELP: Final = """
-Say who would be asked to do something, and why nobody else would.
+Say who would be asked, and why nobody else would.
 
 Every peer is there exactly once: as a candidate, or with one reason and what to do about it.
 Nothing is started. The exit code is 7 if nobody can be asked.

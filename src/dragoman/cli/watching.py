@@ -25,9 +25,8 @@ from dragoman.cli.stage import Stage
 from dragoman.events.model import Source
 from dragoman.events.place import Place
 from dragoman.hub.config.paths import find_paths
-from dragoman.hub.following import follow_job, follow_session
+from dragoman.hub.following import follow_session, follow_sessions
 from dragoman.hub.sessions.history import events_of
-from dragoman.hub.storing import open_store
 from dragoman.hub.visiting import broker_with
 from dragoman.hub.working import find_job
 
@@ -60,12 +59,13 @@ def watch_job(id: str, *, format: Format) -> int:
 
     async def work() -> int:
         job = await find_job(id, paths=paths)
-        with open_store(read_only=True, paths=paths) as store:
-            record = store.session(job.session_key)
         if isinstance(show, Past):
             show.asked(job.prompt)
-        if record is not None:
-            await _show(follow_job(record, job, paths=paths), record, show)
+        # Work that is delegated goes on in another session where one peer has failed.
+        async for record, lines in follow_sessions(job, paths=paths):
+            await _show(lines, record, show)
+            if show.broken:
+                break
         job = await find_job(id, paths=paths)
         if isinstance(show, JsonLines):
             show.line(job_pages.as_json(job))

@@ -84,10 +84,30 @@ async def follow_session(
             yield stored
 
 
+async def follow_sessions(
+    job: JobRecord, *, paths: Paths
+) -> AsyncGenerator[tuple[SessionRecord, AsyncGenerator[tuple[int, bytes], None]], None]:
+    """The sessions that a job goes on in, one after another, each with its lines."""
+    seen = ""
+    while True:
+        if job.session_key != seen:
+            with open_store(read_only=True, paths=paths) as store:
+                record = store.session(job.session_key)
+            if record is not None:
+                seen = job.session_key
+                yield record, follow_job(record, job, paths=paths)
+                job = await find_job(job.id, paths=paths)
+                continue
+        if job.state == "ended":
+            return
+        await asyncio.sleep(LOOK_INTERVAL)
+        job = await find_job(job.id, paths=paths)
+
+
 async def follow_job(
     record: SessionRecord, job: JobRecord, *, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """The lines of a job from its first on, until it has ended."""
+    """The lines of a job from its first on, until it has ended or goes on in another session."""
     number = job.first_event
     while job.state == "queued":
         await asyncio.sleep(LOOK_INTERVAL)
@@ -107,12 +127,13 @@ async def follow_job(
     while True:
         # Asked before the lines are read, so that the last of them are not missed.
         job = await find_job(job.id, paths=paths)
-        stop = job.next_event if job.state == "ended" else None
+        moved = job.session_key != record.key
+        stop = job.next_event if job.state == "ended" and not moved else None
         with open_store(read_only=True, paths=paths) as store:
             for line_number, line in store.lines(record.key, number, stop):
                 yield line_number, line
                 number = line_number + 1
-        if job.state == "ended":
+        if moved or job.state == "ended":
             return
         await asyncio.sleep(LOOK_INTERVAL)
 

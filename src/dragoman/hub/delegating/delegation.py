@@ -251,6 +251,7 @@ class _Course:
             if reading.sign is Sign.PASSING and not attempt.seen.acted and again < MAX_AGAIN:
                 again += 1
                 seconds = backoff(again, self.rng, retry_after=reading.retry_after)
+                told = f"{report.peer} was turned away{_message(report)}"
                 reason = f"{told}; that passes, so it is asked again after {seconds:.1f} s"
                 self.books.fell_back(record, candidate.peer, reason)
                 await self.pause(seconds)
