@@ -33,6 +33,9 @@ RELEASE: Final = "_dragoman/release"
 META: Final = "dragoman"
 """Where in a `_meta` ours stands."""
 
+LINEAGE: Final = ("depth", "lineage")
+"""What of ours is meant for the peer: who delegated to it."""
+
 PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
 
 
@@ -117,7 +120,13 @@ def without_our_meta(body: dict[str, Raw]) -> dict[str, Raw]:
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
         return body
-    others = {name: value for name, value in read(meta, dict[str, Raw]).items() if name != META}
+    others = read(meta, dict[str, Raw])
+    ours = others.pop(META, None)
+    if ours is not None and bytes(ours) != b"null":
+        # A peer that delegates in turn has to know how deep it stands.
+        passed_on = {name: value for name, value in members(ours).items() if name in LINEAGE}
+        if passed_on:
+            others[META] = pack(passed_on)
     body = {name: value for name, value in body.items() if name != "_meta"}
     if others:
         body["_meta"] = pack(others)
