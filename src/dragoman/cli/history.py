@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def show(store: Store, record: SessionRecord, format: Format, *, verbose: bool = False) -> None:
     """Show all that happened in a session."""
-    from dragoman.hub.sessions import history
+    from dragoman.hub.sessions.history import history
 
     stage = show_for(format, verbose=verbose)
     for event in history(store, record.key):

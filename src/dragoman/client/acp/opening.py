@@ -11,10 +11,10 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from dragoman import transports  # The module: who reaches an agent that runs starts none.
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import SpawnError
-from dragoman.transports import spawn
 from dragoman.transports.base import Stream
 
 
@@ -67,6 +67,6 @@ async def _spawned(
 ) -> Stream:
     try:
         async with asyncio.timeout(timeout):
-            return await spawn(argv, cwd=cwd, env=env, inherit=inherit)
+            return await transports.spawn(argv, cwd=cwd, env=env, inherit=inherit)
     except TimeoutError as error:
         raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 import sys
 import time
@@ -67,7 +66,7 @@ def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
             except FileNotFoundError:
                 mode = 0o600
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+        fresh = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
         fd = os.open(
             fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
         )

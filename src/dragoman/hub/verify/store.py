@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import stat
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +84,9 @@ class CardStore:
 
     def _write(self, path: Path, text: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Not at the top: every command reads cards, and hardly one writes any.
+        import tempfile
+
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".card-")
         try:
             with os.fdopen(descriptor, "wb") as file:

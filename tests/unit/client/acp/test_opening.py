@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.client.acp import ClientOptions, open_agent, opening, use_agent
+from dragoman import transports
+from dragoman.client.acp import ClientOptions, open_agent, use_agent
 from dragoman.client.budgets import Budgets
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost, ProgramNotFound, ProtocolMismatch, SpawnError
@@ -29,7 +30,7 @@ class Spawned:
         self.calls: list[tuple[Any, dict[str, Any]]] = []
         self.agent: AgentSide | None = None
         self.theirs: MemoryStream | None = None
-        monkeypatch.setattr(opening, "spawn", self)
+        monkeypatch.setattr(transports, "spawn", self)
 
     async def __call__(self, argv: Any, **how: Any) -> MemoryStream:
         self.calls.append((argv, how))
@@ -121,7 +122,7 @@ async def test_a_start_that_takes_too_long_uses_up_its_budget(
     async def hang(*args: Any, **how: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(opening, "spawn", hang)
+    monkeypatch.setattr(transports, "spawn", hang)
     options = ClientOptions(budgets=Budgets(spawn=0.01))
     with pytest.raises(SpawnError, match="'agent' could not be started within 0.01 s"):
         async with open_agent(ARGV, options=options):

@@ -10,7 +10,8 @@ from dragoman.errors import UnknownSession
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.words import ErrorKind, Outcome, Role
-from dragoman.hub.sessions import JobRecord, Store, history, text_of
+from dragoman.hub.sessions import JobRecord, Store
+from dragoman.hub.sessions.history import history, text_of
 from tests.unit.hub.sessions.stores import chunk, job, open_store, session, update
 
 
