@@ -27,7 +27,7 @@ async def attach(plan: Plan) -> int:
         budgets=plan.budgets,
         env=plan.env,
         max_line_size=plan.max_line_size,
-        write_files=plan.policy.writes,
+        write_files=plan.writes,
         ttl=plan.ttl,
         max_idle=plan.max_idle,
     )

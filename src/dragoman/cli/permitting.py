@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.terminal import is_interactive
@@ -30,6 +30,7 @@ from dragoman.client.permissions import (
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
+    from dragoman.hub.policy import Policy as RulesPolicy
     from dragoman.hub.policy import PolicySettings
 
 
@@ -84,9 +85,10 @@ def permit_of(
     rules: PolicySettings | None = None,
     peer: str = "",
     workspace: str = "",
+    titled: bool = False,
 ) -> Permit:
     """Who decides under this policy, and under the rules of the user's settings if there are."""
-    if rules is not None and (rules.rules or rules.limits):
+    if _has_rules(rules):
         from dragoman.hub.policy import Desk, of_settings
 
         return Desk(
@@ -96,6 +98,7 @@ def permit_of(
             # Behind rules a reading that is none is no reading: here nothing passes unasked.
             caller=Asking(stage, reads=False) if is_interactive() else None,
             ask_before_preset=policy is Policy.ASK,
+            titled=titled,
         )
     match policy:
         case Policy.APPROVE_ALL:
@@ -106,6 +109,35 @@ def permit_of(
             return deny_all
         case Policy.ASK:
             return Asking(stage)
+
+
+def _has_rules(rules: PolicySettings | None) -> TypeGuard[PolicySettings]:
+    return rules is not None and bool(rules.rules or rules.limits)
+
+
+def guard_of(permit: Permit) -> Permit | None:
+    """Who decides about files that an agent has us read and write without a question: whoever
+    knows the rules. Where there are none, what is offered to the agent is done."""
+    return getattr(permit, "guard", None)
+
+
+def may_write(policy: Policy, rules: PolicySettings | None) -> bool:
+    """Whether the agent is offered to write files through us. Where there are rules, each file is
+    decided about by itself (`guard_of`)."""
+    if not _has_rules(rules):
+        return policy.writes
+    from dragoman.hub.policy import may_allow_edits, of_settings
+
+    return may_allow_edits(of_settings(rules, policy.value))
+
+
+def unattended(policy: Policy, rules: PolicySettings | None, *, peer: str) -> str | RulesPolicy:
+    """What counts when the person who would be asked has left."""
+    if not _has_rules(rules):
+        return policy.unattended
+    from dragoman.hub.policy import for_whom, of_settings
+
+    return for_whom(of_settings(rules, policy.value), peer=peer)
 
 
 _KEYS: Final = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.times import seconds_of
-from dragoman.cli.permitting import Policy, policy_of
+from dragoman.cli.permitting import Policy, may_write, policy_of
 from dragoman.client.budgets import Budgets
 from dragoman.errors import UsageError
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.hub.config import Config
     from dragoman.hub.config.schema import Settings
     from dragoman.hub.launching import Way
+    from dragoman.hub.policy import PolicySettings
 
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
 """How the address of an agent that runs begins."""
@@ -63,6 +64,8 @@ class Plan:
     """What the agent is called in messages."""
     workspace: Path
     policy: Policy
+    rules: PolicySettings | None = None
+    """What the settings say about single permissions, before the policy does."""
     budgets: Budgets
     format: Any
     model: str | None = None
@@ -89,6 +92,11 @@ class Plan:
     """Whether to leave the prompt to the broker."""
     keep_open: bool = False
     """Whether the session stays open at the agent when the command ends."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether the agent is offered to write files through us."""
+        return may_write(self.policy, self.rules)
 
 
 def plan_of(wishes: Wishes) -> Plan:
@@ -122,6 +130,7 @@ def plan_of(wishes: Wishes) -> Plan:
             interactive=is_interactive(),
             default=settings.permissions_for(name),
         ),
+        rules=settings.policy,
         budgets=_budgets(settings.budgets(way.budgets()), wishes.timeout),
         format=wishes.format or ("json" if wishes.json_strict else settings.format),
         model=wishes.model or own.model,

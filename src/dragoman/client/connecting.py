@@ -55,6 +55,7 @@ async def connect(
     workspace: str | os.PathLike[str] = ".",
     dialect: str = AUTO,
     permit: Permit = deny_all,
+    guard: Permit | None = None,
     inquire: Inquire | None = None,
     visits: bool = False,
     budgets: Budgets | None = None,
@@ -73,7 +74,8 @@ async def connect(
     """Start or reach an agent and talk with it until the block ends; then it is gone.
 
     A program is started in the workspace, with a small base environment, `env`, and the variables
-    that `inherit` names. Permissions are refused unless `permit` says otherwise. `inquire` answers
+    that `inherit` names. Permissions are refused unless `permit` says otherwise; `guard`, if there
+    is one, is asked before a file or a command is served to the agent. `inquire` answers
     what the agent asks its user, pages to visit too if it `visits` them. `cache` lets a program be
     asked only once what it speaks. `details` are options that only one dialect has, by their names
     in its own options, such as ``sandbox`` for Codex.
@@ -81,6 +83,7 @@ async def connect(
     terms = Terms(
         workspace=absolute(Path(workspace)),
         permit=permit,
+        guard=guard,
         inquire=inquire,
         visits=visits,
         budgets=budgets or Budgets(),
@@ -300,6 +303,7 @@ def _documents(
 
     options = DocumentOptions(
         permit=terms.permit,
+        guard=terms.guard,
         budgets=terms.budgets,
         on_event=terms.on_event,
         on_noise=terms.on_noise,

@@ -81,6 +81,8 @@ class Terms:
     """The command line that started the agent; empty if it was reached by an address."""
     permit: Permit = deny_all
     """Who decides about permissions."""
+    guard: Permit | None = None
+    """Who decides about files and commands that the agent has us read, write and run."""
     inquire: Inquire | None = None
     """Who answers questions to the user; without it the agent is told that nobody does."""
     visits: bool = False

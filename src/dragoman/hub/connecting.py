@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
 
     dialect: str
     permit: Permit
+    guard: Permit | None
     inquire: Inquire | None
     visits: bool
     budgets: Budgets | None

@@ -38,6 +38,7 @@ from dragoman.events.words import ErrorKind
 if TYPE_CHECKING:
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
+    from dragoman.hub.policy import Policy
     from dragoman.hub.sessions import SessionRecord, Store
 
 STORED_TIMEOUT: Final = 2.0

@@ -26,6 +26,9 @@ class ClientOptions:
     permit: Permit = deny_all
     """Who decides about permissions. The default refuses everything, so nothing is lost by
     forgetting it."""
+    guard: Permit | None = None
+    """Who decides about files and commands that the agent has us read, write and run without a
+    question (`dragoman.client.guarding`); None: what is offered here is done."""
     elicit: Elicit | None = None
     """Who answers questions with a form or a URL; without it the agent is told that nobody does."""
     elicit_url: bool = False

@@ -47,6 +47,7 @@ def options_of(terms: Terms) -> ClientOptions:
     """The terms as this dialect's options."""
     return ClientOptions(
         permit=terms.permit,
+        guard=terms.guard,
         elicit=None if terms.inquire is None else elicit_by(terms.inquire),
         elicit_url=terms.visits,
         budgets=terms.budgets,
@@ -266,6 +267,12 @@ class AcpSession(Session):
             self._hand_over(event, size)
             size = 0
         return request_id
+
+    def denied(self, question: Question) -> None:
+        turn = self.turn
+        if turn is not None:
+            assert isinstance(turn, AcpConversationTurn)
+            turn.denied(Denial(question.tool_call_id, question.title, question.kind))
 
     def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         turn = self.turn

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.client.acp.session import OpenQuestion
+from dragoman.client.guarding import decided, reading, require, running, writing
 from dragoman.client.permissions import Answer, Decision, Question, choose
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
@@ -111,6 +112,7 @@ class Serving:
         self._sessions = sessions
         self._options = options
         self.permit = options.permit
+        self.guard = options.guard
         self.elicit = options.elicit
         self.elsewhere: Elsewhere | None = None
         self.watch: Watch | None = None
@@ -276,7 +278,8 @@ class Serving:
         session = self._session(params.session_id)
         # Now and not in the coroutine, which begins behind everything that arrived together.
         request_id = session.asked(params, line)
-        call = params.tool_call
+        # Some agents tell of a call what it is, and then ask about no more than its id.
+        call = session.calls.completed(params.tool_call)
         question = Question(
             session_id=params.session_id,
             tool_call_id=call.tool_call_id,
@@ -340,6 +343,16 @@ class Serving:
             session.question_closed(question, turn)
         return answer
 
+    async def _guarded(self, session: Session, question: Question) -> None:
+        """Have somebody decide about what the agent wants us to do, and refuse it if so."""
+        guard = self.guard
+        assert guard is not None
+        asking = decided(guard, question)
+        answer = await self._answered(session, session.turn, asking, Answer.CANCEL)
+        if not answer.allows and answer is not Answer.CANCEL:
+            session.denied(question)
+        require(question, answer)
+
     # -- elicitation
 
     def _elicit(
@@ -390,14 +403,20 @@ class Serving:
     # -- files
 
     async def _read(self, params: acp.ReadTextFileRequest, line: bytes) -> acp.ReadTextFileResponse:
-        files = self._session(params.session_id).files()
+        session = self._session(params.session_id)
+        if self.guard is not None:
+            await self._guarded(session, reading(session.id, params.path))
+        files = session.files()
         content = await files.read_text(params.path, line=params.line, limit=params.limit)
         return acp.ReadTextFileResponse(content=content)
 
     async def _write(
         self, params: acp.WriteTextFileRequest, line: bytes
     ) -> acp.WriteTextFileResponse:
-        await self._session(params.session_id).files().write_text(params.path, params.content)
+        session = self._session(params.session_id)
+        if self.guard is not None:
+            await self._guarded(session, writing(session.id, params.path))
+        await session.files().write_text(params.path, params.content)
         return acp.WriteTextFileResponse()
 
     # -- terminals
@@ -405,8 +424,11 @@ class Serving:
     async def _create_terminal(
         self, params: acp.CreateTerminalRequest, line: bytes
     ) -> acp.CreateTerminalResponse:
-        terminals = self._session(params.session_id).terminals()
-        terminal_id = await terminals.create(
+        session = self._session(params.session_id)
+        if self.guard is not None:
+            asked = running(session.id, params.command, params.args, cwd=params.cwd, env=params.env)
+            await self._guarded(session, asked)
+        terminal_id = await session.terminals().create(
             params.command,
             params.args,
             env={variable.name: variable.value for variable in params.env},

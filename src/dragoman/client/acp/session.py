@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.client.acp.calls import Calls
 from dragoman.client.acp.turn import Turn
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.dialects.acp import v1 as acp
@@ -75,6 +76,7 @@ class Session:
         "_replaying",
         "_terminals",
         "additional_directories",
+        "calls",
         "client",
         "commands",
         "config_options",
@@ -111,6 +113,8 @@ class Session:
         """The title and the time of the last change, as last told."""
         self.usage: acp.UsageUpdate | None = None
         """How full the context is and what it cost, as last told."""
+        self.calls = Calls()
+        """What was told of the tool calls that are open."""
         self.turn: Turn | None = None
         """The turn that is running, if one is."""
         self.unusable = False
@@ -411,6 +415,11 @@ class Session:
         if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
             self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))
 
+    def denied(self, question: Question) -> None:
+        """Something that we should have done for the agent was refused."""
+        if self.turn is not None:
+            self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))
+
     def question_opened(self, question: OpenQuestion, turn: Turn | None) -> None:
         self._questions[question] = None
         if turn is not None:
@@ -444,6 +453,10 @@ def _set_info(session: Session, update: Any) -> None:
     session.info = update
 
 
+def _hear_call(session: Session, update: Any) -> None:
+    session.calls.heard(update)
+
+
 def _set_usage(session: Session, update: Any) -> None:
     session.usage = update
 
@@ -454,8 +467,10 @@ APPLY: Final[dict[type, Callable[[Session, Any], None]]] = {
     acp.AvailableCommandsUpdate: _set_commands,
     acp.SessionInfoUpdate: _set_info,
     acp.UsageUpdate: _set_usage,
+    acp.ToolCall: _hear_call,
+    acp.ToolCallProgress: _hear_call,
 }
-"""How a session takes over what an update reports, for those that report settings."""
+"""How a session takes over what an update reports, for those that report something lasting."""
 
 
 def _progress(call: acp.ToolCallUpdate) -> acp.ToolCallProgress:

@@ -64,6 +64,8 @@ class DocumentOptions:
     """What the client offers, as far as the dialect has a way to offer it, and how it behaves."""
 
     permit: Permit = deny_all
+    guard: Permit | None = None
+    """Who decides about files and commands that the agent has us read, write and run."""
     read_files: bool = True
     write_files: bool = True
     terminals: bool = False

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dragoman.client.permissions import Answer, Decision, Question, settled
+from dragoman.client import guarding
+from dragoman.client.permissions import Answer, Decision, Permit, Question, settled
 from dragoman.dialects.keyed import meaning, shapes
 from dragoman.errors import (
     ArgumentInvalid,
@@ -152,6 +153,28 @@ async def _release(conversation: DocumentConversation, params: shapes.TerminalNa
     await conversation.terminals().release(params.terminal_id)
 
 
+async def _guarded(guard: Permit, conversation: DocumentConversation, params: Any) -> None:
+    """Have somebody decide about what the agent wants us to do, and refuse it if so."""
+    match params:
+        case shapes.ReadFile():
+            question = guarding.reading(params.session_id, params.path)
+        case shapes.WriteFile():
+            question = guarding.writing(params.session_id, params.path)
+        case shapes.CreateTerminal():
+            question = guarding.running(
+                params.session_id,
+                params.command,
+                params.args,
+                cwd=params.cwd,
+                env=params.env,
+            )
+        case _:
+            return
+    answer = await conversation.asking(guarding.decided(guard, question), Answer.CANCEL)
+    conversation.answered(question, answer)
+    guarding.require(question, answer)
+
+
 def _service(
     work: Callable[[DocumentConversation, Any], Coroutine[Any, Any, Any]],
 ) -> Callable[[DocumentClient, DocumentConversation, Any, Request], Coroutine[Any, Any, Any]]:
@@ -174,6 +197,8 @@ def _service(
 
         async def answered() -> Any:
             try:
+                if client.options.guard is not None:
+                    await _guarded(client.options.guard, conversation, params)
                 return await work(conversation, params)
             except (ServiceError, SpawnError) as error:
                 base = conversation.place.base(request.method, None)

@@ -138,6 +138,7 @@ def spec_of(
         max_line_size=max_line_size or (None if descriptor is None else descriptor.max_line_size),
         mode_after_open=way.quirks.mode_after_open,
         missing_file_is_empty=way.quirks.missing_file_is_empty,
+        command_titles=way.quirks.command_titles,
         login_hint="" if descriptor is None else descriptor.credentials.login,
         read_files=read_files,
         write_files=write_files,
@@ -159,6 +160,7 @@ async def open_warm(
     *,
     workspace: str | os.PathLike[str] = ".",
     permit: Permit = deny_all,
+    guard: Permit | None = None,
     budgets: Budgets | None = None,
     dialect: str | None = None,
     env: Iterable[str] = (),
@@ -213,6 +215,7 @@ async def open_warm(
         terms = Terms(
             workspace=absolute(Path(workspace)),
             permit=permit,
+            guard=guard,
             inquire=inquire,
             visits=visits,
             budgets=dataclasses.replace(
@@ -243,6 +246,7 @@ async def open_warm(
         way,
         workspace=workspace,
         permit=permit,
+        guard=guard,
         budgets=budgets,
         dialect=dialect,
         env=env,

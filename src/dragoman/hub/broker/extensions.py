@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.errors import DragomanError, RemoteError, UsageError
+from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
 from dragoman.hub.broker import failures
+from dragoman.hub.policy.rules import Policy, PolicySettings
 from dragoman.rpc import boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE
@@ -37,6 +38,8 @@ LINEAGE: Final = ("depth", "lineage")
 """What of ours is meant for the peer: who delegated to it."""
 
 PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
+PolicyTerms: TypeAlias = PolicyName | Policy
+"""Who decides when a caller has left: a preset by its name, or a whole policy."""
 
 
 class Stop(Struct, rename="camel"):
@@ -78,8 +81,11 @@ class PromptMeta(Struct):
 
     job: str | None = None
     stay: bool = True
-    policy: PolicyName | None = None
+    policy: PolicyTerms | None = None
     fresh: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.policy)
 
 
 class Submit(Struct, rename="camel"):
@@ -88,8 +94,26 @@ class Submit(Struct, rename="camel"):
     session_id: str
     prompt: Raw
     job: str
-    policy: PolicyName | None = None
+    policy: PolicyTerms | None = None
     fresh: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.policy)
+
+
+def _check(policy: PolicyTerms | None) -> None:
+    """Refuse rules that cannot mean what they say, before anything runs under them."""
+    if not isinstance(policy, Policy):
+        return
+    from dragoman.hub.policy.checking import check_policy
+
+    try:
+        check_policy(PolicySettings(rules=policy.rules, limits=policy.limits), origin="policy")
+    except ConfigInvalid as error:
+        # The decoder makes a refusal of it.
+        raise ValueError(str(error)) from error
+    for ceiling in policy.ceilings:
+        _check(ceiling)
 
 
 def read(params: Raw, shape: type[T]) -> T:

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from dragoman.errors import UsageError
 from dragoman.events.words import Outcome
-from dragoman.hub.broker.extensions import PolicyName
+from dragoman.hub.broker.extensions import PolicyTerms
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.caller import Caller
@@ -43,7 +43,7 @@ class Job:
         caller: Caller | None = None,
         request: Request | None = None,
         stay: bool = True,
-        policy: PolicyName | None = None,
+        policy: PolicyTerms | None = None,
         fresh: bool = False,
     ) -> None:
         self.id = id

@@ -3,54 +3,71 @@
 Owns the choice between the caller whose turn it is, the policy that was left for the case that it
 is gone, and this process (files and terminals). Every question is answered once, whatever becomes
 of the caller: one that leaves while it is asked has the policy speak for it. The session is in
-`session`; what the presets mean is in `dragoman.client.permissions`.
+`session`; what a policy says is decided in `dragoman.hub.policy`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.bridge.relay import HERE
-from dragoman.client.permissions import (
-    Permit,
-    Question,
-    approve_all,
-    approve_reads,
-    deny_all,
-    settled,
-)
+from dragoman.client import guarding
+from dragoman.client.acp.calls import completed
+from dragoman.client.permissions import Question, settled
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.permissions import SelectedPermissionOutcome
-from dragoman.errors import DragomanError, RemoteError
+from dragoman.errors import DragomanError, NotPermitted, RemoteError
 from dragoman.hub.broker.extensions import refusal
 from dragoman.hub.broker.reading import renamed
+from dragoman.hub.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
+from dragoman.wire import codes
 from dragoman.wire.messages import Request
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.caller import Caller
+    from dragoman.hub.broker.extensions import PolicyTerms
+    from dragoman.hub.broker.jobs import Job
     from dragoman.hub.broker.session import LiveSession
+    from dragoman.hub.policy.desk import Desk
 
 log: Final = logging.getLogger("dragoman.broker")
 
 PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 ELICITATION: Final = acp.ELICITATION_CREATE.name
 
+_decode_update: Final = decoder(acp.SessionNotification)
+
 TOLD_TIMEOUT: Final = 10.0
 """How long a question waits for a caller to take the events before it. A caller that does not read
 for so long answers no questions either."""
 
-POLICIES: Final[dict[str | None, Permit]] = {
-    "approve-all": approve_all,
-    "approve-reads": approve_reads,
-    "deny-all": deny_all,
-    # Nobody said what to do, so nothing is allowed.
-    None: deny_all,
+MAX_ALLOWED: Final = 256
+"""What callers allowed in a turn that is remembered for the time after them."""
+
+SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
+    acp.FS_READ_TEXT_FILE.name: lambda asked: guarding.reading(asked.session_id, asked.path),
+    acp.FS_WRITE_TEXT_FILE.name: lambda asked: guarding.writing(asked.session_id, asked.path),
+    acp.TERMINAL_CREATE.name: lambda asked: guarding.running(
+        asked.session_id, asked.command, asked.args, cwd=asked.cwd, env=asked.env
+    ),
+}
+"""What this process does for the peer, as questions to the policy of a caller that has left."""
+
+_READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
+    acp.FS_READ_TEXT_FILE.name: acp.FS_READ_TEXT_FILE.decode_params,
+    acp.FS_WRITE_TEXT_FILE.name: acp.FS_WRITE_TEXT_FILE.decode_params,
+    acp.TERMINAL_CREATE.name: acp.TERMINAL_CREATE.decode_params,
 }
 
 
@@ -122,6 +139,8 @@ class Questions:
     def __init__(self, session: LiveSession) -> None:
         self.session = session
         self.open: set[Asked] = set()
+        self._decides: tuple[Job | None, Desk] | None = None
+        self._allowed: deque[tuple[Job, acp.RequestPermissionRequest]] = deque(maxlen=MAX_ALLOWED)
 
     def request(self, request: Request) -> Any:
         """Answer a request of the peer, now or later."""
@@ -139,6 +158,8 @@ class Questions:
             return self._by_policy(request)
         if method == ELICITATION:
             return acp.ElicitationDeclined()
+        if method in SERVICES and job is not None and caller is None:
+            self._guard(request)
         return HERE
 
     def call_off(self) -> None:
@@ -193,8 +214,12 @@ class Questions:
             return
         option_id = outcome.option_id if isinstance(outcome, SelectedPermissionOutcome) else None
         kinds = {option.option_id: option.kind for option in asked.options}
+        kind = str(kinds.get(option_id or ""))
         if self.session.job is not None:
-            self.session.job.denied = str(kinds.get(option_id or "")).startswith("reject")
+            self.session.job.denied = kind.startswith("reject")
+            if kind.startswith("allow"):
+                # Looked at only if the caller leaves before the peer has us do it.
+                self._allowed.append((self.session.job, asked))
         self._note("caller", asked, option_id)
 
     def _note(self, by: str, asked: acp.RequestPermissionRequest, option_id: str | None) -> None:
@@ -209,13 +234,67 @@ class Questions:
 
     def _by_policy(self, request: Request) -> acp.RequestPermissionResponse:
         job = self.session.job
-        policy = None if job is None else job.policy
         try:
             asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
-        call = asked.tool_call
-        question = Question(
+        question = self._question(asked)
+        option_id, decision = settled(asked.options, self._desk().alone(question))
+        if job is not None:
+            job.denied = not decision.allows
+        policy = _name(None if job is None else job.policy)
+        log.info("permission for %r by policy %s: %s", question.title, policy, decision)
+        self._note(f"policy {policy}", asked, option_id)
+        return acp.cancelled() if option_id is None else acp.selected(option_id)
+
+    def _guard(self, request: Request) -> None:
+        """Raise the refusal of what a caller that has left does not allow us to do for the peer."""
+        job = self.session.job
+        assert job is not None
+        try:
+            asked = _READ_PARAMS[request.method](request.params)
+        except msgspec.ValidationError as error:
+            raise boundary.invalid_params(error) from error
+        if job.policy is None and request.method == acp.FS_READ_TEXT_FILE.name:
+            return
+        question = SERVICES[request.method](asked)
+        desk = self._desk()
+        while self._allowed:
+            by_job, earlier = self._allowed.popleft()
+            if by_job is job:
+                # What the caller allowed before it left is still to be done.
+                desk.was_allowed(self._question(earlier))
+        if desk.guard_alone(question).allows:
+            return
+        job.denied = True
+        policy = _name(job.policy)
+        log.info("%r is refused by policy %s", question.title, policy)
+        self.session.note("permission", {"by": f"policy {policy}", "title": question.title})
+        refused = NotPermitted(question.title)
+        raise RemoteError(
+            codes.INVALID_PARAMS, str(refused), {"errorClass": refused.error_class}
+        ) from refused
+
+    def _desk(self) -> Desk:
+        """Who decides in the place of the caller whose turn it is: one for each turn."""
+        # Not at the top: most brokers are never asked anything that a caller does not answer.
+        from dragoman.hub.policy.desk import Desk
+
+        job, session = self.session.job, self.session
+        if self._decides is None or self._decides[0] is not job:
+            far = session.far
+            desk = Desk(
+                _policy(None if job is None else job.policy),
+                peer=far.name,
+                workspace=str(session.cwd),
+                titled=far.command_titles,
+            )
+            self._decides = (job, desk)
+        return self._decides[1]
+
+    def _question(self, asked: acp.RequestPermissionRequest) -> Question:
+        call = completed(asked.tool_call, self._told(asked.tool_call.tool_call_id))
+        return Question(
             session_id=asked.session_id,
             tool_call_id=call.tool_call_id,
             title=call.title or "",
@@ -223,14 +302,32 @@ class Questions:
             options=asked.options,
             tool_call=call,
         )
-        answer = POLICIES[policy](question)
-        assert not hasattr(answer, "__await__")
-        option_id, decision = settled(asked.options, answer)
-        if job is not None:
-            job.denied = not decision.allows
-        log.info("permission for %r by policy %s: %s", question.title, policy, decision)
-        self._note(f"policy {policy or 'deny-all'}", asked, option_id)
-        return acp.cancelled() if option_id is None else acp.selected(option_id)
+
+    def _told(self, tool_call_id: str) -> Iterator[acp.SessionUpdate]:
+        """What the peer told of a tool call, as far as it is in memory: nothing of a session is
+        decoded before somebody asks for it."""
+        job, log_ = self.session.job, self.session.log
+        name = tool_call_id.encode()
+        start = log_.next if job is None else max(job.first_event, log_.first)
+        for line in log_.lines(start, max_size=sys.maxsize):
+            if name in line.line and b"tool_call" in line.line:
+                with suppress(msgspec.ValidationError):
+                    update = _decode_update(line.params).update
+                    if getattr(update, "tool_call_id", None) == tool_call_id:
+                        yield update
 
     def _answer(self, request: Request, result: Any) -> None:
         self.session.answer(request, result)
+
+
+def _policy(terms: PolicyTerms | None) -> Policy:
+    if isinstance(terms, Policy):
+        return terms
+    # Where nobody said what to do, nothing is allowed.
+    return PRESETS[terms or "deny-all"]
+
+
+def _name(terms: PolicyTerms | None) -> str:
+    """A policy in a word or two, for the record."""
+    policy = _policy(terms)
+    return f"{policy.preset} with rules" if policy.rules or policy.limits else policy.preset

@@ -33,11 +33,22 @@ NAME: Final = "dragoman"
 class Far:
     """A peer that answers. `generation` counts the starts, so that sessions know theirs."""
 
-    def __init__(self, upstream: Upstream, peer: Peer, generation: int) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        peer: Peer,
+        generation: int,
+        *,
+        name: str = "",
+        command_titles: bool = False,
+    ) -> None:
         self.upstream = upstream
         self.client: AcpClient = upstream.client
         self.connection = upstream.connection
         self.generation = generation
+        self.name = name
+        """What the peer is called in rules."""
+        self.command_titles = command_titles
         self._peer = peer
         self.outdated: set[str] = set()
         """Sessions that the process remembers as they were before others went on with them."""
@@ -74,6 +85,7 @@ class Far:
 @asynccontextmanager
 async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
     """Start or reach the peer of a spec and shake hands. Raises what a direct start raises."""
+    told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
     async with AsyncExitStack() as stack:
         peer = await stack.enter_async_context(
             connect(
@@ -99,7 +111,7 @@ async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
                 peer.client.options = dataclasses.replace(
                     peer.client.options, starting_mode=spec.mode_after_open
                 )
-            yield Far(Upstream(peer.client), peer, generation)
+            yield Far(Upstream(peer.client), peer, generation, **told)
             return
         near, far = memory_pair()
         tasks = TaskOwner("broker's bridge")
@@ -109,7 +121,7 @@ async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
         stack.push_async_callback(client.aclose)
         upstream = Upstream(client)
         await client.start()
-        yield Far(upstream, peer, generation)
+        yield Far(upstream, peer, generation, **told)
 
 
 def _details(spec: BrokerSpec) -> dict[str, Any]:

@@ -85,6 +85,8 @@ class BrokerSpec(Struct, frozen=True, kw_only=True):
     max_line_size: int | None = None
     mode_after_open: str | None = None
     missing_file_is_empty: bool = False
+    command_titles: bool = False
+    """Whether its program writes a command as the title of a question."""
     login_hint: str = ""
     """What a person does to log in."""
     read_files: bool = True

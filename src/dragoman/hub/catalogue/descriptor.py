@@ -110,6 +110,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Leaves a process in a session of its own."""
     terminals: bool = False
     """Runs commands through our terminals if we offer them."""
+    command_titles: bool = False
+    """Its program, and not its model, writes the command it asks about as the title only."""
 
 
 class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,9 +17,6 @@ from dragoman.client.codex.approvals import Approval
 from dragoman.client.permissions import Question
 from dragoman.hub.policy.rules import Act
 
-TITLED: Final = frozenset({"gemini"})
-"""Peers whose own program, and not their model, writes a command as the title and nowhere else."""
-
 MAX_DEPTH: Final = 8
 """Tables inside of tables of a tool's input that are looked at."""
 
@@ -48,10 +45,10 @@ URL_NAMES: Final = frozenset({"url", "urls", "href"})
 
 
 def act_of(
-    question: Question, *, peer: str, role: str, workspace: str, titled: bool | None = None
+    question: Question, *, peer: str, role: str, workspace: str, titled: bool = False
 ) -> Act:
-    """What a question is about. `titled`: whether a title is the command, where none came."""
-    known = peer in TITLED if titled is None else titled
+    """What a question is about. `titled`: whether a title is the command, where none came, which
+    is known of a peer by its descriptor (`Quirks.command_titles`)."""
     found = _Found()
     call = question.tool_call
     if isinstance(call, Approval):
@@ -64,7 +61,7 @@ def act_of(
     else:
         _of_call(call, found)
         if question.kind == "execute" and not found.runs:
-            if known and question.title.strip():
+            if titled and question.title.strip():
                 found.lines.append(question.title)
             else:
                 found.hidden = True

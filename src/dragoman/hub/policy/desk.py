@@ -3,7 +3,8 @@
 Owns the order: what a rule denies is denied and what a policy allows is allowed; else an earlier
 "always" of this session counts, then the caller is asked if there is one, then the policy refuses,
 with an option that rejects. It keeps the "always" answers itself: an agent that is told "always"
-asks no more, and then no rule would be looked at. What the rules say is in `judging`.
+asks no more, and then no rule would be looked at. What an agent has done by us, without a question,
+is answered in the same order (`guard`). What the rules say is in `judging`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +32,15 @@ own limits besides."""
 MAX_RULINGS: Final = 10_000
 """Answers that are remembered for the record. An agent that asks more often than that in one
 session is not going to be read."""
+
+
+SHELLS: Final = frozenset(
+    (f"{folder}{shell}", flag)
+    for folder in ("", "/bin/", "/usr/bin/")
+    for shell in ("sh", "bash", "zsh")
+    for flag in ("-c", "-lc")
+)
+"""How a line is handed to a shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +69,14 @@ class Desk:
     ask_before_preset: bool = True
     """Whether the caller is asked before a refusal by the preset alone counts."""
     answer_timeout: float | None = ANSWER_TIMEOUT
+    titled: bool = False
+    """Whether the peer's program writes a command as the title of its question."""
     rulings: list[Ruling] = field(default_factory=list)
-    _edited: set[str] = field(default_factory=set)
+    _allowed: Allowed = field(init=False)
     _always: dict[tuple[object, ...], bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._allowed = Allowed(self.workspace)
 
     @property
     def denials(self) -> list[Ruling]:
@@ -73,27 +89,46 @@ class Desk:
         return [each for each in self.rulings if each.allowed and each.by != "policy"]
 
     async def __call__(self, question: Question) -> Decision:
-        act = act_of(question, peer=self.peer, role=self.role, workspace=self.workspace)
+        act = self._act(question)
         verdict = judge(self.policy, act)
-        if verdict.final or (self._refused_by_preset(verdict) and not self.ask_before_preset):
-            return self._rule(question, act, verdict, allowed=verdict.action == "allow")
-        key = _key(act)
-        remembered = self._always.get(key) if key is not None else None
-        if remembered is not None and not (remembered and verdict.action == "escalate"):
-            why = "so it was answered for the whole session"
-            return self._rule(question, act, verdict, allowed=remembered, by="grant", why=why)
-        answer = await self._ask(question)
-        if answer is Answer.CANCEL:
-            return answer
-        if answer is None:
-            return self._rule(question, act, verdict, allowed=False)
-        meant = answer.answer if isinstance(answer, Chosen) else answer
-        if key is not None and meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
-            self._always[key] = meant.allows
-        self._rule(question, act, verdict, allowed=meant.allows, by="caller", why="the caller")
-        if meant is Answer.ALLOW_ALWAYS:
+        return await self._decide(question, act, verdict)
+
+    def alone(self, question: Question) -> Answer:
+        """The answer where nobody can be asked."""
+        act = self._act(question)
+        verdict = judge(self.policy, act)
+        return self._known(question, act, verdict) or self._rule(
+            question, act, verdict, allowed=False
+        )
+
+    async def guard(self, question: Question) -> Decision:
+        """The answer about what the agent has done by us, which it asks for without a question.
+
+        What was allowed in this session, by whomever, is not asked about once more.
+        """
+        act = self._act(question)
+        verdict = judge(self.policy, act)
+        if self._allowed.covers(act) and not verdict.final:
+            self._allowed.spend(act, verdict)
             return Answer.ALLOW_ONCE
-        return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
+        answer = await self._decide(question, act, verdict)
+        self._allowed.spend(act, verdict)
+        return answer
+
+    def guard_alone(self, question: Question) -> Answer:
+        """`guard` where nobody can be asked."""
+        act = self._act(question)
+        verdict = judge(self.policy, act)
+        if not self._allowed.covers(act) or verdict.final:
+            return self._known(question, act, verdict) or self._rule(
+                question, act, verdict, allowed=False
+            )
+        self._allowed.spend(act, verdict)
+        return Answer.ALLOW_ONCE
+
+    def was_allowed(self, question: Question) -> None:
+        """Somebody else was asked, and allowed it."""
+        self._allowed.add(self._act(question))
 
     def may_write(self, path: str) -> bool:
         """Whether a file may be written for the agent, which asks for that by another way.
@@ -104,13 +139,50 @@ class Desk:
             kind="edit", paths=(path,), peer=self.peer, role=self.role, workspace=self.workspace
         )
         verdict = judge(self.policy, act)
-        places = places_of(path, (self.workspace,))
-        if places is not None and places.real <= self._edited and not verdict.final:
+        if self._allowed.covers(act) and not verdict.final:
             return True
         allowed = verdict.action == "allow"
         if not allowed:
             self._record("", act, verdict, allowed=False, by="policy", why=verdict.why)
         return allowed
+
+    def _act(self, question: Question) -> Act:
+        return act_of(
+            question,
+            peer=self.peer,
+            role=self.role,
+            workspace=self.workspace,
+            titled=self.titled,
+        )
+
+    async def _decide(self, question: Question, act: Act, verdict: Verdict) -> Decision:
+        known = self._known(question, act, verdict)
+        if known is not None:
+            return known
+        answer = await self._ask(question)
+        if answer is Answer.CANCEL:
+            return answer
+        if answer is None:
+            return self._rule(question, act, verdict, allowed=False)
+        meant = answer.answer if isinstance(answer, Chosen) else answer
+        key = _key(act)
+        if key is not None and meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
+            self._always[key] = meant.allows
+        self._rule(question, act, verdict, allowed=meant.allows, by="caller", why="the caller")
+        if meant is Answer.ALLOW_ALWAYS:
+            return Answer.ALLOW_ONCE
+        return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
+
+    def _known(self, question: Question, act: Act, verdict: Verdict) -> Answer | None:
+        """The answer that needs nobody to be asked."""
+        if verdict.final or (self._refused_by_preset(verdict) and not self.ask_before_preset):
+            return self._rule(question, act, verdict, allowed=verdict.action == "allow")
+        key = _key(act)
+        remembered = self._always.get(key) if key is not None else None
+        if remembered is None or (remembered and verdict.action == "escalate"):
+            return None
+        why = "so it was answered for the whole session"
+        return self._rule(question, act, verdict, allowed=remembered, by="grant", why=why)
 
     def _refused_by_preset(self, verdict: Verdict) -> bool:
         return verdict.action == "deny" and verdict.by == "preset"
@@ -150,10 +222,70 @@ class Desk:
     ) -> None:
         if len(self.rulings) < MAX_RULINGS:
             self.rulings.append(Ruling(call, act, verdict, allowed, by, why))
-        if allowed and "edit" in (act.kind, *act.evident):
+        if allowed:
+            self._allowed.add(act)
+
+
+class Allowed:
+    """What an agent was allowed in a session, to know it again when we are to do it.
+
+    A file that it may edit it may write as often as it likes, as an editor does that saves. A
+    command that was allowed once runs once.
+    """
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._read: set[str] = set()
+        self._edited: set[str] = set()
+        self._commands: set[tuple[object, ...]] = set()
+
+    def add(self, act: Act) -> None:
+        kinds = {act.kind, *act.evident}
+        for path in act.paths:
+            places = places_of(path, (self._workspace,))
+            real = places.real if places is not None else frozenset()
+            if "edit" in kinds:
+                self._edited |= real
+            if kinds & {"edit", "read"}:
+                self._read |= real
+        if act.runs and not act.hidden and not act.tainted:
+            self._commands |= self._spellings(act)
+
+    def covers(self, act: Act) -> bool:
+        """Whether an act of ours for the agent was allowed, all of it and for certain."""
+        if act.runs:
+            known = not act.hidden and not act.tainted and not act.paths
+            return known and bool(self._spellings(act) & self._commands)
+        files = {"edit": self._edited, "read": self._read}.get(act.kind)
+        if files is None or not act.paths:
+            return False
+        found = [places_of(path, (self._workspace,)) for path in act.paths]
+        return all(each is not None and each.real <= files for each in found)
+
+    def spend(self, act: Act, verdict: Verdict) -> None:
+        """It is done: what counts once does not count again."""
+        if act.runs:
+            self._commands -= self._spellings(act)
+        elif verdict.action == "escalate":
             for path in act.paths:
-                places = places_of(path, (self.workspace,))
-                self._edited |= places.real if places is not None else frozenset()
+                places = places_of(path, (self._workspace,))
+                real = places.real if places is not None else frozenset()
+                self._edited -= real
+                self._read -= real
+
+    def _spellings(self, act: Act) -> set[tuple[object, ...]]:
+        folder = os.path.realpath(os.path.join(self._workspace, act.cwd or ""))
+        found: set[tuple[object, ...]] = set()
+        if act.line is not None:
+            found.add((act.line.strip(), folder))
+        if act.argv is not None:
+            found.add((act.argv, folder))
+            if len(act.argv) == 1:
+                found.add((act.argv[0], folder))
+            elif len(act.argv) == 3 and act.argv[:2] in SHELLS:
+                # A peer asks about a line and hands it to a shell by itself.
+                found.add((act.argv[2].strip(), folder))
+        return found
 
 
 def _key(act: Act) -> tuple[object, ...] | None:

@@ -172,6 +172,44 @@ def of_settings(settings: PolicySettings, preset: Preset) -> Policy:
     return Policy(preset=preset, rules=settings.rules, limits=settings.limits)
 
 
+def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
+    """The same policy for a process that knows neither the peer's name nor the role: what is for
+    others is left out, and the rest is for all."""
+
+    def kept(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        return tuple(
+            structs.replace(rule, peer=(), role=())
+            for rule in rules
+            if (not rule.peer or peer in words(rule.peer))
+            and (not rule.role or role in words(rule.role))
+        )
+
+    return Policy(
+        preset=policy.preset,
+        rules=kept(policy.rules),
+        limits=kept(policy.limits),
+        ceilings=tuple(for_whom(each, peer=peer, role=role) for each in policy.ceilings),
+    )
+
+
+def may_allow_edits(policy: Policy) -> bool:
+    """Whether there can be a file at all that an agent may write, if somebody is asked or not.
+
+    False only if that is certain: what becomes of one file is for `judging` to say.
+    """
+    barred = any(
+        rule.action == "deny" and not (rule.paths or rule.commands or rule.peer or rule.role)
+        for rule in (*policy.rules, *policy.limits)
+        if not rule.kinds or "edit" in rule.kinds
+    )
+    opened = policy.preset in ("approve-all", "ask") or any(
+        rule.action != "deny" and not rule.commands
+        for rule in policy.rules
+        if not rule.kinds or "edit" in rule.kinds
+    )
+    return opened and not barred and all(map(may_allow_edits, policy.ceilings))
+
+
 def by_preset(name: Preset, kinds: frozenset[str]) -> Action:
     """What a preset says about an act of these kinds."""
     reads = bool(kinds) and kinds <= READING

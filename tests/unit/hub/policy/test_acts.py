@@ -14,7 +14,7 @@ from dragoman.hub.policy.acts import act_of
 from dragoman.hub.policy.rules import Act
 
 
-def act(peer: str = "someone", **call: Any) -> Act:
+def act(peer: str = "someone", *, titled: bool = False, **call: Any) -> Act:
     tool_call = msgspec.convert({"toolCallId": "1", **call}, acp.ToolCallUpdate)
     question = Question(
         session_id="s",
@@ -24,7 +24,7 @@ def act(peer: str = "someone", **call: Any) -> Act:
         options=(),
         tool_call=tool_call,
     )
-    return act_of(question, peer=peer, role="write", workspace="/w")
+    return act_of(question, peer=peer, role="write", workspace="/w", titled=titled)
 
 
 def test_who_asks_and_where_is_kept() -> None:
@@ -116,10 +116,10 @@ def test_two_folders_are_not_one() -> None:
 
 def test_a_title_is_a_command_only_where_the_program_writes_it() -> None:
     call = {"kind": "execute", "title": "touch x", "locations": []}
-    assert act("gemini", **call).line == "touch x"
-    other = act("someone", **call)
+    assert act(titled=True, **call).line == "touch x"
+    other = act(**call)
     assert other.line is None and other.hidden
-    told = act("gemini", rawInput={"command": "rm x"}, **call)
+    told = act(titled=True, rawInput={"command": "rm x"}, **call)
     assert told.line == "rm x"
 
 
