@@ -1,0 +1,241 @@
+"""What a model is told about work: what came of it, or why there was none.
+
+Owns the words, and the same as values. A failure says what happened and that nobody is to answer
+in the peer's place: models do that, and then their user believes that the peer has said it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.errors import DragomanError, NoPeer, UsageError
+from dragoman.events.words import Outcome
+
+if TYPE_CHECKING:
+    from dragoman.hub.delegating import Delegation
+    from dragoman.hub.overview import Row
+    from dragoman.hub.routing import Decision
+    from dragoman.hub.sessions.records import JobRecord
+    from dragoman.mcp_server.asking import Asked
+
+MAX_TEXT_SIZE: Final = 100_000
+"""Characters of what a peer said. More would fill the context of the model that asked."""
+
+NOT_ASKED: Final = "not_asked"
+"""The outcome where nobody was asked."""
+
+NOT_IN_ITS_PLACE: Final = (
+    "Do not answer in the peer's place, and do not present work of your own as the peer's. "
+    "Tell the user what happened."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, in words and as values."""
+
+    text: str
+    data: dict[str, Any]
+    failed: bool = False
+
+
+def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> Answer:
+    """What came of a delegation."""
+    data = {**done.as_json(), "notices": list(notices)}
+    facts = [*done.lines(), *notices, f"job {done.job}"]
+    who = done.answered or "nobody"
+    return _told(data, done.ok, f"{who} did it", "the delegation failed", done.text, facts)
+
+
+def of_asked(asked: Asked, notices: Sequence[str] = ()) -> Answer:
+    """What came of a question to one peer."""
+    report = asked.report
+    data = {
+        **report.as_json(),
+        "job": asked.job,
+        "session": asked.session,
+        "context": asked.context,
+        "notices": list(notices),
+    }
+    facts = [
+        *report.lines(),
+        *notices,
+        f"job {asked.job}, session {asked.session} ({asked.context})",
+    ]
+    return _told(
+        data,
+        report.ok,
+        f"{report.peer} answered",
+        f"{report.peer} did not do it ({report.outcome.value})",
+        report.text,
+        facts,
+    )
+
+
+def _told(
+    data: dict[str, Any], ok: bool, good: str, bad: str, said: str, facts: Sequence[str]
+) -> Answer:
+    said, cut = _cut(said)
+    if cut:
+        facts = [*facts, f"the answer is shortened: `dragoman jobs result {data['job']}` has all"]
+    data = {**data, "text": said, "shortened": cut}
+    told = "\n".join(facts)
+    if ok:
+        return Answer(f"{said}\n\n[dragoman: {good}]\n{told}", data)
+    partly = f"\n\nWhat was said until then, which is not a result:\n{said}" if said.strip() else ""
+    return Answer(
+        f"FAILED: {bad}.\n{told}{partly}\n\n{NOT_IN_ITS_PLACE}",
+        data,
+        failed=True,
+    )
+
+
+def of_started(job: str, who: str) -> Answer:
+    """Work that has begun, and that nobody waits for."""
+    return Answer(
+        f"Started as job {job} ({who}). It is not done: job_result has the answer later.",
+        {"ok": False, "outcome": "running", "job": job, "text": ""},
+    )
+
+
+def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = None) -> Answer:
+    """Work that goes on in this process."""
+    took = "" if seconds is None else f" for {seconds:.0f} s"
+    return Answer(
+        f"Job {job} is running{took}. {line}".rstrip(),
+        {"ok": False, "outcome": "running", "job": job, "peer": peer, "text": "", "doing": line},
+    )
+
+
+def of_job(job: JobRecord) -> Answer:
+    """A job as it is stored."""
+    outcome = job.outcome or "unknown" if job.state == "ended" else job.state
+    ok = job.state == "ended" and outcome in {one.value for one in Outcome if one.good}
+    said, cut = _cut(job.text)
+    data: dict[str, Any] = {
+        "ok": ok,
+        "outcome": outcome,
+        "text": said,
+        "shortened": cut,
+        "job": job.id,
+        "state": job.state,
+        "peer": job.peer,
+        "session": job.session_key,
+        "failure": job.failure,
+        "usage": job.usage,
+    }
+    if job.state != "ended":
+        so_far = f" What it said so far:\n{said}" if said else ""
+        return Answer(f"Job {job.id} ({job.peer}) is {job.state}.{so_far}", data)
+    failure = str((job.failure or {}).get("message") or "")
+    return _told(
+        data,
+        ok,
+        f"{job.peer} answered",
+        f"{job.peer} did not do it ({outcome}){failure and ': ' + failure}",
+        said,
+        [f"job {job.id}"],
+    )
+
+
+def of_cancelled(job: str, done: bool) -> Answer:
+    """Whether a job was cancelled."""
+    text = f"Job {job} is cancelled." if done else f"Job {job} has ended already."
+    return Answer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
+
+
+def of_peers(rows: Sequence[Row]) -> Answer:
+    """The peers there are."""
+    peers = [
+        {
+            "peer": row.descriptor.name,
+            "title": row.descriptor.title,
+            "installed": row.installed,
+            "enabled": row.enabled,
+            "version": row.version,
+            "roles": list(row.descriptor.roles),
+            "measured": row.card_state,
+            "notes": list(row.notes),
+            "missing": row.missing or None,
+        }
+        for row in rows
+    ]
+    lines = []
+    for row in rows:
+        state = "not installed" if not row.installed else "enabled" if row.enabled else "installed"
+        roles = ", ".join(row.descriptor.roles)
+        lines.append(f"{row.descriptor.name}: {state}; roles: {roles or 'none'}")
+    return Answer(
+        "\n".join(lines) + "\n\ndelegate uses enabled peers; ask_peer any installed one.",
+        {"peers": peers},
+    )
+
+
+def of_decision(decision: Decision) -> Answer:
+    """Who would be asked."""
+    import msgspec
+
+    from dragoman.hub.routing import explain
+
+    return Answer("\n".join(explain(decision)), {"decision": msgspec.to_builtins(decision)})
+
+
+def of_error(error: DragomanError) -> Answer:
+    """Why nothing came of a call."""
+    advice = next(
+        (
+            text
+            for name in ("remedy", "hint")
+            if isinstance(text := getattr(error, name, ""), str) and text
+        ),
+        "",
+    )
+    data: dict[str, Any] = {
+        "ok": False,
+        "outcome": "failed" if error.may_have_run else NOT_ASKED,
+        "text": "",
+        "job": None,
+        "error": {
+            "class": error.error_class,
+            "message": str(error),
+            "retryable": error.retryable,
+            "mayHaveRun": error.may_have_run,
+            "remedy": advice or None,
+        },
+    }
+    happened = (
+        "The peer may have begun to work, and its answer is lost"
+        if error.may_have_run
+        else "Nobody was asked"
+    )
+    lines = [f"FAILED: {error}", f"{happened}."]
+    if advice:
+        lines.append(f"What helps: {advice}")
+    if isinstance(error, NoPeer):
+        data["error"]["reasons"] = error.reasons
+        lines.append(
+            "If you are working on delegated work yourself, do this part yourself as your own; "
+            "otherwise tell the user, and do not answer in the peer's place."
+        )
+    elif isinstance(error, UsageError):
+        lines.append("Mend the call if you can, else tell the user. " + NOT_IN_ITS_PLACE)
+    else:
+        lines.append(NOT_IN_ITS_PLACE)
+    return Answer("\n".join(lines), data, failed=True)
+
+
+def of_wrong_arguments(tool: str, why: str) -> Answer:
+    """A call that cannot be understood."""
+    return Answer(
+        f"FAILED: {tool} was called with wrong arguments: {why}. Nobody was asked.",
+        {"ok": False, "outcome": NOT_ASKED, "text": "", "job": None, "error": {"message": why}},
+        failed=True,
+    )
+
+
+def _cut(text: str) -> tuple[str, bool]:
+    if len(text) <= MAX_TEXT_SIZE:
+        return text, False
+    return text[:MAX_TEXT_SIZE] + "…", True

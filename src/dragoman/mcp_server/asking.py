@@ -1,0 +1,326 @@
+"""Asking one peer by its name: reached, prompted once, watched to its end.
+
+Owns the course of one question, in a conversation of its own or in one that is kept. Who may be
+asked and what the peer may do is decided in the hub (`lineage`, `delegating.ceiling`, `policy`);
+which peer is best for a kind of work is `delegating`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.client.conversation import Conversation, Peer
+from dragoman.dialects.discovery import ACP
+from dragoman.errors import BrokerUnavailable, DragomanError, NoPeer
+from dragoman.events import fold
+from dragoman.events.model import Event, SessionOpened, TurnEnded
+from dragoman.events.parts import Text
+from dragoman.events.view import View
+from dragoman.hub.continuing import (
+    LIVE,
+    RESTORED,
+    Opened,
+    Wanted,
+    blame,
+    broker_of,
+    context_of,
+    job_terms,
+    open_session,
+    recall,
+)
+from dragoman.hub.delegating import Audience, Reins, ceiling, choosing_model
+from dragoman.hub.delegating.limits import tightened
+from dragoman.hub.launching import Way, way_to
+from dragoman.hub.naming import ttl_of
+from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.policy.desk import Desk
+from dragoman.hub.prices import price, read_prices
+from dragoman.hub.report import Report, report_of
+from dragoman.hub.sessions.records import new_job_id, new_session_key
+
+if TYPE_CHECKING:
+    from dragoman.client.results import Result
+    from dragoman.hub.config.schema import Permissions
+    from dragoman.hub.keeping import Keeper
+    from dragoman.hub.lineage import Lineage
+    from dragoman.hub.place import Place
+    from dragoman.hub.sessions.records import SessionRecord
+
+LEAVE_TIMEOUT: Final = 2.0
+"""Seconds for an agent to close its session. What it says of that changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What one peer is asked."""
+
+    peer: str
+    prompt: str
+    workspace: Path
+    session: str | None = None
+    """The name or key of a conversation that is kept; None is one for this question alone."""
+    fresh: bool = False
+    timeout: float | None = None
+    permissions: Permissions | None = None
+
+
+class Lead(Reins):
+    """Reins that can also be dropped: the turn then goes on in its broker, without us."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._peer: Peer | None = None
+
+    def reached(self, peer: Peer | None) -> None:
+        """This peer is asked, and a broker is between; None if none is."""
+        self._peer = peer
+
+    async def drop(self) -> bool:
+        """Leave a running turn to its broker. False if there is none to leave it to."""
+        if self._peer is None or not self.in_turn:
+            return False
+        await self._peer.aclose()
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What came of a question."""
+
+    job: str
+    session: str
+    """The key of the conversation."""
+    context: str
+    report: Report
+
+
+async def ask(
+    question: Question,
+    *,
+    place: Place,
+    lineage: Lineage,
+    audience: Audience,
+    lead: Lead,
+) -> Asked:
+    """Ask, and wait for the end of the turn.
+
+    Raises what kept the peer from being asked; a turn that went wrong is a result.
+    """
+    settings = place.config.settings
+    if lineage.depth >= settings.max_depth:
+        raise NoPeer(
+            "an answer",
+            {
+                question.peer: f"this is delegated work already, at depth {lineage.depth}, and "
+                f"{settings.max_depth} is the limit; do the work here, or raise the limit"
+            },
+        )
+    way = way_to(question.peer, catalogue=place.catalogue, settings=settings, environ=place.environ)
+    asking = _Asking(question, place, lineage, audience, lead)
+    async with AsyncExitStack() as stack:
+        opened = await asking.open(stack, way)
+        return await asking.turn(opened, way)
+
+
+class _Asking:
+    """One question while it is asked."""
+
+    def __init__(
+        self,
+        question: Question,
+        place: Place,
+        lineage: Lineage,
+        audience: Audience,
+        lead: Lead,
+    ) -> None:
+        self._question = question
+        self._place = place
+        self._audience = audience
+        self._lead = lead
+        # Read before anything is asked: an answer shall not be lost because of a broken file.
+        self._prices = read_prices(place.paths.config)
+        self._job = new_job_id()
+        self._lineage = lineage.child(self._job)
+        settings = place.config.settings
+        self._policy = ceiling.policy_for(
+            settings,
+            question.peer,
+            wished=question.permissions,
+            attended=False,
+            ceilings=ceiling.inherited_ceilings(lineage, place.environ),
+        )
+        self._view = View()
+        self._told: dict[type[Event], Event] = {}
+        self._keeper: Keeper | None = None
+        self._warm = False
+        self._peer: Peer
+
+    # -- opening
+
+    async def open(self, stack: AsyncExitStack, way: Way) -> Opened:
+        question = self._question
+        record: SessionRecord | None = None
+        if question.session is not None:
+            record = recall(question.session, peer=question.peer, folder=question.workspace)
+        opened = await self._reach(stack, way, record)
+        wanted = self._place.config.settings.for_peer(question.peer).model
+        if wanted is None or self._peer.dialect != ACP:
+            return opened
+        flagged = choosing_model.with_flag(way, wanted)
+        if not choosing_model.offers_choice(self._view) and flagged is not None:
+            # Nothing was prompted, so that it can be started again with other words.
+            await stack.aclose()
+            self._view = View()
+            return await self._reach(stack, flagged, record)
+        await choosing_model.choose(
+            opened.conversation, self._peer, self._view, wanted, strict=True
+        )
+        return opened
+
+    async def _reach(self, stack: AsyncExitStack, way: Way, record: SessionRecord | None) -> Opened:
+        question, place = self._question, self._place
+        own = place.config.settings.for_peer(question.peer)
+        self._peer = await stack.enter_async_context(self._connected(way))
+        self._warm = broker_of(self._peer) is not None
+        self._lead.reached(self._peer if self._warm else None)
+        self._keeper = None
+        if not self._warm:
+            from dragoman.hub.keeping import keeper_for
+
+            self._keeper = keeper_for(
+                question.peer,
+                workspace=question.workspace,
+                credentials=way.inherit,
+                on_trouble=self._audience.notice,
+                paths=place.paths,
+            )
+            stack.push_async_callback(self._keeper.aclose)
+        name = question.session if record is None else record.name
+        opened = await open_session(
+            self._peer,
+            Wanted(
+                key=new_session_key(),
+                name=name,
+                record=record,
+                workspace=question.workspace,
+                fresh=question.fresh,
+                mode=own.mode,
+                model=own.model if self._peer.dialect != ACP else None,
+            ),
+        )
+        kept = question.session is not None
+        if self._keeper is not None:
+            self._keeper.opened(opened, record, name=name, keep_open=kept)
+        if not kept:
+            stack.push_async_callback(_leave, opened.conversation)
+        return opened
+
+    def _connected(self, way: Way) -> AbstractAsyncContextManager[Peer]:
+        question, place = self._question, self._place
+        settings = place.config.settings
+        own = settings.for_peer(question.peer)
+        warm = settings.warm
+        options: dict[str, Any] = {
+            "workspace": question.workspace,
+            "permit": Desk(self._policy, question.peer, str(question.workspace)),
+            "budgets": tightened(
+                settings.budgets(way.budgets()),
+                [settings.limits, own.limits],
+                question.timeout,
+            ),
+            "env": own.env,
+            "extra_env": {
+                **self._lineage.environment(warm=warm),
+                **ceiling.environment(self._policy),
+            },
+            "on_event": self._watch,
+            "write_files": ceiling.may_write(
+                self._policy, peer=question.peer, role="", workspace=question.workspace
+            ),
+            "max_line_size": settings.max_line_size,
+        }
+        if not warm:
+            return open_peer(way, **options)
+        # Not at the top: without brokers, what speaks with one is not loaded.
+        from dragoman.hub.broker.calling import open_warm
+
+        return open_warm(
+            way,
+            ttl=ttl_of(place.config),
+            max_idle=settings.max_idle_brokers,
+            paths=place.paths,
+            on_fallback=self._without_broker,
+            **options,
+        )
+
+    def _without_broker(self, error: BrokerUnavailable) -> None:
+        self._audience.notice(f"{self._question.peer} is started for this question alone: {error}")
+
+    def _watch(self, event: Event) -> None:
+        fold.apply(self._view, event)
+        if self._keeper is not None:
+            self._keeper.event(event)
+        kind = type(event)
+        if kind is TurnEnded or kind is SessionOpened:
+            self._told[kind] = event
+        self._audience.event(event)
+
+    # -- the turn
+
+    async def turn(self, opened: Opened, way: Way) -> Asked:
+        question = self._question
+        blocks = [Text(question.prompt)]
+        started_at = time.time()
+        if self._keeper is not None:
+            self._keeper.began(self._job, blocks)
+        self._audience.job(self._job)
+        try:
+            async with self._prompt(opened.conversation, blocks) as turn:
+                self._lead.hold(turn)
+                result: Result = await turn.wait()
+        finally:
+            self._lead.hold(None)
+        result = judge(blame(result) if self._warm else result, way.quirks)
+        if self._keeper is not None:
+            self._keeper.ended(result)
+        model = choosing_model.model_in_use(self._view)
+        return Asked(
+            job=self._job,
+            session=opened.key,
+            context=self._context(opened),
+            report=report_of(
+                result,
+                peer=question.peer,
+                role="",
+                started_at=started_at,
+                ended_at=time.time(),
+                model=model,
+                cost=price(model, result.usage, self._prices),
+            ),
+        )
+
+    def _prompt(self, conversation: Conversation, blocks: list[Text]) -> Any:
+        if self._peer.dialect != ACP and not self._warm:
+            return conversation.prompt(blocks)
+        ours = self._lineage.meta()
+        if self._warm:
+            ours |= job_terms(self._job, policy=ceiling.unattended(self._policy))["dragoman"]
+        return conversation.prompt(blocks, meta={"dragoman": ours})  # type: ignore[call-arg]
+
+    def _context(self, opened: Opened) -> str:
+        """What the agent knew of the conversation."""
+        told = context_of(self._told.get(TurnEnded)) or LIVE
+        if told != LIVE or opened.context != RESTORED:
+            return opened.context if told == LIVE else told
+        return context_of(self._told.get(SessionOpened)) or RESTORED
+
+
+async def _leave(conversation: Conversation) -> None:
+    with suppress(DragomanError, TimeoutError):
+        async with asyncio.timeout(LEAVE_TIMEOUT):
+            await conversation.close()

@@ -1,0 +1,155 @@
+"""Who may come in over HTTP: one address, one token, small requests, no dawdling.
+
+Owns every check before a request reaches the SDK, as an ASGI application around another. A page in
+a browser reaches any port of its user's machine, so Host and Origin have to be ours; and whoever is
+on the machine as another user does not have the token. How connections are taken is in `http`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PATH: Final = "/mcp"
+
+MAX_BODY_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of one request. A prompt is far shorter."""
+
+BODY_TIMEOUT: Final = 10.0
+"""Seconds for the body of a request to arrive, from this very machine."""
+
+SEND_TIMEOUT: Final = 30.0
+"""Seconds for a client to take a piece of an answer before its connection is given up."""
+
+
+class Door:
+    """Lets in whom it knows."""
+
+    def __init__(
+        self,
+        inner: Application,
+        *,
+        token: str,
+        max_body_size: int = MAX_BODY_SIZE,
+        body_timeout: float = BODY_TIMEOUT,
+        send_timeout: float = SEND_TIMEOUT,
+    ) -> None:
+        self._inner = inner
+        self._token = token.encode()
+        self._max_body_size = max_body_size
+        self._body_timeout = body_timeout
+        self._send_timeout = send_timeout
+        self.hosts: frozenset[bytes] = frozenset()
+        """How clients may call us: host and port. Nobody is let in before it is set."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            # There is nothing here that speaks WebSocket.
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _refuse(send, *refusal)
+            return
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                body = await self._read(receive)
+        except TimeoutError:
+            await _refuse(send, 408, "the request did not arrive in time")
+            return
+        except ConnectionError:
+            return
+        if body is None:
+            await _refuse(send, 413, f"more than {self._max_body_size} bytes")
+            return
+        await self._inner(scope, _Replay(body, receive), self._bounded(send))
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and the words for a request that is not let in."""
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        hosts = [value.lower() for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
+            return 421, "this server is not called that"
+        origins = [value.lower() for name, value in headers if name == b"origin"]
+        if any(origin.removeprefix(b"http://") not in self.hosts for origin in origins):
+            return 403, "pages of other origins are not let in"
+        if not self._knows_token(headers):
+            return 401, "the token is missing or wrong"
+        if scope["path"] != PATH:
+            return 404, f"there is only {PATH}"
+        sizes = [value for name, value in headers if name == b"content-length"]
+        if any(not size.isdigit() or _number(size) > self._max_body_size for size in sizes):
+            return 413, f"more than {self._max_body_size} bytes"
+        return None
+
+    def _knows_token(self, headers: list[tuple[bytes, bytes]]) -> bool:
+        given = [value for name, value in headers if name == b"authorization"]
+        if len(given) != 1:
+            return False
+        scheme, _, token = given[0].partition(b" ")
+        # In constant time, so that nobody finds it letter by letter.
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """The body; None if it is too long. `ConnectionError` if its sender has gone."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise ConnectionError
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._max_body_size:
+                return None
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _bounded(self, send: Send) -> Send:
+        async def bounded(message: Message) -> None:
+            async with asyncio.timeout(self._send_timeout):
+                await send(message)
+
+        return bounded
+
+
+class _Replay:
+    """Gives out a body that was read, and then what else there is."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _number(text: bytes) -> int:
+    # Python refuses to read a number of thousands of digits, and no body is that long.
+    return int(text) if len(text) < 20 else 1 << 62
+
+
+async def _refuse(send: Send, status: int, why: str) -> None:
+    body = f"{why}\n".encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        # What is left of the request is not read.
+        (b"connection", b"close"),
+    ]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="dragoman"'))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,126 @@
+"""The work that this server has begun: who does it, how it stands, and how it is stopped.
+
+Owns the tasks, so that a call that is cancelled or a client that goes away does not tear a peer's
+turn apart: the turn is told to stop, and its end is waited for here. What the work is comes from
+`front`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias
+
+from dragoman.errors import DragomanError, UnknownJob, UsageError
+from dragoman.mcp_server.answers import Answer, of_error
+from dragoman.mcp_server.asking import Lead
+from dragoman.mcp_server.progress import Progress
+from dragoman.rpc.tasks import TaskOwner, cancel_soon
+
+MAX_RUNNING: Final = 32
+"""Errands at once. A model that starts more is in a loop."""
+
+MAX_KEPT: Final = 100
+"""Errands that have ended and whose answers are kept whole; the store has the others, too."""
+
+STOP_TIMEOUT: Final = 5.0
+"""Seconds for turns to end when the server does. Hosts kill a server soon after that."""
+
+Work: TypeAlias = Callable[[Progress, Lead], Coroutine[Any, Any, Answer]]
+
+
+class Errand:
+    """One piece of work."""
+
+    def __init__(self, progress: Progress, lead: Lead, *, lasting: bool) -> None:
+        self.progress = progress
+        self.lasting = lasting
+        """Whether it goes on when nobody waits for it."""
+        self.began_at = time.monotonic()
+        self.task: asyncio.Task[Answer]
+        self._lead = lead
+
+    @property
+    def job(self) -> str | None:
+        return self.progress.job_id
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began_at
+
+    def stop(self) -> bool:
+        """Let it end soon, with what there is. False if it has ended."""
+        if self.task.done():
+            return False
+        self._lead.pull()
+        if not self._lead.in_turn:
+            # Nothing was prompted that has to be told.
+            cancel_soon(self.task)
+        return True
+
+    async def drop(self) -> None:
+        """The server leaves: what can go on without it does."""
+        if not (self.lasting and await self._lead.drop()):
+            self.stop()
+
+
+class Errands:
+    """All of them."""
+
+    def __init__(self) -> None:
+        self._tasks = TaskOwner("the MCP server")
+        self._all: list[Errand] = []
+
+    def start(self, work: Work, *, peer: str = "", lasting: bool = False) -> Errand:
+        """Begin a piece of work. Raises `UsageError` if there is too much of it."""
+        if sum(not one.task.done() for one in self._all) >= MAX_RUNNING:
+            raise UsageError(
+                f"{MAX_RUNNING} pieces of work are running here: wait for one of them to end"
+            )
+        ended = [one for one in self._all if one.task.done()]
+        for one in ended[: max(len(ended) - MAX_KEPT, 0)]:
+            self._all.remove(one)
+        errand = Errand(Progress(peer), Lead(), lasting=lasting)
+        errand.task = self._tasks.start(_settled(work, errand), "an errand")
+        self._all.append(errand)
+        return errand
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run something that ends with the server."""
+        return self._tasks.start(work, name)
+
+    def find(self, job: str) -> Errand | None:
+        """The errand of a job that this server has begun."""
+        return next((one for one in self._all if one.job == job), None)
+
+    async def begun(self, errand: Errand) -> str:
+        """The id of an errand's job, when there is one. Raises `UnknownJob` if it ended before."""
+        known = self._tasks.start(_wait(errand.progress.job_known), "wait for a job")
+        try:
+            await asyncio.wait({known, errand.task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            known.cancel()
+        if errand.job is None:
+            raise UnknownJob("it ended before it had begun")
+        return errand.job
+
+    async def aclose(self) -> None:
+        """End everything, or leave it to the brokers that run it."""
+        running = [one for one in self._all if not one.task.done()]
+        for one in running:
+            await one.drop()
+        if running:
+            await asyncio.wait({one.task for one in running}, timeout=STOP_TIMEOUT)
+        await self._tasks.aclose()
+
+
+async def _settled(work: Work, errand: Errand) -> Answer:
+    try:
+        return await work(errand.progress, errand._lead)
+    except DragomanError as error:
+        return of_error(error)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()

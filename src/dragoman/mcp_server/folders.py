@@ -1,0 +1,75 @@
+"""Where work may be done: the folders that a client and the user have named.
+
+Owns the roots of a client as paths, and the choice of the workspace among them. Links are followed
+first, so that nothing leads out. How a client is asked for its roots is in `front`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dragoman.errors import UsageError
+
+
+def folder_of(uri: str) -> Path | None:
+    """The folder that a root's address means; None if it means none of this machine."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = unquote(parts.path)
+    if "\0" in path:
+        return None
+    if os.name == "nt":
+        path = path.removeprefix("/")
+    return Path(path) if os.path.isabs(path) else None
+
+
+def choose_workspace(
+    asked: str, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
+) -> Path:
+    """The folder to work in.
+
+    `own` are the folders that the user has restricted the server to, if any, and `named` the roots
+    of the client, None if it has no such notion. Raises `UsageError` for what is outside of them.
+    """
+    roots = None if named is None else [path for uri in named if (path := folder_of(uri))]
+    if "\0" in asked:
+        raise UsageError("the workspace has a NUL byte in its name")
+    if roots is not None and not roots:
+        # A client with roots that has none open shares nothing but what it started us in.
+        roots = [cwd]
+    if asked:
+        path = Path(asked).expanduser()
+        if not path.is_absolute():
+            raise UsageError(f"the workspace has to be an absolute path, and {asked!r} is none")
+    else:
+        path = roots[0] if roots else own[0] if own else cwd
+    real = Path(os.path.realpath(path))
+    if not real.is_dir():
+        raise UsageError(f"the workspace {path} is no folder")
+    for bounds, whose in ((roots, "the roots of this client"), (own or None, "--root")):
+        if bounds is not None and not any(_is_in(real, bound) for bound in bounds):
+            listed = ", ".join(str(bound) for bound in bounds)
+            raise UsageError(f"the workspace {path} is outside of {whose}: {listed}")
+    return real
+
+
+def _is_in(real: Path, bound: Path) -> bool:
+    return real.is_relative_to(os.path.realpath(bound))
+
+
+def may_see(
+    root: Path, *, cwd: Path, own: Sequence[Path] = (), named: Iterable[str] | None = None
+) -> bool:
+    """Whether a client may see what was done in a project: one that is inside of its roots, or
+    that one of its roots is a part of."""
+    roots = None if named is None else [path for uri in named if (path := folder_of(uri))] or [cwd]
+    real = Path(os.path.realpath(root))
+    return all(
+        any(_is_in(real, bound) or _is_in(Path(os.path.realpath(bound)), real) for bound in bounds)
+        for bounds in (roots, own or None)
+        if bounds is not None
+    )

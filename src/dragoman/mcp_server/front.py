@@ -1,0 +1,358 @@
+"""The tools carried out: from a call of a client to the hub, and back.
+
+Owns the server object of the SDK, and what each tool does with its arguments. It decides nothing:
+who works is decided in `dragoman.hub.delegating`, what a peer may do in `dragoman.hub.policy`, how
+deep delegations may be nested in `dragoman.hub.lineage`. How bytes arrive is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import anyio
+import mcp_types as types
+import msgspec
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from dragoman.errors import DragomanError, UnknownJob, UsageError
+from dragoman.hub.delegating import Wish, decide_for, delegate
+from dragoman.hub.lineage import Lineage, inherited
+from dragoman.hub.overview import overview
+from dragoman.hub.place import Place, look_around
+from dragoman.hub.working import cancel_job, find_job, wait_for
+from dragoman.mcp_server import answers, tools
+from dragoman.mcp_server.answers import Answer
+from dragoman.mcp_server.asking import Lead, Question, ask
+from dragoman.mcp_server.errands import Errand, Errands
+from dragoman.mcp_server.folders import choose_workspace, may_see
+from dragoman.mcp_server.progress import Progress
+from dragoman.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+    from dragoman.hub.config.schema import Permissions
+
+ROOTS_TIMEOUT: Final = 10.0
+"""Seconds for a client to say what its roots are; it knows them."""
+
+ROOTS: Final = "roots"
+"""The name of that question, where it is asked by the way of an answer."""
+
+Context: TypeAlias = "ServerRequestContext[Any, Any]"
+Called: TypeAlias = types.CallToolResult | types.InputRequiredResult
+
+
+class _Unanswered(Exception):
+    """The client has to be asked for its roots first, by the way of an answer."""
+
+
+class Front:
+    """What a client of this server meets."""
+
+    def __init__(
+        self,
+        *,
+        cwd: Path,
+        roots: Sequence[Path] = (),
+        permissions: Permissions | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._cwd = cwd
+        self._roots = tuple(roots)
+        self._permissions = permissions
+        self._environ = environ
+        self.errands = Errands()
+        self.server: Server[Any] = Server(
+            "dragoman",
+            version=__version__,
+            title="dragoman",
+            instructions=tools.INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    async def aclose(self) -> None:
+        """End the work, or leave it to the brokers that run it."""
+        await self.errands.aclose()
+
+    # -- the protocol
+
+    async def _list(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(tool) for tool in tools.TOOLS])
+
+    async def _call(self, context: Context, params: types.CallToolRequestParams) -> Called:
+        tool = next((one for one in tools.TOOLS if one.name == params.name), None)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
+        try:
+            arguments = msgspec.convert(params.arguments or {}, tool.arguments)
+        except msgspec.ValidationError as error:
+            return _result(answers.of_wrong_arguments(tool.name, str(error)))
+        try:
+            return _result(await self._carry_out(arguments, _Call(context, params)))
+        except _Unanswered:
+            wanted: dict[str, types.InputRequest] = {ROOTS: types.ListRootsRequest()}
+            return types.InputRequiredResult(input_requests=wanted)
+        except DragomanError as error:
+            return _result(answers.of_error(error))
+
+    async def _carry_out(self, arguments: Any, call: _Call) -> Answer:
+        match arguments:
+            case tools.Delegate():
+                return await self._wait(call, await self._delegate(arguments, call))
+            case tools.AskPeer():
+                return await self._wait(call, await self._ask(arguments, call))
+            case tools.StartJob():
+                return await self._start(arguments, call)
+            case tools.JobStatus():
+                return await self._status(arguments, call)
+            case tools.JobResult():
+                return await self._result(arguments, call)
+            case tools.CancelJob():
+                return await self._cancel(arguments, call)
+            case tools.ListPeers():
+                return answers.of_peers(overview(await self._place(call, arguments.workspace)))
+            case tools.Explain():
+                return await self._explain(arguments, call)
+            case _:
+                raise UsageError("nobody knows how to do that")
+
+    # -- work
+
+    async def _delegate(
+        self, wanted: tools.Delegate, call: _Call, *, lasting: bool = False
+    ) -> Errand:
+        place = await self._place(call, wanted.workspace)
+        wish = Wish(
+            role=wanted.role,
+            prompt=wanted.prompt,
+            workspace=place.cwd,
+            peer=wanted.peer or None,
+            tier=wanted.tier or None,
+            isolate=wanted.isolate,
+            fallback=wanted.fallback or None,
+            permissions=self._permissions,
+            timeout=wanted.timeout or None,
+        )
+        lineage = self._lineage(place, call)
+
+        async def work(progress: Progress, lead: Lead) -> Answer:
+            done = await delegate(wish, place=place, audience=progress, reins=lead, lineage=lineage)
+            return answers.of_delegation(done, progress.notices)
+
+        return self.errands.start(work, lasting=lasting)
+
+    async def _ask(self, wanted: tools.AskPeer, call: _Call, *, lasting: bool = False) -> Errand:
+        place = await self._place(call, wanted.workspace)
+        question = Question(
+            peer=wanted.peer,
+            prompt=wanted.prompt,
+            workspace=place.cwd,
+            session=_name(wanted.session),
+            fresh=wanted.fresh,
+            timeout=wanted.timeout or None,
+            permissions=self._permissions,
+        )
+        lineage = self._lineage(place, call)
+
+        async def work(progress: Progress, lead: Lead) -> Answer:
+            asked = await ask(question, place=place, lineage=lineage, audience=progress, lead=lead)
+            return answers.of_asked(asked, progress.notices)
+
+        return self.errands.start(work, peer=wanted.peer, lasting=lasting)
+
+    async def _start(self, wanted: tools.StartJob, call: _Call) -> Answer:
+        if bool(wanted.role) is bool(wanted.peer):
+            raise UsageError("start_job wants either a role or a peer")
+        if wanted.peer:
+            asked = tools.AskPeer(
+                peer=wanted.peer,
+                prompt=wanted.prompt,
+                workspace=wanted.workspace,
+                session=wanted.session,
+                timeout=wanted.timeout,
+            )
+            errand = await self._ask(asked, call, lasting=True)
+        else:
+            if wanted.session:
+                raise UsageError("a session is with one peer: give peer instead of role")
+            delegated = tools.Delegate(
+                role=wanted.role,
+                prompt=wanted.prompt,
+                workspace=wanted.workspace,
+                timeout=wanted.timeout,
+            )
+            errand = await self._delegate(delegated, call, lasting=True)
+        try:
+            job = await self.errands.begun(errand)
+        except UnknownJob:
+            # Nobody could be asked, and its end says why.
+            return await asyncio.shield(errand.task)
+        except asyncio.CancelledError:
+            errand.stop()
+            raise
+        return answers.of_started(job, wanted.peer or wanted.role)
+
+    async def _wait(self, call: _Call, errand: Errand) -> Answer:
+        """The end of an errand; until then the client is told how it goes."""
+        teller = self.errands.spawn(call.tell(errand.progress), "tell the progress")
+        try:
+            # In a task of its own: the SDK cancels a call again and again until it has ended, and
+            # a peer's turn needs time to end in order.
+            return await asyncio.shield(errand.task)
+        except asyncio.CancelledError:
+            if errand.task.cancelled():
+                raise UsageError("the server is about to end") from None
+            if not errand.lasting:
+                errand.stop()
+            raise
+        finally:
+            teller.cancel()
+
+    # -- jobs
+
+    async def _status(self, wanted: tools.JobStatus, call: _Call) -> Answer:
+        errand = self.errands.find(wanted.job)
+        if errand is not None:
+            if not errand.task.done():
+                progress = errand.progress
+                return answers.of_running(
+                    wanted.job, progress.line, peer=progress.peer, seconds=errand.seconds
+                )
+            if not errand.task.cancelled():
+                return errand.task.result()
+        return await self._found(wanted.job, call)
+
+    async def _result(self, wanted: tools.JobResult, call: _Call) -> Answer:
+        errand = self.errands.find(wanted.job)
+        if errand is not None and not errand.task.done() and wanted.wait:
+            teller = self.errands.spawn(call.tell(errand.progress), "tell the progress")
+            try:
+                await asyncio.wait({errand.task}, timeout=wanted.wait)
+            finally:
+                teller.cancel()
+        if errand is not None and errand.task.done() and not errand.task.cancelled():
+            return errand.task.result()
+        found = await self._found(wanted.job, call)
+        if errand is not None or not wanted.wait or found.data["state"] == "ended":
+            return found
+        return answers.of_job(await wait_for(wanted.job, timeout=wanted.wait))
+
+    async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> Answer:
+        errand = self.errands.find(wanted.job)
+        if errand is not None:
+            return answers.of_cancelled(wanted.job, errand.stop())
+        await self._found(wanted.job, call)
+        return answers.of_cancelled(wanted.job, await cancel_job(wanted.job))
+
+    async def _found(self, id: str, call: _Call) -> Answer:
+        """A stored job, if the client may see the folder that it worked in."""
+        job = await find_job(id)
+        if not may_see(Path(job.root), own=self._roots, named=await call.roots(), cwd=self._cwd):
+            raise UnknownJob(f"there is no job {id!r} in the folders of this client")
+        return answers.of_job(job)
+
+    # -- what is known
+
+    async def _explain(self, wanted: tools.Explain, call: _Call) -> Answer:
+        place = await self._place(call, wanted.workspace)
+        wish = Wish(
+            role=wanted.role, prompt=wanted.role, workspace=place.cwd, tier=wanted.tier or None
+        )
+        return answers.of_decision(
+            decide_for(wish, place, lineage=self._lineage(place, call), now=time.time())
+        )
+
+    async def _place(self, call: _Call, asked: str) -> Place:
+        folder = choose_workspace(asked, cwd=self._cwd, own=self._roots, named=await call.roots())
+        return look_around(folder, environ=self._environ)
+
+    def _lineage(self, place: Place, call: _Call) -> Lineage:
+        return inherited(place.environ, call.context.meta)
+
+
+class _Call:
+    """One call of a tool, and what its client can be asked and told meanwhile."""
+
+    def __init__(self, context: Context, params: types.CallToolRequestParams) -> None:
+        self.context = context
+        self._params = params
+
+    async def roots(self) -> list[str] | None:
+        """The addresses of the client's roots; None if it has no such notion.
+
+        Raises `UsageError` if it has and does not tell them: then no folder is known to be allowed.
+        """
+        session = self.context.session
+        can = session.client_capabilities
+        if can is None or can.roots is None:
+            return None
+        if self.context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            told = (self._params.input_responses or {}).get(ROOTS)
+            if not isinstance(told, types.ListRootsResult):
+                raise _Unanswered
+        else:
+            told = await self._ask_roots()
+        return [str(root.uri) for root in told.roots]
+
+    async def _ask_roots(self) -> types.ListRootsResult:
+        try:
+            return await self.context.session.send_request(
+                types.ListRootsRequest(),
+                types.ListRootsResult,
+                request_read_timeout_seconds=ROOTS_TIMEOUT,
+                metadata=ServerMessageMetadata(related_request_id=self.context.request_id),
+            )
+        except (MCPError, ValidationError) as error:
+            raise UsageError(f"the client does not tell its roots: {error}") from error
+
+    async def tell(self, progress: Progress) -> None:
+        """Tell the client what happens, until this is cancelled. A client that did not ask for it
+        is told nothing."""
+        try:
+            while True:
+                line = await progress.next()
+                await self.context.session.report_progress(float(progress.count), None, line)
+                await progress.pause()
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            # It is gone, and whether the work goes on is decided elsewhere.
+            return
+
+
+def _described(tool: tools.Tool) -> types.Tool:
+    works = tool.name in ("delegate", "ask_peer", "start_job")
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.schema,
+        output_schema=tools.OUTCOME if works or tool.name == "job_result" else None,
+        annotations=types.ToolAnnotations(
+            title=tool.title, read_only_hint=tool.reads_only, open_world_hint=works
+        ),
+    )
+
+
+def _result(answer: Answer) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=answer.text)],
+        structured_content=answer.data,
+        is_error=answer.failed,
+    )
+
+
+def _name(session: str) -> str | None:
+    if session and (not session.strip() or not session.isprintable()):
+        raise UsageError("a session is a name, a key or an id: printable characters")
+    return session or None

@@ -1,0 +1,172 @@
+"""The server over HTTP, on this machine only.
+
+Owns the listening and the connections: how many there may be, and that one which sends no request
+is closed. Requests are checked by `door` and understood by the SDK; HTTP itself is uvicorn's
+business, of which only the protocol is used: its own server takes over signals and ends processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from dragoman.errors import AddressInUse
+from dragoman.mcp_server.door import MAX_BODY_SIZE, PATH, Door
+from dragoman.rpc.tasks import TaskOwner, finish
+
+if TYPE_CHECKING:
+    from dragoman.mcp_server.front import Front
+
+HOST: Final = "127.0.0.1"
+NAMES: Final = ("127.0.0.1", "localhost")
+"""How a client on this machine calls us."""
+
+HEAD_TIMEOUT: Final = 10.0
+"""Seconds from a connection, or from the first byte of a next request, to the end of its head."""
+
+IDLE_TIMEOUT: Final = 60
+"""Seconds that a connection stays open between two requests."""
+
+MAX_CONNECTIONS: Final = 64
+"""Connections at once: more than all hosts of one user have."""
+
+MAX_SESSIONS: Final = 64
+"""MCP sessions at once. One that is not used for half an hour ends by itself."""
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds for answers on their way to arrive when the server ends."""
+
+
+async def serve_http(
+    front: Front,
+    *,
+    port: int,
+    token: str,
+    stop: asyncio.Event,
+    on_listening: Callable[[str], None],
+    head_timeout: float = HEAD_TIMEOUT,
+    **limits: Any,
+) -> None:
+    """Listen on a port of this machine until `stop` is set; 0 takes a free one.
+
+    `limits` are those of `Door`. `AddressInUse` if the port is taken.
+    """
+    manager = StreamableHTTPSessionManager(
+        front.server,
+        max_request_body_size=limits.get("max_body_size", MAX_BODY_SIZE),
+        max_sessions=MAX_SESSIONS,
+    )
+    door = Door(manager.handle_request, token=token, **limits)
+    state = ServerState()
+    tasks = TaskOwner("the HTTP server")
+    listening = await _listen(door, state, port, head_timeout)
+    try:
+        number = listening.sockets[0].getsockname()[1]
+        door.hosts = frozenset(f"{name}:{number}".encode() for name in NAMES)
+        running = asyncio.Event()
+        serving = tasks.start(_run(manager, running, stop), "sessions")
+        await running.wait()
+        on_listening(f"http://{HOST}:{number}{PATH}")
+        await serving
+    finally:
+        await finish(_end(front, tasks, listening, state))
+
+
+async def _run(
+    manager: StreamableHTTPSessionManager, running: asyncio.Event, stop: asyncio.Event
+) -> None:
+    async with manager.run():
+        running.set()
+        await stop.wait()
+
+
+async def _listen(door: Door, state: ServerState, port: int, head_timeout: float) -> asyncio.Server:
+    config = Config(
+        door,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=IDLE_TIMEOUT,
+    )
+    config.load()
+
+    def connected() -> _Patience:
+        return _Patience(config, state, head_timeout)
+
+    try:
+        return await asyncio.get_running_loop().create_server(connected, HOST, port)
+    except OSError as error:
+        raise AddressInUse(f"port {port} of {HOST} cannot be used: {error.strerror}") from error
+
+
+async def _end(
+    front: Front, tasks: TaskOwner, listening: asyncio.Server, state: ServerState
+) -> None:
+    listening.close()
+    await front.aclose()
+    await tasks.aclose()
+    for connection in list(state.connections):
+        connection.shutdown()
+    if state.tasks:
+        await asyncio.wait(list(state.tasks), timeout=CLOSE_TIMEOUT)
+    for task in list(state.tasks):
+        task.cancel()
+    for connection in list(state.connections):
+        transport = getattr(connection, "transport", None)
+        if transport is not None:
+            transport.abort()
+    # So that those who were told find the time to end.
+    await asyncio.sleep(0)
+
+
+class _Patience(H11Protocol):
+    """A connection that is closed if no request comes out of it."""
+
+    def __init__(self, config: Config, state: ServerState, head_timeout: float) -> None:
+        super().__init__(config, state, {})
+        self._head_timeout = head_timeout
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_between():
+            self._wait_for_head()
+        super().data_received(data)
+        if not self._is_between():
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _is_between(self) -> bool:
+        """Whether no request is being answered: then the head of one has to come."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _wait_for_head(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._head_timeout, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self._is_between():
+            self.transport.abort()

@@ -1,0 +1,102 @@
+"""What a client is told while a peer works: one short line at a time.
+
+Owns the way from events to a line, and the pace: a line that is replaced before it was told is
+never told. Sending is `front`'s business, and keeping the events is the session store's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from dragoman.events import model
+from dragoman.events.words import Role, ToolStatus
+from dragoman.hub.delegating import Audience
+from dragoman.hub.report import Report
+from dragoman.hub.routing import Candidate
+
+MIN_INTERVAL: Final = 0.5
+"""Seconds between two lines: a person reads them, and a model's context may hold them."""
+
+BEAT_INTERVAL: Final = 10.0
+"""Seconds until something is said although nothing happened: hosts give up on a silent call."""
+
+SHOWN_SIZE: Final = 200
+"""Characters of a line."""
+
+
+class Progress(Audience):
+    """What a piece of work is doing now."""
+
+    def __init__(self, peer: str = "") -> None:
+        self.peer = peer
+        self.line = ""
+        """The last thing that happened."""
+        self.count = 0
+        """How many lines there were; it only grows, as the protocol wants it."""
+        self.job_known = asyncio.Event()
+        self.job_id: str | None = None
+        self.notices: list[str] = []
+        self._changed = asyncio.Event()
+        self._began_at = time.monotonic()
+        self._said = 0
+
+    # -- for whoever works
+
+    def job(self, job: str) -> None:
+        self.job_id = job
+        self.job_known.set()
+
+    def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
+        self.peer = candidate.peer
+        self.tell(f"{candidate.peer} is asked (attempt {number}): {reason}")
+
+    def reported(self, number: int, report: Report) -> None:
+        if not report.ok:
+            self.tell(f"{report.peer}: {report.outcome.value.replace('_', ' ')}")
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def event(self, event: model.Event) -> None:
+        if event.replay:
+            return
+        match event:
+            case model.MessageDelta(role=Role.AGENT, text=text):
+                self._said += len(text)
+                self.tell(f"{self.peer} is answering ({self._said} characters)")
+            case model.ToolChanged(
+                status=ToolStatus.RUNNING | ToolStatus.PENDING, title=str(title)
+            ):
+                self.tell(f"{self.peer}: {title}")
+            case model.PermissionAsked(title=title):
+                self.tell(f"{self.peer} asks for a permission: {title}")
+            case model.PlanSet(entries=entries) if entries:
+                done = sum(str(entry.status) == "completed" for entry in entries)
+                self.tell(f"{self.peer}: {done} of {len(entries)} steps of its plan are done")
+
+    def tell(self, line: str) -> None:
+        """This is what happens now."""
+        line = " ".join(line.split())
+        self.line = line if len(line) <= SHOWN_SIZE else line[: SHOWN_SIZE - 1] + "…"
+        self.count += 1
+        self._changed.set()
+
+    # -- for whoever tells
+
+    async def next(self) -> str:
+        """The next line to tell, when it is time."""
+        try:
+            async with asyncio.timeout(BEAT_INTERVAL):
+                await self._changed.wait()
+        except TimeoutError:
+            seconds = time.monotonic() - self._began_at
+            self.count += 1
+            return f"{self.line or 'waiting'} ({seconds:.0f} s)"
+        self._changed.clear()
+        return self.line
+
+    async def pause(self) -> None:
+        """Let some time pass, in which lines may replace each other."""
+        await asyncio.sleep(MIN_INTERVAL)

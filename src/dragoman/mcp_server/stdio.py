@@ -1,0 +1,131 @@
+"""The server on standard input and output, for a host that starts it.
+
+Owns the way between our stream of bytes and the message streams of the SDK. Standard output carries
+nothing but the protocol (`dragoman.transports.stdio` sees to that). It ends when the input does, or
+when it is told to; unlike the SDK's own, it has no thread that waits for a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from dragoman.errors import ConnectionLost
+from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.transports.stdio import open_stdio
+from dragoman.wire.framing import Framer
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from dragoman.mcp_server.front import Front
+    from dragoman.transports.base import Stream
+
+MAX_LINE_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of one message. A prompt is far shorter; the HTTP door takes as much."""
+
+HIGH_WATER: Final = 16
+"""Messages that wait to be taken before reading stops."""
+
+
+async def serve_stdio(front: Front, *, stop: asyncio.Event) -> None:
+    """Serve the host on our standard input and output until it closes them or `stop` is set."""
+    await serve_stream(front, await open_stdio(), stop=stop)
+
+
+async def serve_stream(front: Front, stream: Stream, *, stop: asyncio.Event) -> None:
+    """Serve one client on any stream of lines."""
+    tasks = TaskOwner("the MCP client on a stream")
+    reading, read = anyio.create_memory_object_stream[SessionMessage | Exception](HIGH_WATER)
+    write, writing = anyio.create_memory_object_stream[SessionMessage](0)
+    lines = _Lines(stream)
+    stream.start(lines)
+    feeding = tasks.start(_feed(lines, reading), "read")
+    sending = tasks.start(_send(stream, writing), "write")
+    server = front.server
+    serving = tasks.start(server.run(read, write, server.create_initialization_options()), "serve")
+    stopping = tasks.start(_wait(stop), "wait for the signal to stop")
+    try:
+        await asyncio.wait({serving, stopping, sending}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await finish(_end(front, tasks, stream))
+    del feeding
+
+
+async def _end(front: Front, tasks: TaskOwner, stream: Stream) -> None:
+    # The turns first: they end in order while the client may still be told.
+    await front.aclose()
+    await tasks.aclose()
+    await stream.aclose()
+
+
+class _Lines:
+    """Collects what arrives as lines, held back where nobody takes them."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._framer = Framer(MAX_LINE_SIZE)
+        self._ready: list[bytes] = []
+        self._over = False
+        self._changed = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._ready += self._framer.feed(data)
+        if self._framer.overflowed:
+            self._over = True
+        if len(self._ready) > HIGH_WATER:
+            self._stream.pause_reading()
+        self._changed.set()
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        self._over = True
+        self._changed.set()
+
+    async def next(self) -> list[bytes] | None:
+        """The lines that have arrived; None when there will be no more."""
+        while not self._ready and not self._over:
+            self._changed.clear()
+            await self._changed.wait()
+        taken, self._ready = self._ready, []
+        if self._over and not taken:
+            return None
+        self._stream.resume_reading()
+        return taken
+
+
+async def _feed(lines: _Lines, reading: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    with reading:
+        try:
+            while (taken := await lines.next()) is not None:
+                for line in taken:
+                    if line.strip():
+                        await reading.send(_message(line))
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return
+
+
+def _message(line: bytes) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValidationError as error:
+        return error
+
+
+async def _send(stream: Stream, writing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    with writing:
+        async for message in writing:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                stream.write(text.encode() + b"\n")
+                await stream.drain()
+            except ConnectionLost:
+                return
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()

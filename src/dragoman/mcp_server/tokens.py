@@ -1,0 +1,69 @@
+"""The secret that a client of the HTTP door has to know.
+
+Owns its file: made once, readable by its user alone, refused if anybody else can read it. Who
+compares it is `door`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.hub.config.paths import Paths
+
+TOKEN_SIZE: Final = 32
+"""Random bytes of a token."""
+
+MIN_SIZE: Final = 16
+"""Characters below which a token could be guessed."""
+
+MAX_SIZE: Final = 1024
+"""Bytes of a file that are read: a token is short."""
+
+
+def default_path(paths: Paths) -> Path:
+    """Where the token is if nobody says otherwise."""
+    return paths.state / "mcp-token"
+
+
+def token_in(path: Path) -> str:
+    """The token in a file, which is made if there is none. Raises `UsageError`."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            _make(path)
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise UsageError(f"the token cannot be kept in {path}: {error.strerror}") from error
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise UsageError(f"others can read the token in {path}: chmod 600 it, or make a new one")
+    try:
+        token = text.decode("ascii").strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not MIN_SIZE <= len(token) <= MAX_SIZE or not token.isprintable() or " " in token:
+        raise UsageError(f"{path} holds no token: delete it, and one is made")
+    return token
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists():
+        raise FileExistsError
+    # Whole or not at all: another server may look at the same moment.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(TOKEN_SIZE) + "\n")
+        os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,239 @@
+"""What a model is offered: the tools, what each takes, and the words that explain them.
+
+Owns the names, the arguments and the descriptions, as values. It carries nothing out (`front`
+does). A description says when to call a tool and what not to make of its answer, because nothing
+else tells the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+MAX_WAIT: Final = 600.0
+"""Seconds that a call may wait for a job. Hosts give up on a call after some minutes."""
+
+Role = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        description="The kind of work, for example research, review, plan or execute. "
+        "list_peers says who claims which.",
+    ),
+]
+Prompt = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        description="The whole task in words. The peer sees nothing of your conversation: say what "
+        "is wanted, which files matter and what the answer should look like.",
+    ),
+]
+Workspace = Annotated[
+    str,
+    Meta(
+        description="The absolute path of the folder to work in. Empty: the first root of this "
+        "client, or the folder that this server was started in."
+    ),
+]
+PeerName = Annotated[
+    str, Meta(min_length=1, description="The name of a peer, as list_peers tells it.")
+]
+Session = Annotated[
+    str,
+    Meta(
+        description="A name of your choice, to talk with this peer again later: the same name goes "
+        "on in the same conversation. Empty: a conversation of this one question."
+    ),
+]
+JobId = Annotated[str, Meta(min_length=1, description="The id of a job, such as j-01h9x2k7ab.")]
+Timeout = Annotated[
+    float,
+    Meta(ge=0, description="Seconds that one turn of a peer may take. 0: as the user configured."),
+]
+
+
+class _Arguments(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of a tool."""
+
+
+class Delegate(_Arguments):
+    role: Role
+    prompt: Prompt
+    workspace: Workspace = ""
+    peer: Annotated[str, Meta(description="Only this peer. Empty: whoever is best suited.")] = ""
+    tier: Annotated[
+        Literal["", "fast", "standard", "strong"],
+        Meta(description="How capable the model should be. Empty: as the user configured."),
+    ] = ""
+    isolate: Annotated[
+        bool,
+        Meta(description="Work in a copy (a git worktree) and give back a patch instead."),
+    ] = False
+    fallback: Annotated[
+        Literal["", "all", "peers", "none"],
+        Meta(
+            description="Who is asked after a failure: all (in the end a local model and a search "
+            "without any model), only other peers, or none. Empty: as the user configured."
+        ),
+    ] = ""
+    timeout: Timeout = 0.0
+
+
+class AskPeer(_Arguments):
+    peer: PeerName
+    prompt: Prompt
+    workspace: Workspace = ""
+    session: Session = ""
+    fresh: Annotated[
+        bool,
+        Meta(description="Begin anew if the peer has forgotten the session, instead of failing."),
+    ] = False
+    timeout: Timeout = 0.0
+
+
+class StartJob(_Arguments):
+    prompt: Prompt
+    role: Annotated[str, Meta(description="As in delegate. Give this or peer.")] = ""
+    peer: Annotated[str, Meta(description="As in ask_peer. Give this or role.")] = ""
+    workspace: Workspace = ""
+    session: Session = ""
+    timeout: Timeout = 0.0
+
+
+class JobStatus(_Arguments):
+    job: JobId
+
+
+class JobResult(_Arguments):
+    job: JobId
+    wait: Annotated[
+        float,
+        Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for its end. 0: do not wait."),
+    ] = 0.0
+
+
+class CancelJob(_Arguments):
+    job: JobId
+
+
+class ListPeers(_Arguments):
+    workspace: Workspace = ""
+
+
+class Explain(_Arguments):
+    role: Role
+    workspace: Workspace = ""
+    tier: Annotated[
+        Literal["", "fast", "standard", "strong"], Meta(description="As in delegate.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool."""
+
+    name: str
+    title: str
+    description: str
+    arguments: type[_Arguments]
+    reads_only: bool = False
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What it takes, as JSON Schema in one piece: some hosts follow no references."""
+        _, components = msgspec.json.schema_components([self.arguments])
+        schema: dict[str, Any] = components[self.arguments.__name__]
+        schema.pop("title", None)
+        return schema
+
+
+_HONEST: Final = (
+    "If it fails, say so: never give an answer of your own as if the peer had given it."
+)
+
+OUTCOME: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "ok": {"type": "boolean", "description": "Whether the work can be taken for done."},
+        "outcome": {"type": "string", "description": "How it ended, in a word."},
+        "text": {"type": "string", "description": "What the peer said."},
+        "job": {"type": ["string", "null"], "description": "The id of the job."},
+    },
+    "required": ["ok", "outcome"],
+}
+"""What every result of work has at least."""
+
+TOOLS: Final = (
+    Tool(
+        "delegate",
+        "Delegate work by its kind",
+        "Give a piece of work to another coding agent of this user. You name the kind of work; "
+        "who does it is decided by what is installed, enabled, healthy and has done well. Waits "
+        "for the end, which may take minutes; start_job does not wait. The result says who "
+        f"answered, every attempt with its reason, and the files that were changed. {_HONEST}",
+        Delegate,
+    ),
+    Tool(
+        "ask_peer",
+        "Ask one named agent",
+        "Ask one particular coding agent of this user, by its name, and wait for its answer. With "
+        "a session you can go on talking with it. Nobody else is asked if it fails. " + _HONEST,
+        AskPeer,
+    ),
+    Tool(
+        "start_job",
+        "Start work without waiting",
+        "As delegate (with role) or ask_peer (with peer), but gives back the id of a job at once. "
+        "Use it for long work or to let several peers work at the same time; job_result has the "
+        "answer later. A delegation by role ends with this server.",
+        StartJob,
+    ),
+    Tool(
+        "job_status",
+        "See how a job stands",
+        "Whether a job waits, runs or has ended, and what its peer did last. Answers at once.",
+        JobStatus,
+        reads_only=True,
+    ),
+    Tool(
+        "job_result",
+        "Get the answer of a job",
+        "What came of a job; of one that still runs, what there is so far. It can wait for the "
+        f"end. {_HONEST}",
+        JobResult,
+        reads_only=True,
+    ),
+    Tool(
+        "cancel_job",
+        "Cancel a job",
+        "Stop a job in its agent. What it said and changed until then stays.",
+        CancelJob,
+    ),
+    Tool(
+        "list_peers",
+        "List the agents there are",
+        "Every coding agent that dragoman knows on this machine: whether it is installed and "
+        "enabled, and which roles it claims. Starts nothing.",
+        ListPeers,
+        reads_only=True,
+    ),
+    Tool(
+        "explain",
+        "Explain who would be asked",
+        "Who would get a piece of work of this kind now, in which order, and why nobody else "
+        "would. Starts nothing.",
+        Explain,
+        reads_only=True,
+    ),
+)
+
+INSTRUCTIONS: Final = (
+    "dragoman lets you hand work to other coding agents of this user. Call list_peers once to see "
+    "who is there, delegate for work of a kind, ask_peer for one agent by name, start_job and "
+    "job_result for long work. Peers work under the user's permission policy, which you cannot "
+    "change. A failed call says what happened: pass that on, and do not answer in the peer's place."
+)
