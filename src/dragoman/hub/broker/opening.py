@@ -21,7 +21,6 @@ from msgspec import Raw
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     CallTimeout,
-    ConnectionLost,
     DragomanError,
     InvalidAnswer,
     RemoteError,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.hub.broker.caller import Caller
     from dragoman.hub.broker.reaching import Far
+    from dragoman.rpc import Call
     from dragoman.rpc.tasks import TaskOwner
 
 NO_SERVERS: Final = Raw(b"[]")
@@ -60,6 +60,7 @@ class SessionKeeping(Keeping, Protocol):
     def moved(self, session: LiveSession) -> None: ...
     def closed(self, session: LiveSession) -> None: ...
     async def released(self, session: LiveSession) -> None: ...
+    async def settle(self, session: LiveSession) -> None: ...
     async def first_event(self, session: LiveSession) -> int: ...
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
 
@@ -134,8 +135,12 @@ class Sessions:
         except BaseException:
             for session in made:
                 self._forget(session)
+                self._close_soon(far, session.id)
             raise
         self._keeping.created(session)
+        if session.name is not None:
+            # The next command looks for the name before it asks anybody.
+            await self._keeping.settle(session)
         if changed:
             result = pack(extensions.members(result) | session.settings())
         return with_our_meta(result, {"key": session.key})
@@ -456,6 +461,8 @@ class Sessions:
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if future.done():
+                if result is not None and method not in (LOAD, RESUME):
+                    self._orphaned(far, result)
                 return
             if error is None:
                 assert result is not None
@@ -477,11 +484,29 @@ class Sessions:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            call.give_up(ConnectionLost("nobody waits any more"))
+            _call_off(far, call)
             raise CallTimeout(method, timeout) from None
         except asyncio.CancelledError:
-            call.give_up(ConnectionLost("nobody waits any more"))
+            _call_off(far, call)
             raise
+
+    def _orphaned(self, far: Far, result: Raw) -> None:
+        """The peer has opened a session for which nobody waits any more."""
+        try:
+            id = acp.SESSION_NEW.decode_result(result).session_id
+        except msgspec.ValidationError:
+            return
+        if id not in self._sessions:
+            self._close_soon(far, id)
+
+    def _close_soon(self, far: Far, id: str) -> None:
+        """Let the peer close a session that belongs to nobody, where it can do that."""
+        if far.failure is None and far.can("sessionCapabilities.close"):
+            self._hall.tasks.start(self._close_orphan(far, id), "close what belongs to nobody")
+
+    async def _close_orphan(self, far: Far, id: str) -> None:
+        with contextlib.suppress(DragomanError):
+            await self._call(far, CLOSE, pack({"sessionId": id}))
 
     async def _call(self, far: Far, method: str, params: Raw) -> Raw:
         return await far.connection.call(method, params, timeout=self._hall.budgets.request)
@@ -500,6 +525,15 @@ class Sessions:
             lock, users = self._locks.pop(name)
             if users > 1:
                 self._locks[name] = (lock, users - 1)
+
+
+def _call_off(far: Far, call: Call) -> None:
+    """Tell the peer that nobody waits any more. What it opens all the same is to be closed, so its
+    answer is still wanted."""
+    if call.id is not None:
+        notice = acp.CancelRequestNotification(request_id=call.id)
+        with contextlib.suppress(DragomanError):
+            far.connection.post(acp.CANCEL_REQUEST.name, notice)
 
 
 def _loads(far: Far) -> bool:

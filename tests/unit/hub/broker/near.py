@@ -142,6 +142,12 @@ class Notes:
     def closed(self, session: Any) -> None:
         self.events.append(f"closed {session.id}")
 
+    async def released(self, session: Any) -> None:
+        self.events.append(f"released {session.id}")
+
+    async def settle(self, session: Any) -> None:
+        self.events.append(f"settled {session.id}")
+
     async def first_event(self, session: Any) -> int:
         return int(session.log.first)
 

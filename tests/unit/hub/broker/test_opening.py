@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import RemoteError
+from dragoman.errors import ConnectionLost, RemoteError, TurnInProgress
 from dragoman.hub.broker import opening
+from dragoman.hub.broker.failures import revive
+from dragoman.rpc import LATER
+from dragoman.wire.messages import Request
 from tests.aio import aio
+from tests.integration.broker_stage import stored
 from tests.unit.hub.broker.near import NearAgent, dies, standing
 
 RESUMES: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
@@ -140,3 +144,113 @@ async def test_what_nobody_has_is_closed_to_make_room(
             "session/close"
         ]
         assert at.broker.sessions.get("s4") is not None, "what somebody has is never closed"
+
+
+CLOSES: dict[str, Any] = {"sessionCapabilities": {"close": {}, "resume": {}}}
+
+
+class SlowAgent(NearAgent):
+    """An agent that opens sessions only when the test says so."""
+
+    def __init__(self, **capabilities: Any) -> None:
+        super().__init__(**capabilities)
+        self.opening: list[Request] = []
+
+    def request(self, request: Request) -> Any:
+        if request.method != "session/new":
+            return super().request(request)
+        self.opening.append(request)
+        self.changed.set()
+        return LATER
+
+
+@pytest.mark.parametrize("closes", [True, False])
+@aio
+async def test_a_session_that_is_opened_for_a_caller_who_died_is_closed_again(
+    tmp_path: Path, closes: bool
+) -> None:
+    agent = SlowAgent(**CLOSES if closes else {})
+    async with standing(tmp_path, agent) as at, at.caller() as other:
+        async with at.caller() as leaving:
+            opening = at.broker.tasks.start(leaving.new(tmp_path), "open a session")
+            await agent.until(lambda: agent.opening)
+        await asyncio.wait([opening])
+        assert isinstance(opening.exception(), ConnectionLost)
+        await agent.until(lambda: "$/cancel_request" in [method for method, _ in agent.told])
+        assert agent.connection is not None
+        agent.connection.answer(agent.opening[0], {"sessionId": "late"})
+        if closes:
+            await agent.until(lambda: ("session/close", {"sessionId": "late"}) in agent.asked)
+        await other.call("_dragoman/ping")
+        assert ("session/close" in methods(agent)) is closes
+        assert at.broker.sessions.get("late") is None
+        assert not list(stored(tmp_path)), "nobody ever had it"
+
+
+@aio
+async def test_a_named_session_is_in_the_store_before_its_caller_is_answered(
+    tmp_path: Path,
+) -> None:
+    async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
+        await caller.new(tmp_path, name="talk", key="s-talk")
+        assert [each["record"].name for each in stored(tmp_path)] == ["talk"]
+
+
+@aio
+async def test_a_released_session_is_stored_to_the_last_event_and_keeps_its_name(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent(**CLOSES)
+    async with standing(tmp_path, agent) as at, at.caller() as other:
+        async with at.caller() as caller:
+            session = await caller.new(tmp_path, name="talk", key="s-talk")
+            agent.update(session, "one")
+            await caller.heard("one")
+            with pytest.raises(RemoteError, match="open in another shell") as refused:
+                await other.call("_dragoman/release", {"sessionId": session})
+            assert isinstance(revive(refused.value.data), TurnInProgress)
+        await at.until(lambda: not at.broker.sessions.require(session).readers)
+        told = await other.call("_dragoman/release", {"sessionId": session})
+        assert told == {"released": True, "closed": True}
+        (kept,) = stored(tmp_path)
+        assert [number for number, _ in kept["lines"]] == [0]
+        assert (kept["record"].name, kept["record"].closed_at) == ("talk", None)
+        assert agent.asked[-1] == ("session/close", {"sessionId": session})
+        told = await other.call("_dragoman/release", {"sessionId": session})
+        assert told == {"released": False}
+        # It comes back, and its numbers go on.
+        meta = {"_meta": {"dragoman": {"key": "s-talk"}}}
+        again = await other.call("session/resume", about(tmp_path, session) | meta)
+        assert again["_meta"]["dragoman"]["next"] == 1
+
+
+@aio
+async def test_a_session_whose_turn_runs_is_not_released(tmp_path: Path) -> None:
+    agent = NearAgent(**CLOSES)
+    async with standing(tmp_path, agent) as at, at.caller() as caller, at.caller() as other:
+        session = await caller.new(tmp_path)
+        prompting = at.broker.tasks.start(caller.prompting(session, "x"), "prompt")
+        await agent.until(lambda: agent.prompts)
+        for each in (caller, other):
+            with pytest.raises(RemoteError, match="runs or waits"):
+                await each.call("_dragoman/release", {"sessionId": session})
+        agent.end()
+        await prompting
+
+
+@aio
+async def test_a_peer_that_cannot_close_never_gets_a_session_back_that_went_on_elsewhere(
+    tmp_path: Path,
+) -> None:
+    agent, again = NearAgent(**RESUMES), NearAgent(**RESUMES)
+    async with standing(tmp_path, agent, again) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        told = await caller.call("_dragoman/release", {"sessionId": session})
+        assert told == {"released": True, "closed": False}
+        with pytest.raises(RemoteError, match="went on in another process"):
+            await caller.call("session/resume", about(tmp_path, session))
+        # A new process reads what is on its disk.
+        dies(agent)
+        await at.until(lambda: at.broker.far is not None and at.broker.far.generation == 2)
+        await caller.call("session/resume", about(tmp_path, session))
+        assert methods(again)[-1] == "session/resume"
