@@ -16,6 +16,7 @@ from dragoman.cli.commands import new_app
 from dragoman.cli.values import quicken
 
 DOORS: Final = {
+    "acp": "Be one agent for an editor, with all of your peers behind it.",
     "mcp": "Let agents and hosts that speak MCP delegate to your peers.",
 }
 """Every subcommand and what `dragoman serve --help` says of it."""
@@ -25,6 +26,7 @@ Let other programs use your peers through dragoman, by a protocol that they spea
 
 \b
 Examples:
+  dragoman serve acp                  for an editor that starts its agents itself
   dragoman serve mcp                  for a host that starts its servers itself
   dragoman serve mcp --http 8720      for hosts that connect to an address
 """

@@ -1,0 +1,207 @@
+"""`dragoman serve acp`: all peers behind one agent, for editors that speak ACP.
+
+It parses, finds the token and runs the server. What a client sees is `dragoman.hub.agent_door`'s
+business, and so is who is let in.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+
+if TYPE_CHECKING:
+    from dragoman.hub.agent_door.door import Front
+
+app: Final = new_app()
+
+TOKEN_VARIABLE: Final = "DRAGOMAN_TOKEN"
+
+
+@app.command(context_settings=CONTEXT)
+def acp(
+    *,
+    peer: Annotated[
+        str,
+        typer.Option(
+            "--peer",
+            metavar="NAME",
+            help="Who works in a new session; auto lets the router choose for each prompt.",
+        ),
+    ] = "auto",
+    role: Annotated[
+        str | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="What the router chooses a peer for, until the editor says otherwise.",
+            show_default=False,
+        ),
+    ] = None,
+    socket: Annotated[
+        Path | None,
+        typer.Option(
+            "--socket",
+            metavar="PATH",
+            help="Serve any number of clients on a Unix socket instead of standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    websocket: Annotated[
+        str | None,
+        typer.Option(
+            "--websocket",
+            metavar="[HOST:]PORT",
+            help="Serve clients that have the token on a WebSocket of this machine.",
+            show_default=False,
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Where the token for --websocket is; made if it does not exist.",
+            show_default=False,
+        ),
+    ] = None,
+    permissions: Annotated[
+        str | None,
+        typer.Option(
+            "--permissions",
+            metavar="PRESET",
+            help="ask, approve-reads, approve-all or deny-all; rules of the settings come first.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Be one agent for an editor, with all of your peers behind it.
+
+    The editor starts this command itself and talks with it on standard input and output. In it you
+    choose the peer and the role; with the peer auto, each prompt is delegated. /peers, /delegate,
+    /explain and /stats work in every session.
+
+    A WebSocket needs a token, sent as `Authorization: Bearer TOKEN`. It is read from --token-file,
+    else from the variable DRAGOMAN_TOKEN; else one is made and written to standard error.
+
+    \b
+    Examples:
+      dragoman serve acp                          what an editor starts
+      dragoman serve acp --peer gemini            with somebody chosen already
+      dragoman serve acp --socket ~/.dragoman.sock
+      dragoman serve acp --websocket 8765 --token-file ~/.dragoman-token
+    """
+    import asyncio
+
+    from dragoman.errors import UsageError
+    from dragoman.hub.agent_door.door import Front
+
+    if socket is not None and websocket is not None:
+        raise UsageError("--socket and --websocket are two ways: choose one")
+    if token_file is not None and websocket is None:
+        raise UsageError("only --websocket has a token")
+    flags = {} if permissions is None else {"permissions": permissions}
+    front = Front(peer=peer, role=role, flags=flags)
+    front.check(Path.cwd())
+    asyncio.run(_serve(front, socket=socket, websocket=websocket, token_file=token_file))
+
+
+async def _serve(
+    front: Front, *, socket: Path | None, websocket: str | None, token_file: Path | None
+) -> None:
+    import asyncio
+    import signal
+    from contextlib import suppress
+
+    from dragoman.hub.agent_door import listening
+
+    # Whoever ends us by a signal shall find no peer left, as at the end of the input.
+    asked = asyncio.Event()
+    with suppress(NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    if socket is None and websocket is None:
+        await _until(asked, listening.serve_stdio(front))
+        return
+    if socket is not None:
+        listener = await listening.serve_unix(front, socket)
+    else:
+        assert websocket is not None
+        host, port = address_of(websocket)
+        token, told = token_of(token_file)
+        listener = await listening.serve_websocket(front, host, port, token=token)
+        if told is not None:
+            _say(told)
+    try:
+        _say(f"listening on {listener.address}")
+        await asked.wait()
+    finally:
+        await listener.aclose()
+
+
+async def _until(asked: Any, work: Any) -> None:
+    """Do the work until it is done, or somebody asks to end it."""
+    import asyncio
+
+    from dragoman.rpc.tasks import TaskOwner
+
+    tasks = TaskOwner("serve acp")
+    serving = tasks.start(work, "serve")
+    ending = tasks.start(asked.wait(), "wait for a signal")
+    try:
+        await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+    finally:
+        await tasks.aclose()
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """The host and the port to listen on; without a host, this machine only."""
+    from dragoman.errors import UsageError
+
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal()) or int(port) > 65535:
+        raise UsageError(f"{text!r} is not [HOST:]PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def token_of(file: Path | None) -> tuple[str, str | None]:
+    """The token, and what is to be said about where it came from."""
+    import os
+
+    from dragoman.errors import UsageError
+    from dragoman.hub.agent_door.listening import new_token
+
+    if file is None:
+        token = os.environ.get(TOKEN_VARIABLE, "")
+        if token:
+            return token, None
+        token = new_token()
+        return token, f"the token is {token}"
+    try:
+        # Readable for nobody else from its first moment.
+        made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        try:
+            if os.name == "posix" and file.stat().st_mode & 0o077:
+                raise UsageError(f"others may read {file}: `chmod 600 {file}`") from None
+            return file.read_text("utf-8").strip(), None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"the token cannot be read from {file}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"no token can be written to {file}: {error.strerror}") from error
+    token = new_token()
+    with os.fdopen(made, "w") as opened:
+        opened.write(f"{token}\n")
+    return token, f"the token is in {file}"
+
+
+def _say(text: str) -> None:
+    import sys
+
+    # Standard output is the client's, also where this time it is none of it.
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,143 @@
+"""What a client may choose in a session: who works, in which role, and what the peer offers.
+
+Owns the two options of our own and the putting together with those of the peer that works. The
+peer has the last word on its own values (`dragoman.bridge.choices`), we on ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from dragoman.agent.settings import Settings
+from dragoman.bridge.choices import Choices
+from dragoman.dialects.acp import v1 as acp
+from dragoman.hub.catalogue.roles import ROLES
+from dragoman.hub.place import ALWAYS_ENABLED
+
+if TYPE_CHECKING:
+    from dragoman.hub.place import Place
+
+AUTO: Final = "auto"
+"""Stands where a peer has its name: the router chooses one for each prompt."""
+
+PEER_OPTION: Final = "peer"
+ROLE_OPTION: Final = "role"
+OURS: Final = frozenset({PEER_OPTION, ROLE_OPTION})
+
+PEERS_OWN: Final = "peer."
+"""Before the ids of a peer's options that are called like one of ours."""
+
+FIRST_ROLE: Final = "execute"
+
+
+def peers_in(place: Place) -> list[str]:
+    """The peers that may be chosen: those that the user enabled, and those that always may be."""
+    catalogue = place.catalogue
+    enabled = [name for name in place.config.settings.enabled_peers if name in catalogue]
+    return list(dict.fromkeys([*enabled, *(n for n in sorted(ALWAYS_ENABLED) if n in catalogue)]))
+
+
+def first_role(place: Place) -> str:
+    """The role of a session where nobody has chosen one."""
+    roles = place.catalogue.roles
+    return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
+
+
+class DoorChoices(Settings):
+    """The choices of one session as they are now."""
+
+    __slots__ = ("_place", "_theirs", "peer", "role")
+
+    def __init__(self, place: Place, *, peer: str, role: str) -> None:
+        super().__init__((), ())
+        self._place = place
+        self.peer = peer
+        self.role = role
+        self._theirs: Choices | None = None
+
+    def show(self, theirs: Choices | None) -> None:
+        """Offer what the peer that works now offers."""
+        self._theirs = theirs
+
+    @property
+    def first_mode(self) -> str | None:
+        return None if self._theirs is None else self._theirs.first_mode
+
+    def has_mode(self, mode_id: object) -> bool:
+        return self._theirs is not None and self._theirs.has_mode(mode_id)
+
+    def allows(self, option_id: str, value: object) -> bool:
+        if option_id == PEER_OPTION:
+            return value == AUTO or value in peers_in(self._place)
+        if option_id == ROLE_OPTION:
+            return value in self._place.catalogue.roles
+        return self._theirs is not None
+
+    def mode_state(self, mode_id: str | None) -> acp.SessionModeState | None:
+        return None if self._theirs is None else self._theirs.mode_state(mode_id)
+
+    def config_options(
+        self, mode_id: str | None, values: Mapping[str, str | bool], client: acp.ClientCapabilities
+    ) -> list[acp.SessionConfigOption]:
+        options: list[acp.SessionConfigOption] = [self._peers(), self._roles()]
+        if self._theirs is not None:
+            for option in self._theirs.config_options(mode_id, values, client):
+                options.append(_renamed(option))
+        return options
+
+    def _peers(self) -> acp.SessionConfigSelect:
+        names = peers_in(self._place)
+        if self.peer != AUTO and self.peer not in names:
+            # A session that was taken up goes on with its peer, whoever is enabled meanwhile.
+            names.append(self.peer)
+        choices = [
+            acp.SessionConfigSelectOption(
+                value=AUTO,
+                name="Auto",
+                description="Each prompt goes to the peer that has earned the role.",
+            )
+        ]
+        for name in names:
+            known = self._place.catalogue.get(name) if name in self._place.catalogue else None
+            choices.append(
+                acp.SessionConfigSelectOption(
+                    value=name,
+                    name=name if known is None else known.title or name,
+                    description=None if known is None else ", ".join(known.roles),
+                )
+            )
+        return acp.SessionConfigSelect(
+            id=PEER_OPTION,
+            name="Peer",
+            description="Who works in this session.",
+            current_value=self.peer,
+            options=choices,
+        )
+
+    def _roles(self) -> acp.SessionConfigSelect:
+        roles = self._place.catalogue.roles
+        return acp.SessionConfigSelect(
+            id=ROLE_OPTION,
+            name="Role",
+            description="What the router chooses a peer for, where the peer is auto.",
+            current_value=self.role,
+            options=[
+                acp.SessionConfigSelectOption(value=role, name=role, description=ROLES.get(role))
+                for role in dict.fromkeys([*roles, self.role])
+            ],
+        )
+
+
+def theirs(option_id: str) -> str:
+    """The peer's own id of an option."""
+    return option_id.removeprefix(PEERS_OWN)
+
+
+def _renamed(option: acp.SessionConfigOption) -> acp.SessionConfigOption:
+    from msgspec.structs import replace
+
+    id = getattr(option, "id", "")
+    if id in OURS or id.startswith(PEERS_OWN):
+        return replace(option, id=f"{PEERS_OWN}{id}")
+    return option

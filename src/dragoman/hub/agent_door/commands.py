@@ -1,0 +1,127 @@
+"""The slash commands of the door: what they are called, and what those say that only look.
+
+Owns the four names and the texts of `/peers`, `/explain` and `/stats`, in the Markdown that editors
+show. `/delegate` is carried out in `talk`. Commands of the peer that works go to the peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.events.parts import Command
+    from dragoman.hub.place import Place
+
+PEERS: Final = "peers"
+DELEGATE: Final = "delegate"
+EXPLAIN: Final = "explain"
+STATS: Final = "stats"
+
+COMMANDS: Final = {
+    PEERS: ("Show the peers: installed, enabled, verified, and what each is for", None),
+    DELEGATE: ("Let the peer that has earned a role do a piece of work", "ROLE what to do"),
+    EXPLAIN: ("Say who would get a role now, and why nobody else", "ROLE"),
+    STATS: ("Show how delegation went, and what it has cost", None),
+}
+"""Ours: the description of each, and what comes behind it."""
+
+EXAMPLE_PROMPT: Final = "what would be decided"
+"""Stands for work that nobody has described yet: a small piece of it."""
+
+
+def available(theirs: Sequence[Command]) -> list[acp.AvailableCommand]:
+    """Our commands, and those of the peer that ours do not hide."""
+    told = [
+        acp.AvailableCommand(name=name, description=text, input=_input(hint))
+        for name, (text, hint) in COMMANDS.items()
+    ]
+    return told + [
+        acp.AvailableCommand(name=one.name, description=one.description, input=_input(one.hint))
+        for one in theirs
+        if one.name not in COMMANDS
+    ]
+
+
+def _input(hint: str | None) -> acp.UnstructuredCommandInput | None:
+    return None if hint is None else acp.UnstructuredCommandInput(hint=hint)
+
+
+def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
+    """What stands behind `/delegate`. `UsageError` if that is not a role and a piece of work."""
+    role, _, work = text.strip().partition(" ")
+    if role not in roles or not work.strip():
+        raise UsageError(f"`/{DELEGATE} ROLE what to do`; the roles are {', '.join(roles)}")
+    return role, work.strip()
+
+
+def peers_text(place: Place) -> str:
+    """All peers as a table."""
+    from dragoman.hub.overview import overview
+
+    rows = []
+    for row in overview(place):
+        peer = row.descriptor
+        state = "installed" if row.installed else f"not installed: {peer.install.hint}"
+        enabled = "yes" if row.enabled else "no"
+        roles = ", ".join(peer.roles)
+        rows.append([peer.name, enabled, state, row.version or "", row.card_state, roles])
+    # What can be used stands first.
+    rows.sort(key=lambda row: (row[1] != "yes", row[2] != "installed"))
+    return table(["peer", "enabled", "state", "version", "card", "roles"], rows)
+
+
+def explain_text(place: Place, role: str, workspace: Path) -> str:
+    """Who would get a role now. Raises `UnknownRole`."""
+    from dragoman.hub.delegating import Wish, decide_for
+    from dragoman.hub.routing import explain
+
+    role = role.strip()
+    if not role:
+        roles = ", ".join(place.catalogue.roles)
+        raise UsageError(f"`/{EXPLAIN} ROLE`; the roles are {roles}")
+    wish = Wish(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
+    return "```text\n" + "\n".join(explain(decide_for(wish, place))) + "\n```"
+
+
+def stats_text(place: Place) -> str:
+    """How delegation went, by role and by peer."""
+    from dragoman.hub.ledger.ledger import Ledger, ledger_path
+
+    pages = []
+    with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:
+        for by in ("role", "peer"):
+            rows = ledger.stats(by)
+            if not rows:
+                return "Nothing was delegated yet."
+            head = [by, "attempts", "ok", "fallbacks", "seconds", "tokens in", "out", "cost"]
+            cells = [
+                [
+                    row.key or "(not told)",
+                    str(row.attempts),
+                    str(row.ok),
+                    str(row.fallbacks),
+                    "" if row.seconds is None else f"{row.seconds:.1f}",
+                    "" if row.input_tokens is None else str(row.input_tokens),
+                    "" if row.output_tokens is None else str(row.output_tokens),
+                    ", ".join(f"{amount:.4f} {unit}" for unit, amount in row.costs.items())
+                    or "unknown",
+                ]
+                for row in rows
+            ]
+            pages.append(table(head, cells))
+    return "\n\n".join(pages)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

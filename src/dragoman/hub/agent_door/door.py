@@ -1,0 +1,294 @@
+"""One client at the door: the hub as the agent that it sees.
+
+Owns the sessions that one client has open, and what it may ask for: new, listed, loaded, resumed,
+closed and deleted sessions, their options, prompts. What happens in a session is in `talk`. On
+which carrier the client came is known by `listening`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+from dragoman.agent import Agent, Turn
+from dragoman.agent.server import Server
+from dragoman.agent.session import Session
+from dragoman.bridge import answers
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import RESERVED
+from dragoman.errors import (
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    UnknownSession,
+    UsageError,
+)
+from dragoman.hub.agent_door.choices import (
+    AUTO,
+    PEER_OPTION,
+    ROLE_OPTION,
+    DoorChoices,
+    first_role,
+    peers_in,
+)
+from dragoman.hub.agent_door.shelf import Shelf, instant
+from dragoman.hub.agent_door.talk import Talk
+from dragoman.hub.place import Place, look_around
+from dragoman.hub.sessions.records import new_session_key
+from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc.tasks import finish
+from dragoman.transports.base import Stream
+from dragoman.version import __version__
+from dragoman.wire import codes
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import Id, Request
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.door")
+
+NAME: Final = "dragoman"
+
+CLOSE_TIMEOUT: Final = 10.0
+"""Seconds for all peers to be left when a client has gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """What all clients of one server find."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    peer: str = AUTO
+    """Who works in a new session, until its client chooses somebody."""
+    role: str | None = None
+    flags: Mapping[str, object] = field(default_factory=dict)
+    """Settings by their dotted keys, over those of the files."""
+    max_line_size: int = DEFAULT_MAX_LINE_SIZE
+
+    def look_around(self, cwd: Path) -> Place:
+        """The settings and peers that count in a folder."""
+        return look_around(cwd, environ=self.environ, flags=self.flags)
+
+    def check(self, cwd: Path) -> None:
+        """Refuse a first choice that no session could have. Raises `UsageError`."""
+        place = self.look_around(cwd)
+        if self.peer != AUTO and self.peer not in peers_in(place):
+            place.catalogue.get(self.peer)
+            raise UsageError(
+                f"{self.peer} is not enabled: `dragoman peers enable {self.peer}` does it"
+            )
+        if self.role is not None and self.role not in place.catalogue.roles:
+            roles = ", ".join(place.catalogue.roles)
+            raise UsageError(f"nobody claims the role {self.role!r}; the roles are {roles}")
+
+
+def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """The same handler, with its errors as the protocol's."""
+
+    @functools.wraps(handler)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await handler(*args, **kwargs)
+        except UnknownSession as error:
+            raise RemoteError(codes.NOT_FOUND, str(error)) from error
+        except DragomanError as error:
+            raise answers.refusal(error) from error
+
+    return run
+
+
+class _Server(Server):
+    """Knows whether its client has said anything yet."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(agent)
+        self.greeted = asyncio.Event()
+
+    def request(self, request: Request) -> Any:
+        self.greeted.set()
+        return super().request(request)
+
+
+class Door:
+    """Serves one client."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._talks: dict[str, Talk] = {}
+        self._shelves: dict[Path, Shelf] = {}
+        self._server = _Server(self._agent())
+
+    async def serve(
+        self, stream: Stream, *, greeting_timeout: float | None = None
+    ) -> ConnectionLost:
+        """Serve the client until it has gone; returns why its connection ended.
+
+        A client that asks for nothing within `greeting_timeout` seconds is sent away.
+        """
+        settings = Settings(
+            max_line_size=self._front.max_line_size,
+            cancel_notice=_cancel_notice,
+            reserved=RESERVED,
+        )
+        try:
+            connection = Connection(stream, End.AGENT, self._server, settings=settings)
+        except BaseException:
+            await stream.aclose()
+            raise
+        try:
+            async with connection:
+                if greeting_timeout is not None:
+                    connection.tasks.start(
+                        self._expect(connection, greeting_timeout), "wait for a greeting"
+                    )
+                try:
+                    return await connection.wait_ended()
+                finally:
+                    # Before the connection's own end, which ends the tasks that hold the peers.
+                    await finish(self._leave())
+        finally:
+            self._talks.clear()
+
+    async def _expect(self, connection: Connection, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._server.greeted.wait()
+        except TimeoutError:
+            log.warning("a client said nothing within %g s, and is sent away", seconds)
+            await connection.aclose()
+
+    async def _leave(self) -> None:
+        talks = list(self._talks.values())
+        if talks:
+            leaving = [self._server.connection.tasks.start(t.aclose(), "leave") for t in talks]
+            await asyncio.wait(leaving, timeout=CLOSE_TIMEOUT)
+
+    def _agent(self) -> Agent:
+        agent = Agent(
+            NAME,
+            version=__version__,
+            title="dragoman",
+            image=True,
+            embedded_context=True,
+            max_line_size=self._front.max_line_size,
+        )
+        agent.prompt(refused(self._prompt))
+        agent.new_session(refused(self._new))
+        agent.load_session(refused(self._load))
+        agent.resume_session(refused(self._resume))
+        agent.list_sessions(refused(self._list))
+        agent.close_session(refused(self._close))
+        agent.delete_session(refused(self._delete))
+        agent.set_mode(refused(self._set_mode))
+        agent.set_option(refused(self._set_option))
+        return agent
+
+    # -- sessions
+
+    def _talk(self, session: Session) -> Talk:
+        place = self._front.look_around(session.cwd)
+        talk = Talk(
+            self._server,
+            session,
+            place,
+            self._shelf(place),
+            peer=self._front.peer,
+            role=self._front.role or first_role(place),
+        )
+        return talk
+
+    def _shelf(self, place: Place) -> Shelf:
+        state = place.paths.state
+        if state not in self._shelves:
+            names = [name for peer in place.catalogue for name in peer.credentials.env]
+            self._shelves[state] = Shelf(place.paths, on_trouble=log.warning, credentials=names)
+        return self._shelves[state]
+
+    async def _new(self, session: Session) -> None:
+        session.id = new_session_key()
+        talk = self._talk(session)
+        shelf = self._shelf(self._front.look_around(session.cwd))
+        shelf.create(session.id, cwd=session.cwd)
+        if talk.peer != AUTO:
+            await talk.worker()
+            session.mode = talk.choices.first_mode
+        self._adopt(session, talk)
+
+    async def _load(self, session: Session, replay: Turn) -> None:
+        await self._take_up(session, replay)
+
+    async def _resume(self, session: Session) -> None:
+        await self._take_up(session, None)
+
+    async def _take_up(self, session: Session, replay: Turn | None) -> None:
+        kept = await self._shelf(self._front.look_around(session.cwd)).take(session.id)
+        before = self._talks.pop(session.id, None)
+        if before is not None:
+            await before.aclose()
+        talk = self._talk(session)
+        await talk.restore(kept, replay=replay)
+        self._adopt(session, talk)
+
+    def _adopt(self, session: Session, talk: Talk) -> None:
+        session.state.talk = talk
+        self._talks[session.id] = talk
+        talk.announce()
+
+    async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
+        cwd = None if request.cwd is None else Path(request.cwd)
+        place = self._front.look_around(Path.cwd() if cwd is None else cwd)
+        return [
+            acp.SessionInfo(
+                session_id=record.key,
+                cwd=record.cwd,
+                title=record.title or record.name,
+                updated_at=instant(record.updated_at),
+            )
+            for record in self._shelf(place).sessions(cwd)
+        ]
+
+    async def _close(self, session: Session) -> None:
+        talk = self._talks.pop(session.id, None)
+        if talk is not None:
+            await talk.aclose(close_session=True)
+        self._shelf(self._front.look_around(session.cwd)).close(session.id)
+
+    async def _delete(self, session_id: str) -> None:
+        talk = self._talks.pop(session_id, None)
+        if talk is not None:
+            await talk.aclose(close_session=True)
+        self._shelf(self._front.look_around(Path.cwd())).delete(session_id)
+
+    # -- options and prompts
+
+    async def _set_mode(self, session: Session, mode_id: str) -> None:
+        await _talk_of(session).set_mode(mode_id)
+
+    async def _set_option(self, session: Session, option_id: str, value: str | bool) -> None:
+        talk = _talk_of(session)
+        assert isinstance(session.choices, DoorChoices)
+        if option_id == PEER_OPTION:
+            await talk.choose_peer(str(value))
+        elif option_id == ROLE_OPTION:
+            talk.choose_role(str(value))
+        else:
+            await talk.set_option(option_id, value)
+
+    async def _prompt(self, turn: Turn) -> Any:
+        return await _talk_of(turn.session).prompt(turn)
+
+
+def _talk_of(session: Session) -> Talk:
+    talk: Talk = session.state.talk
+    return talk
+
+
+def _cancel_notice(id: Id) -> tuple[str, Any]:
+    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

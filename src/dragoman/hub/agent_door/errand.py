@@ -1,0 +1,175 @@
+"""A delegation as a client sees it: one tool call, with its progress and the reason of the choice.
+
+Owns how a delegation is shown while it runs and when it is over, and that a cancel reaches whoever
+works. The delegation itself is `dragoman.hub.delegating`'s; the answer is said by `talk`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UnsetType
+
+from dragoman.agent.turn import Turn
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import DragomanError
+from dragoman.events import model
+from dragoman.events.words import Role
+from dragoman.hub.delegating import Audience, Delegation, Reins, Wish, delegate
+from dragoman.hub.routing import explain
+from dragoman.rpc.tasks import finish
+
+if TYPE_CHECKING:
+    from dragoman.client.permissions import Permit
+    from dragoman.hub.place import Place
+    from dragoman.hub.report import Report
+    from dragoman.hub.routing import Candidate, Decision
+    from dragoman.rpc.tasks import TaskOwner
+
+PROGRESS_INTERVAL: Final = 0.15
+"""Seconds between two updates of the tool call: each repeats all of it, and people read slower."""
+
+CANCEL_TIMEOUT: Final = 4.0
+"""Seconds for a cancelled delegation to end. After five the prompt is answered without it."""
+
+SHOWN_TEXT: Final = 2_000
+"""Characters of the answer that are shown while it grows, the newest."""
+
+SHOWN_TOOLS: Final = 8
+"""Tool calls of the peer that are shown, the newest."""
+
+
+class Errand(Audience):
+    """Shows one delegation in one turn."""
+
+    def __init__(self, turn: Turn, tasks: TaskOwner, *, on_job: Callable[[str], None]) -> None:
+        self._turn = turn
+        self._tasks = tasks
+        self._on_job = on_job
+        self._reins = Reins()
+        self._changed = asyncio.Event()
+        self._title = ""
+        self._lines: list[str] = []
+        self._tools: deque[str] = deque(maxlen=SHOWN_TOOLS)
+        self._seen: set[str] = set()
+        self._text = ""
+        self._call_id = ""
+
+    async def run(self, wish: Wish, place: Place, caller: Permit) -> Delegation:
+        """Delegate. Raises as `delegate` does; the tool call has ended in any case."""
+        wanted = "" if wish.peer is None else f" to {wish.peer}"
+        self._title = f"Delegate {wish.role}{wanted}"
+        call = self._turn.tool(self._title, kind="other", name="delegate")
+        self._call_id = call.id
+        await self._turn.update(
+            acp.ToolCall(
+                tool_call_id=self._call_id,
+                title=self._title,
+                name="delegate",
+                kind="other",
+                status="in_progress",
+                raw_input={"role": wish.role, "peer": wish.peer, "workspace": str(wish.workspace)},
+            )
+        )
+        work = self._tasks.start(self._caught(wish, place, caller), "a delegation")
+        showing = self._tasks.start(self._show(), "show a delegation")
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            self._reins.pull()
+            # Its peer is told to stop, and what it still did is written down.
+            await finish(asyncio.wait([work], timeout=CANCEL_TIMEOUT))
+            raise
+        finally:
+            work.cancel()
+            showing.cancel()
+        done = work.result()
+        if isinstance(done, DragomanError):
+            await self._end("failed", [*self._lines, str(done)])
+            raise done
+        await self._end(
+            "completed" if done.ok else "failed",
+            [*explain(done.decision), "", *done.lines()],
+            done.as_json(),
+        )
+        return done
+
+    async def _caught(self, wish: Wish, place: Place, caller: Permit) -> Delegation | DragomanError:
+        try:
+            return await delegate(
+                wish, place=place, audience=self, caller=caller, reins=self._reins
+            )
+        except DragomanError as error:
+            return error
+
+    # -- what happens
+
+    def job(self, job: str) -> None:
+        self._on_job(job)
+
+    def decided(self, decision: Decision) -> None:
+        self._lines += explain(decision)
+        self._changed.set()
+
+    def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
+        model_id = f" ({candidate.model})" if candidate.model else ""
+        self._lines.append(f"\nattempt {number}: {candidate.peer}{model_id}: {reason}")
+        self._title = f"{self._title.partition(' → ')[0]} → {candidate.peer}"
+        self._tools.clear()
+        self._text = ""
+        self._changed.set()
+
+    def event(self, event: model.Event) -> None:
+        match event:
+            case model.MessageDelta(role=Role.AGENT, text=text) if not event.replay:
+                self._text = (self._text + text)[-SHOWN_TEXT:]
+            case model.ToolChanged(tool_id=tool, title=str() as title) if tool not in self._seen:
+                self._seen.add(tool)
+                self._tools.append(title)
+            case model.ToolChanged(locations=places) if not isinstance(places, UnsetType):
+                pass
+            case _:
+                return
+        self._changed.set()
+
+    def reported(self, number: int, report: Report) -> None:
+        self._lines += report.lines()
+        self._changed.set()
+
+    def notice(self, text: str) -> None:
+        self._lines.append(text)
+        self._changed.set()
+
+    # -- showing it
+
+    async def _show(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            lines = [*self._lines, *(f"  · {title}" for title in self._tools)]
+            if self._text:
+                lines += ["", self._text]
+            await self._turn.update(
+                acp.ToolCallProgress(
+                    tool_call_id=self._call_id, title=self._title, content=[_text(lines)]
+                )
+            )
+            await asyncio.sleep(PROGRESS_INTERVAL)
+
+    async def _end(self, status: str, lines: list[str], output: Any = None) -> None:
+        await self._turn.update(
+            acp.ToolCallProgress(
+                tool_call_id=self._call_id,
+                title=self._title,
+                status=status,
+                content=[_text(lines)],
+                raw_output=output,
+            )
+        )
+
+
+def _text(lines: list[str]) -> acp.Content:
+    return acp.Content(content=acp.TextContent(text="\n".join(lines).strip()))

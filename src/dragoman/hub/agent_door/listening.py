@@ -1,0 +1,145 @@
+"""The carriers of the door, and who is let in.
+
+Owns the token and the names by which a WebSocket may be asked for, and the bounds for clients that
+say too much, too little or nothing. Standard input and a Unix socket need no token: they belong to
+the user who started us. What is said to a client is in `door`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from dragoman.errors import UsageError
+from dragoman.hub.agent_door.door import Door, Front
+from dragoman.transports import listen_unix, listen_websocket, open_stdio
+
+if TYPE_CHECKING:
+    from dragoman.transports.base import Stream
+    from dragoman.transports.listener import Listener
+
+MAX_CLIENTS: Final = 64
+"""Clients at once on one address. An editor has one connection, a crowd of them is a fault."""
+
+GREETING_TIMEOUT: Final = 10.0
+"""Seconds for a client that has connected to ask for something. Editors do it at once."""
+
+MIN_TOKEN_SIZE: Final = 16
+"""Characters of a token that somebody chose himself, at least."""
+
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def new_token() -> str:
+    """A token that nobody guesses."""
+    return secrets.token_urlsafe(32)
+
+
+async def serve_stdio(front: Front) -> None:
+    """Serve one client on standard input and output until it goes away."""
+    await Door(front).serve(await open_stdio())
+
+
+async def serve_unix(front: Front, path: str | PathLike[str]) -> Listener:
+    """Serve clients on a Unix socket that only its owner may use."""
+    return await listen_unix(path, Crowd(front).serve)
+
+
+async def serve_websocket(
+    front: Front,
+    host: str,
+    port: int,
+    *,
+    token: str,
+    allowed_origins: Sequence[str] = (),
+    greeting_timeout: float = GREETING_TIMEOUT,
+    **options: Any,
+) -> Listener:
+    """Serve clients on a WebSocket that have the token.
+
+    Raises `UsageError` for an address that other machines reach, where the token would travel in
+    the clear, and for a token that can be guessed.
+    """
+    if not is_loopback(host):
+        raise UsageError(
+            f"{host} is reached by other machines; listen on 127.0.0.1 and use a tunnel"
+        )
+    if len(token) < MIN_TOKEN_SIZE:
+        raise UsageError(f"the token is shorter than {MIN_TOKEN_SIZE} characters")
+    options.setdefault("max_message_size", front.max_line_size)
+    return await listen_websocket(
+        host,
+        port,
+        Crowd(front, greeting_timeout=greeting_timeout).serve,
+        authorize=admission(token, host),
+        allowed_origins=allowed_origins,
+        **options,
+    )
+
+
+class Crowd:
+    """Serves every client that is let in, up to a number."""
+
+    def __init__(
+        self,
+        front: Front,
+        *,
+        greeting_timeout: float = GREETING_TIMEOUT,
+        max_clients: int = MAX_CLIENTS,
+    ) -> None:
+        self._front = front
+        self._greeting_timeout = greeting_timeout
+        self._max_clients = max_clients
+        self._clients = 0
+
+    async def serve(self, stream: Stream) -> None:
+        if self._clients >= self._max_clients:
+            # The listener closes the stream.
+            return
+        self._clients += 1
+        try:
+            await Door(self._front).serve(stream, greeting_timeout=self._greeting_timeout)
+        finally:
+            self._clients -= 1
+
+
+def admission(token: str, host: str) -> Callable[[Any], bool]:
+    """Decides who is let in: whoever has the token, and asks for us by a name of ours.
+
+    A web page that has made its own name mean this machine comes with that name.
+    """
+    wanted = f"Bearer {token}".encode()
+    names = LOCAL_NAMES | {host.casefold()}
+
+    def admitted(request: Any) -> bool:
+        headers = request.headers
+        # More than one of a kind is nobody that we know; then neither counts.
+        given = headers.get_all("Authorization")
+        asked = headers.get_all("Host")
+        if len(given) != 1 or len(asked) != 1:
+            return False
+        known = hmac.compare_digest(given[0].encode("utf-8", "replace"), wanted)
+        return known and _name_of(asked[0]) in names
+
+    return admitted
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.casefold() == "localhost"
+
+
+def _name_of(host: str) -> str | None:
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+    return name and name.casefold()

@@ -1,0 +1,126 @@
+"""What a session has been so far, whoever worked in it: messages, the plan, the files touched.
+
+Owns the bounded memory of one session of a client, made from events as they happen or as they were
+stored. What of it somebody else is told is decided in `brief`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import UnsetType
+
+from dragoman.events import model
+from dragoman.events.parts import PlanEntry, Text
+from dragoman.events.words import PlanStatus, Role, ToolKind
+
+MAX_TURNS: Final = 64
+"""Turns that are remembered; a brief tells far fewer."""
+
+MAX_TEXT_SIZE: Final = 16 * 1024
+"""Characters that are remembered of one message: its end, where the result is."""
+
+MAX_FILES: Final = 256
+"""Files that are remembered, those touched last."""
+
+_TOUCHING: Final = frozenset({ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
+_OVER: Final = frozenset({PlanStatus.COMPLETED, PlanStatus.CANCELLED})
+
+
+@dataclass(slots=True)
+class Said:
+    """One turn: what was asked, who answered, and what."""
+
+    prompt: str
+    by: str
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        self.pieces = ["".join(self.pieces)[-MAX_TEXT_SIZE:]]
+        return self.pieces[0]
+
+
+class Memory:
+    """The memory of one session."""
+
+    def __init__(self) -> None:
+        self.turns: list[Said] = []
+        self.count = 0
+        """How many turns there have been, the forgotten ones included."""
+        self.plan: tuple[PlanEntry, ...] = ()
+        self._files: dict[str, None] = {}
+        self._kinds: dict[str, ToolKind] = {}
+        self._known: dict[str, int] = {}
+
+    # -- what happens
+
+    def began(self, prompt: str, by: str) -> None:
+        """A turn begins: somebody is prompted, who from now on knows everything before it."""
+        self.turns.append(Said(prompt[-MAX_TEXT_SIZE:], by))
+        del self.turns[:-MAX_TURNS]
+        self.count += 1
+        self._kinds.clear()
+        self._known[by] = self.count
+
+    def said(self, text: str) -> None:
+        """Whoever was prompted has said something."""
+        if self.turns:
+            self.turns[-1].pieces.append(text)
+
+    def event(self, event: model.Event) -> None:
+        """Something happened in the turn."""
+        match event:
+            case model.MessageDelta(role=Role.AGENT, text=text):
+                self.said(text)
+            case model.MessageSet(role=Role.AGENT, blocks=tuple() as blocks):
+                if self.turns and not self.turns[-1].pieces:
+                    self.said("".join(one.text for one in blocks if isinstance(one, Text)))
+            case model.PlanSet(entries=entries):
+                self.plan = entries
+            case model.PlanRemoved():
+                self.plan = ()
+            case model.FilesChanged(changes=changes):
+                self.touched(*(change.path for change in changes))
+            case model.ToolChanged():
+                self._tool(event)
+
+    def _tool(self, event: model.ToolChanged) -> None:
+        if not isinstance(event.kind, UnsetType):
+            self._kinds[event.tool_id] = event.kind
+        if self._kinds.get(event.tool_id) in _TOUCHING and not isinstance(
+            event.locations, UnsetType
+        ):
+            self.touched(*(place.path for place in event.locations or ()))
+
+    def touched(self, *paths: str) -> None:
+        """Files were changed, or were about to be."""
+        for path in paths:
+            if path:
+                self._files.pop(path, None)
+                self._files[path] = None
+        while len(self._files) > MAX_FILES:
+            del self._files[next(iter(self._files))]
+
+    def forgot(self, peer: str) -> None:
+        """A peer does not know any more what it knew."""
+        self._known.pop(peer, None)
+
+    # -- what is known
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files touched, the latest last."""
+        return tuple(self._files)
+
+    @property
+    def open_plan(self) -> tuple[PlanEntry, ...]:
+        """What of the plan is still to be done."""
+        return tuple(entry for entry in self.plan if entry.status not in _OVER)
+
+    def unknown_to(self, peer: str | None) -> list[Said]:
+        """The turns that a peer has not seen; None has seen none of them."""
+        known = 0 if peer is None else self._known.get(peer, 0)
+        missing = self.count - known
+        return self.turns[-missing:] if missing else []

@@ -1,0 +1,268 @@
+"""The sessions of clients in the store: found again by another process, before their first prompt.
+
+Owns what is stored of such a session: a record under the name `DOOR`, and notes beside it, which
+say who was chosen, which stored session of which peer goes on in it, and which jobs were its turns.
+What the peers said is stored by their brokers and not a second time. A session that a peer began
+without us, in a terminal for example, can be taken up, too: it has our notes beside its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.errors import StoreError, UnknownSession
+from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
+from dragoman.hub.storing import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dragoman.hub.config.paths import Paths
+    from dragoman.hub.sessions.store import Store
+
+DOOR: Final = "dragoman"
+"""Stands where a peer has its name: whoever works in the session is in its notes."""
+
+CHOICE: Final = "door-choice"
+THREAD: Final = "door-thread"
+TURN: Final = "door-turn"
+ANSWER: Final = "door-answer"
+
+MAX_LISTED: Final = 200
+"""Sessions in one list, the one used last first."""
+
+MAX_KEPT_TEXT: Final = 64 * 1024
+"""Characters of a prompt or of our own words that are stored in a note."""
+
+TITLE_SIZE: Final = 80
+
+STORED_TIMEOUT: Final = 2.0
+"""Seconds for a broker to store the end of a turn; it takes a tenth of one."""
+
+LOOK_INTERVAL: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turned:
+    """One turn as it was stored."""
+
+    job: str
+    peer: str
+    prompt: str
+    said: str = ""
+    """What we said ourselves: the answer of a delegation or of a command."""
+    lines: tuple[bytes, ...] = ()
+    """What the peer said, as params of ``session/update``."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """A stored session of a client."""
+
+    record: SessionRecord
+    peer: str | None = None
+    """Who was chosen; None if nobody was."""
+    role: str | None = None
+    threads: dict[str, str] = field(default_factory=dict)
+    """The keys of the stored sessions that go on in this one, by their peers."""
+    turns: list[Turned] = field(default_factory=list)
+
+
+class Shelf:
+    """Stored sessions. A store that cannot be used is told once, and sessions then end with us."""
+
+    def __init__(
+        self, paths: Paths, *, on_trouble: Callable[[str], None], credentials: Iterable[str] = ()
+    ) -> None:
+        self._paths = paths
+        self._on_trouble = on_trouble
+        self._credentials = tuple(credentials)
+        self._told = False
+
+    # -- writing
+
+    def create(self, id: str, *, cwd: Path) -> None:
+        """Keep a new session, before anything happens in it."""
+        now = time.time()
+        record = SessionRecord(
+            key=id,
+            peer=DOOR,
+            root=str(root_of(cwd)),
+            peer_session_id=id,
+            cwd=str(cwd),
+            created_at=now,
+            updated_at=now,
+        )
+        with self._writing() as store:
+            store.create_session(record)
+
+    def choose(self, id: str, *, peer: str, role: str) -> None:
+        """Somebody was chosen."""
+        self._note(id, CHOICE, {"peer": peer, "role": role})
+
+    def thread(self, id: str, *, peer: str, key: str) -> None:
+        """A stored session of a peer goes on in this one."""
+        self._note(id, THREAD, {"peer": peer, "session": key})
+
+    def turn(self, id: str, *, job: str, peer: str, prompt: str, title: str | None = None) -> None:
+        """A turn begins."""
+        told = {"job": job, "peer": peer, "prompt": prompt[:MAX_KEPT_TEXT]}
+        self._note(id, TURN, told, title=title)
+
+    def answer(self, id: str, *, job: str, said: str) -> None:
+        """We have answered a turn ourselves."""
+        self._note(id, ANSWER, {"job": job, "said": said[-MAX_KEPT_TEXT:]})
+
+    def title(self, id: str, title: str | None) -> None:
+        with self._writing() as store:
+            store.update_session(id, title=title)
+
+    def close(self, id: str) -> None:
+        """The client has closed it. It can be taken up again."""
+        with self._writing() as store:
+            store.update_session(id, closed_at=time.time())
+
+    def delete(self, id: str) -> None:
+        """Forget a session, and what its peers have said in it. One that is not there is none."""
+        kept = self._read(id)
+        if kept is None:
+            return
+        with self._writing() as store:
+            for key in {id, *kept.threads.values()}:
+                if store.session(key) is not None:
+                    store.delete_session(key)
+
+    def _note(self, id: str, kind: str, data: dict[str, Any], *, title: str | None = None) -> None:
+        with self._writing() as store:
+            # All at event 0: then they are read in the order in which they were written.
+            store.note(id, 0, kind, data)
+            fields: dict[str, Any] = {"updated_at": time.time(), "closed_at": None}
+            store.update_session(id, **fields | ({} if title is None else {"title": title}))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Store]:
+        try:
+            with open_store(paths=self._paths, credentials=self._credentials) as store:
+                yield store
+        except UnknownSession:
+            # Somebody has deleted it meanwhile: it goes on unstored.
+            return
+        except StoreError as error:
+            if not self._told:
+                self._told = True
+                self._on_trouble(f"sessions are not stored: {error}")
+
+    # -- reading
+
+    def sessions(self, cwd: Path | None) -> list[SessionRecord]:
+        """Sessions that can be loaded, those of a folder or all, the one used last first.
+
+        Those of peers that only go on in one of ours are not told apart from it.
+        """
+        with open_store(read_only=True, paths=self._paths) as store:
+            root = None if cwd is None else str(root_of(cwd))
+            found = store.sessions(root=root, limit=MAX_LISTED)
+            used: set[str] = set()
+            for record in found:
+                if record.peer == DOOR:
+                    used |= {
+                        str(note.data.get("session"))
+                        for note in store.notes(record.key)
+                        if note.kind == THREAD
+                    }
+            return [
+                record
+                for record in found
+                if record.key not in used
+                and (record.peer == DOOR or record.next_event)
+                and (cwd is None or Path(record.cwd) == cwd)
+            ]
+
+    async def take(self, id: str) -> Kept:
+        """A stored session with its turns. Raises `UnknownSession`, and `StoreError`."""
+        kept = self._read(id)
+        if kept is None:
+            raise UnknownSession(f"there is no session {id!r}")
+        give_up_at = asyncio.get_running_loop().time() + STORED_TIMEOUT
+        kept.turns = [await self._complete(turn, give_up_at) for turn in kept.turns]
+        return kept
+
+    def thread_record(self, key: str) -> SessionRecord | None:
+        """The stored session of a peer."""
+        with open_store(read_only=True, paths=self._paths) as store:
+            return store.session(key)
+
+    def _read(self, id: str) -> Kept | None:
+        with open_store(read_only=True, paths=self._paths) as store:
+            record = store.session(id)
+            if record is None:
+                return None
+            kept = Kept(record=record)
+            turns: dict[str, Turned] = {}
+            if record.peer != DOOR:
+                # A peer began it. From now on we may add to it, and may change who works in it.
+                kept.peer, kept.threads = record.peer, {record.peer: record.key}
+                for job in reversed(store.jobs(session_key=id, limit=-1)):
+                    if job.started_at is not None:
+                        turns[job.id] = Turned(job=job.id, peer=job.peer, prompt=job.prompt)
+            for note in store.notes(id):
+                data = {name: str(value) for name, value in note.data.items()}
+                match note.kind:
+                    case "door-choice":
+                        kept.peer, kept.role = data.get("peer"), data.get("role")
+                    case "door-thread":
+                        kept.threads[data.get("peer", "")] = data.get("session", "")
+                    case "door-turn":
+                        job_id = data.get("job", "")
+                        # In its place by time, which is that of the note.
+                        turns.pop(job_id, None)
+                        turns[job_id] = Turned(
+                            job=job_id, peer=data.get("peer", ""), prompt=data.get("prompt", "")
+                        )
+                    case "door-answer" if (turn := turns.get(data.get("job", ""))) is not None:
+                        turns[turn.job] = Turned(
+                            job=turn.job,
+                            peer=turn.peer,
+                            prompt=turn.prompt,
+                            said=data.get("said", ""),
+                        )
+            kept.turns = list(turns.values())
+            return kept
+
+    async def _complete(self, turn: Turned, give_up_at: float) -> Turned:
+        """A turn with what the peer said in it."""
+        if turn.said:
+            return turn
+        clock = asyncio.get_running_loop().time
+        while True:
+            with open_store(read_only=True, paths=self._paths) as store:
+                job = store.job(turn.job)
+                if job is None or job.state == "ended" or clock() >= give_up_at:
+                    lines = () if job is None else _lines(store, job)
+                    return Turned(job=turn.job, peer=turn.peer, prompt=turn.prompt, lines=lines)
+            await asyncio.sleep(LOOK_INTERVAL)
+
+
+def _lines(store: Store, job: JobRecord) -> tuple[bytes, ...]:
+    if not job.session_key or job.started_at is None:
+        return ()
+    stop = job.next_event if job.state == "ended" else None
+    return tuple(line for _, line in store.lines(job.session_key, job.first_event, stop))
+
+
+def title_of(prompt: str) -> str:
+    """A title for a session that has none: how its first prompt begins."""
+    line = " ".join(prompt.split())
+    return line if len(line) <= TITLE_SIZE else f"{line[: TITLE_SIZE - 1]}…"
+
+
+def instant(at: float) -> str:
+    """A time as the protocol has it."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,351 @@
+"""One session of a client: who works in it, what it is asked, and what it is told.
+
+Owns the course of a prompt: a command of ours, a delegation, or a turn of the peer that was chosen,
+which is first told what it has not seen of the conversation. Each part has its own module beside
+this one; what the client may ask for is in `door`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.agent import Turn
+from dragoman.agent.client_side import ClientSide
+from dragoman.agent.commands import parse
+from dragoman.agent.server import Server
+from dragoman.agent.session import Session
+from dragoman.bridge import answers
+from dragoman.bridge.choices import Choices, stands_for_models
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
+from dragoman.events import model
+from dragoman.events.parts import Block, Capabilities, Text
+from dragoman.events.place import Place as Envelope
+from dragoman.hub.agent_door import commands
+from dragoman.hub.agent_door.asking import Asking
+from dragoman.hub.agent_door.brief import brief_for
+from dragoman.hub.agent_door.choices import AUTO, DoorChoices, theirs
+from dragoman.hub.agent_door.memory import Memory
+from dragoman.hub.agent_door.shelf import Kept, Shelf, title_of
+from dragoman.hub.agent_door.voice import Voice
+from dragoman.hub.agent_door.worker import Worker
+from dragoman.hub.continuing import RESTORED
+from dragoman.hub.sessions.history import events_of
+from dragoman.hub.sessions.records import new_job_id
+from dragoman.wire import codes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.hub.place import Place
+
+log: Final = logging.getLogger("dragoman.door")
+
+MAX_NOTICES: Final = 20
+"""Things to say that wait for the next turn."""
+
+
+class Talk:
+    """A session of a client."""
+
+    def __init__(
+        self, server: Server, session: Session, place: Place, shelf: Shelf, *, peer: str, role: str
+    ) -> None:
+        self.session = session
+        self.choices = DoorChoices(place, peer=peer, role=role)
+        self.memory = Memory()
+        self.titled = False
+        self._server = server
+        self._place = place
+        self._shelf = shelf
+        side = ClientSide(
+            server.connection,
+            session.id,
+            session.client.client_capabilities,
+            speech=server.speech,
+        )
+        self.voice = Voice(server, session, side, self._commands)
+        self._asking = Asking(session.id, side, self.voice.caught_up)
+        self._threads: dict[str, str] = {}
+        self._worker: Worker | None = None
+        self._lock = asyncio.Lock()
+        self._notices: list[str] = []
+        session.choose_from(self.choices)
+
+    @property
+    def peer(self) -> str:
+        return self.choices.peer
+
+    # -- life
+
+    async def restore(self, kept: Kept, *, replay: Turn | None = None) -> None:
+        """Take up a stored session; with `replay`, tell the client what was said in it."""
+        self._threads = dict(kept.threads)
+        self.titled = kept.record.title is not None
+        self.choices.peer = kept.peer or self.choices.peer
+        self.choices.role = kept.role or self.choices.role
+        for turned in kept.turns:
+            self.memory.began(turned.prompt, turned.peer)
+            if replay is not None and turned.prompt:
+                await replay.echo(turned.prompt)
+            envelope = Envelope(model.Source("acp", "stored"), itertools.count(1), self.session.id)
+            for line in turned.lines:
+                events = list(events_of(line, envelope))
+                for event in events:
+                    self.memory.event(event)
+                if replay is not None:
+                    await self.voice.replay(line, events)
+            if turned.said:
+                self.memory.said(turned.said)
+                if replay is not None:
+                    await replay.say(turned.said)
+        if self.peer != AUTO:
+            try:
+                await self.worker()
+            except DragomanError as error:
+                # The session is there all the same, and the next prompt tries again.
+                log.warning("%s is not there yet: %s", self.peer, error)
+
+    async def aclose(self, *, close_session: bool = False) -> None:
+        """Leave whoever works here."""
+        worker, self._worker = self._worker, None
+        self.voice.follow(None)
+        self.choices.show(None)
+        if worker is not None:
+            await worker.aclose(close_session=close_session)
+
+    def announce(self) -> None:
+        """Tell the commands behind the answer that opens the session."""
+        self.voice.soon(self.voice.commands)
+
+    # -- choosing
+
+    async def choose_peer(self, name: str) -> None:
+        """Let somebody else work. If that fails, everything stays as it was."""
+        before = self.peer
+        if name == before and (name == AUTO or self._worker is not None):
+            return
+        if self.session.turn is not None:
+            raise RemoteError(
+                codes.INVALID_REQUEST, "a turn is running; another peer can be chosen behind it"
+            )
+        self.choices.peer = name
+        try:
+            if name != AUTO:
+                await self.worker()
+        except BaseException:
+            self.choices.peer = before
+            raise
+        if name == AUTO:
+            await self.aclose()
+        self._chosen()
+
+    def choose_role(self, role: str) -> None:
+        self.choices.role = role
+        self._chosen()
+
+    def _chosen(self) -> None:
+        self._shelf.choose(self.session.id, peer=self.choices.peer, role=self.choices.role)
+        self.session.mode = self.choices.first_mode
+        self.voice.soon(self.voice.commands)
+
+    async def set_mode(self, mode_id: str) -> None:
+        conversation = (await self.worker()).conversation
+        switch = getattr(conversation, "switch_mode", conversation.set_mode)
+        await switch(mode_id)
+
+    async def set_option(self, option_id: str, value: str | bool) -> None:
+        conversation = (await self.worker()).conversation
+        option_id = theirs(option_id)
+        if isinstance(value, str) and stands_for_models(conversation, option_id):
+            await conversation.set_model(value)
+        else:
+            await conversation.set_option(option_id, value)
+
+    async def worker(self) -> Worker:
+        """Whoever was chosen, at work here."""
+        async with self._lock:
+            name = self.peer
+            if name == AUTO:
+                raise UsageError("no peer was chosen that would have this option")
+            worker = self._worker
+            if worker is not None and worker.name == name and worker.alive:
+                return worker
+            worker = Worker(
+                name,
+                place=self._place,
+                cwd=self.session.cwd,
+                record=self._record(name),
+                mcp_servers=self.session.mcp_servers,
+                asking=self._asking,
+                tasks=self._server.connection.tasks,
+                on_event=self._happened,
+                on_notice=self._notice,
+            )
+            await worker.start()
+            await self.aclose()
+            self._worker = worker
+            opened = worker.opened
+            if opened.context != RESTORED:
+                # It has a new session, in which nothing was said yet.
+                self.memory.forgot(name)
+            if self._threads.get(name) != opened.key:
+                self._threads[name] = opened.key
+                self._shelf.thread(self.session.id, peer=name, key=opened.key)
+            self.choices.show(Choices(opened.conversation, worker.view))
+            self.session.mode = self.choices.first_mode
+            self.voice.follow(opened.conversation)
+            return worker
+
+    def _record(self, name: str) -> Any:
+        key = self._threads.get(name)
+        try:
+            return None if key is None else self._shelf.thread_record(key)
+        except StoreError as error:
+            log.warning("what was stored cannot be read: %s", error)
+            return None
+
+    def _commands(self) -> list[acp.AvailableCommand]:
+        return commands.available(() if self._worker is None else self._worker.view.commands)
+
+    def _happened(self, event: model.Event) -> None:
+        worker = self._worker
+        if worker is None or event.session != worker.conversation.id:
+            # A session that is just being opened: the client is told of it as a whole.
+            return
+        if isinstance(event, model.SessionChanged) and isinstance(event.title, str):
+            self.titled = True
+            self._shelf.title(self.session.id, event.title)
+        if isinstance(event, model.InputAnswered):
+            self.voice.soon(lambda: self._asking.page_done(event))
+        self.voice.happened(event)
+
+    def _notice(self, text: str) -> None:
+        if len(self._notices) < MAX_NOTICES:
+            self._notices.append(text)
+
+    # -- prompts
+
+    async def prompt(self, turn: Turn) -> Any:
+        """Answer a prompt."""
+        command = parse(turn.prompt)
+        if command is not None and command.name in commands.COMMANDS:
+            try:
+                return await self._command(turn, command.name, command.input)
+            except UsageError as error:
+                await turn.say(f"{error}\n")
+                # Nothing was done, and whoever asked shall not take it for a success.
+                return acp.StopReason.REFUSAL
+        blocks = [meaning.block(block) for block in turn.prompt]
+        if self.peer == AUTO:
+            return await self._errand(turn, self.choices.role, turn.text, blocks)
+        return await self._turn(turn, blocks, is_command=command is not None)
+
+    async def _command(self, turn: Turn, name: str, text: str) -> Any:
+        place = self._place
+        if name == commands.DELEGATE:
+            role, work = commands.role_and_work(text, place.catalogue.roles)
+            return await self._errand(turn, role, work, [meaning.block(b) for b in turn.prompt])
+        if name == commands.PEERS:
+            # It looks for programs all over the PATH.
+            told = await asyncio.to_thread(commands.peers_text, place)
+        elif name == commands.EXPLAIN:
+            told = await asyncio.to_thread(commands.explain_text, place, text, self.session.cwd)
+        else:
+            told = await asyncio.to_thread(commands.stats_text, place)
+        await turn.say(f"{told}\n")
+        return None
+
+    async def _turn(
+        self, turn: Turn, blocks: Sequence[Block], *, is_command: bool
+    ) -> acp.PromptResponse:
+        before = self._worker
+        worker = await self.worker()
+        if worker is not before:
+            self.voice.soon(self.voice.choices, self.voice.commands)
+        brief = brief_for(worker.name, self.memory)
+        await self._tell_notices(turn)
+        sent = list(blocks)
+        if brief is not None:
+            await turn.notice(f"{worker.name} takes over with a brief: {brief}")
+            # A command is one only at the beginning.
+            sent.insert(1 if is_command else 0, Text(brief.text))
+        job = new_job_id()
+        running = worker.prompt(sent, job=job)
+        await self._began(turn, turn.text, job=job, by=worker.name)
+        async with running:
+            ended = await self.voice.turn(running, self.memory.event)
+            result = running.result
+        judged = worker.judged(result)
+        if judged.outcome is not result.outcome:
+            # Its own word for the end is not what happened.
+            ended = None
+        return answers.response(judged, ended)
+
+    async def _errand(
+        self, turn: Turn, role: str, text: str, blocks: Sequence[Block]
+    ) -> acp.StopReason | None:
+        """Let the router choose somebody for one piece of work."""
+        from dragoman.hub.agent_door.errand import Errand
+        from dragoman.hub.delegating import Wish
+
+        brief = brief_for(None, self.memory)
+        others = [block for block in blocks if not isinstance(block, Text)]
+
+        def attach(workspace: Path, can: Capabilities) -> Sequence[Block]:
+            return others
+
+        wish = Wish(
+            role=role,
+            prompt=text if brief is None else brief.prompt(text),
+            workspace=self.session.cwd,
+            files=len(others),
+            attach=attach,
+        )
+        await self._tell_notices(turn)
+        jobs: list[str] = []
+        errand = Errand(turn, self._server.connection.tasks, on_job=jobs.append)
+        by = f"a delegate for {role}"
+        self.memory.began(text, by)
+        said = ""
+        try:
+            done = await errand.run(wish, self._place, self._asking.permit)
+            self.memory.touched(*(change.path for one in done.attempts for change in one.files))
+            said = done.text if done.ok else "\n".join(done.lines())
+        except DragomanError as error:
+            said = str(error)
+            raise
+        finally:
+            self.memory.said(said)
+            job = jobs[0] if jobs else new_job_id()
+            self._keep(text, job=job, by=by)
+            self._shelf.answer(self.session.id, job=job, said=said or "(cancelled)")
+        if not done.ok:
+            raise RemoteError(
+                codes.INTERNAL_ERROR,
+                f"nobody could do it: {said}",
+                {"outcome": done.outcome.value, "job": done.job},
+            )
+        await turn.say(f"{said}\n")
+        return None
+
+    async def _tell_notices(self, turn: Turn) -> None:
+        while self._notices:
+            await turn.notice(self._notices.pop(0), severity="warning")
+
+    async def _began(self, turn: Turn, text: str, *, job: str, by: str) -> None:
+        self.memory.began(text, by)
+        if self._keep(text, job=job, by=by) is not None:
+            await turn.title(title_of(text))
+
+    def _keep(self, text: str, *, job: str, by: str) -> str | None:
+        """Store that there is a turn; the title, if the session gets one by it."""
+        title = None if self.titled else title_of(text) or None
+        self.titled = self.titled or title is not None
+        self._shelf.turn(self.session.id, job=job, peer=by, prompt=text, title=title)
+        return title

@@ -1,0 +1,261 @@
+"""What happens in one session, told to its client.
+
+Owns the order of what the client is told, and how far it is: the events of a turn in the order of
+the wire, and what happens outside of turns behind them. The updates of a peer that speaks ACP are
+passed on as they came, under the client's name of the session; what the peer says of its options
+and commands is told together with ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from dragoman.agent.server import Server
+from dragoman.agent.speech import AcpSpeech
+from dragoman.bridge.link import Bridged
+from dragoman.bridge.speaking import Speaker
+from dragoman.client.turns import End as Ended
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectionLost
+from dragoman.events import model
+from dragoman.events.words import Role
+from dragoman.wire import messages
+
+if TYPE_CHECKING:
+    from dragoman.agent.client_side import ClientSide
+    from dragoman.agent.session import Session
+    from dragoman.client.conversation import Conversation, ConversationTurn
+
+ACP: Final = "acp"
+
+TOLD_TIMEOUT: Final = 10.0
+"""How long a question waits for the events before it to reach the client. They are on their way:
+this only bounds what a client that does not read can hold up."""
+
+MAX_LATER: Final = 4096
+"""Events outside of turns that wait to be told; older ones of a client that reads too slowly are
+not."""
+
+_UPDATE: Final = acp.SESSION_UPDATE.name
+
+MERGED: Final = frozenset(
+    f"{_UPDATE}:{kind}"
+    for kind in ("available_commands_update", "config_option_update", "current_mode_update")
+)
+"""Updates of a peer that are told together with what is ours."""
+
+UNTOLD: Final = frozenset({*MERGED, f"{_UPDATE}:user_message_chunk"})
+"""Updates that are not passed on as they came. What the user said, the client knows best."""
+
+
+class _Params(Struct):
+    update: Raw
+    meta: Raw | UnsetType = field(default=UNSET, name="_meta")
+
+
+_decode = msgspec.json.Decoder(_Params).decode
+
+
+class Voice:
+    """Tells one client of one session."""
+
+    def __init__(
+        self,
+        server: Server,
+        session: Session,
+        side: ClientSide,
+        commands: Callable[[], Sequence[acp.AvailableCommand]],
+    ) -> None:
+        self._server = server
+        self._session = session
+        self._side = side
+        self._commands = commands
+        self._name = msgspec.json.encode(session.id)
+        self._bridged: Bridged | None = None
+
+    def follow(self, conversation: Conversation | None) -> None:
+        """Tell of this conversation from now on."""
+        self._bridged = None
+        if conversation is not None:
+            speaker = Speaker(
+                notices=self._side.can("session.notices"),
+                compaction=self._side.can("session.compaction"),
+            )
+            self._bridged = Bridged(conversation, speaker, self._side)
+
+    # -- saying things ourselves
+
+    async def update(self, update: acp.SessionUpdate) -> None:
+        waiting = self._server.speech.update(self._session.id, update)
+        if waiting is not None:
+            await waiting
+
+    async def choices(self) -> None:
+        """Tell what can be chosen now."""
+        modes = self._session.mode_state()
+        if modes is not None:
+            await self.update(acp.CurrentModeUpdate(current_mode_id=modes.current_mode_id))
+        await self.update(acp.ConfigOptionUpdate(config_options=self._session.config_options()))
+
+    async def commands(self) -> None:
+        """Tell which slash commands there are now."""
+        await self.update(acp.AvailableCommandsUpdate(available_commands=self._commands()))
+
+    def soon(self, *told: Callable[[], object]) -> None:
+        """Tell something behind whatever is being answered right now."""
+        connection = self._server.connection
+
+        async def tell() -> None:
+            with contextlib.suppress(ConnectionLost):
+                for each in told:
+                    await each()  # type: ignore[misc]
+
+        if connection.failure is None:
+            connection.tasks.start(tell(), "tell the client")
+
+    # -- a turn of the peer
+
+    async def turn(
+        self, running: ConversationTurn, taken: Callable[[model.Event], None]
+    ) -> model.TurnEnded | None:
+        """Tell what happens in a turn, to its end, also after the client cancelled."""
+        bridged = self._bridged
+        assert bridged is not None
+        bridged.turning, bridged.running = True, running
+        cancelled: asyncio.CancelledError | None = None
+        ended: model.TurnEnded | None = None
+        untold: model.Event | None = None
+        try:
+            while True:
+                try:
+                    if untold is not None:
+                        await self._tell(bridged, untold)
+                        bridged.knows()
+                        untold = None
+                    async for event in running:
+                        untold = event
+                        bridged.taken += 1
+                        taken(event)
+                        if isinstance(event, model.TurnEnded):
+                            ended = event
+                        await self._tell(bridged, event)
+                        bridged.knows()
+                        untold = None
+                except asyncio.CancelledError as error:
+                    if cancelled is not None:
+                        raise
+                    # The client wants the turn to end; what the peer still says is part of it.
+                    cancelled = error
+                    running.cancel()
+                    continue
+                if cancelled is not None:
+                    raise cancelled
+                return ended
+        finally:
+            bridged.turning, bridged.running = False, None
+            self._tell_later(bridged)
+
+    def happened(self, event: model.Event) -> None:
+        """An event of the peer, at once and in order; those of turns are told by `turn`."""
+        bridged = self._bridged
+        if bridged is None or event.replay or bridged.conversation.turn is not None:
+            return
+        if len(bridged.later) < MAX_LATER:
+            bridged.later.append(event)
+        self._tell_later(bridged)
+
+    async def caught_up(self) -> None:
+        """Wait until the client knows everything that has happened in the turn so far."""
+        bridged = self._bridged
+        if bridged is None or bridged.running is None:
+            return
+        left = sum(not isinstance(event, Ended) for event in bridged.running.untaken)
+        number = bridged.taken + left
+        if number > bridged.known:
+            told = asyncio.Event()
+            bridged.behind.append((number, told))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_TIMEOUT):
+                    await told.wait()
+
+    def _tell_later(self, bridged: Bridged) -> None:
+        connection = self._server.connection
+        if bridged.later and not bridged.telling and connection.failure is None:
+            bridged.telling = True
+            connection.tasks.start(self._tell_outside(bridged), "tell what happened")
+
+    async def _tell_outside(self, bridged: Bridged) -> None:
+        try:
+            while bridged.later and not bridged.turning and bridged is self._bridged:
+                await self._tell(bridged, bridged.later.pop(0))
+        except ConnectionLost:
+            bridged.later.clear()
+        finally:
+            bridged.telling = False
+
+    async def _tell(self, bridged: Bridged, event: model.Event) -> None:
+        if isinstance(event, model.SettingsChanged):
+            self._session.mode = self._session.choices.first_mode
+            await self.choices()
+        elif isinstance(event, model.CommandsChanged):
+            await self.commands()
+        elif (
+            event.source.dialect == ACP
+            and type(self._server.speech) is AcpSpeech
+            and bridged.takes(event)
+        ):
+            await self._pass_on(bridged, event)
+        else:
+            for update in bridged.speaker.updates(event):
+                await self.update(update)
+
+    async def _pass_on(self, bridged: Bridged, event: model.Event) -> None:
+        """The update as the peer sent it. One line may be several events, and is told once."""
+        raw = event.raw
+        if raw is None or raw is bridged.last_raw or not event.native.startswith(_UPDATE):
+            return
+        bridged.last_raw = raw
+        if event.native in UNTOLD:
+            return
+        if self._server.connection.is_full:
+            await self._server.connection.drain()
+        try:
+            params = messages.decode_envelope(raw).params
+        except messages.UNDECODABLE:
+            return
+        self._post(params)
+
+    def _post(self, params: Raw | bytes) -> None:
+        try:
+            told = _decode(params)
+        except msgspec.MsgspecError:
+            return
+        meta = b"" if isinstance(told.meta, UnsetType) else b',"_meta":' + bytes(told.meta)
+        line = b'{"sessionId":%b,"update":%b%b}' % (self._name, bytes(told.update), meta)
+        self._server.connection.post(_UPDATE, Raw(line))
+
+    # -- what was stored
+
+    async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
+        """Tell a stored update of a peer again; `events` is what it says."""
+        if not events or any(
+            event.native in UNTOLD
+            or (isinstance(event, model.MessageDelta) and event.role is Role.USER)
+            for event in events
+        ):
+            return
+        if type(self._server.speech) is AcpSpeech:
+            if self._server.connection.is_full:
+                await self._server.connection.drain()
+            self._post(line)
+            return
+        speaker = Speaker(notices=False, compaction=False)
+        for event in events:
+            for update in speaker.updates(event):
+                await self.update(update)

@@ -1,0 +1,316 @@
+"""One peer at work in one session of a client.
+
+Owns the connection to the peer, through its broker where there is one, and its conversation: opened
+anew, or where it was left. Both are held by a task of their own, so that whoever opens them need
+not be the one who ends them. What is said to whom is known by `talk`, the policy by the settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.bridge import answers
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.conversation import Conversation, ConversationTurn, Peer
+from dragoman.client.guarding import decided, reading, require, running, writing
+from dragoman.client.permissions import Question, approve_all
+from dragoman.client.results import Result
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.discovery import ACP
+from dragoman.errors import BrokerUnavailable, DragomanError, NotPermitted
+from dragoman.events import fold
+from dragoman.events.model import Event
+from dragoman.events.parts import Block, Resource, Text
+from dragoman.events.view import View
+from dragoman.hub.continuing import (
+    RESTORED,
+    Opened,
+    Wanted,
+    blame,
+    broker_of,
+    job_terms,
+    open_session,
+)
+from dragoman.hub.delegating import choosing_model
+from dragoman.hub.delegating.ceiling import (
+    allows_everything,
+    inherited_ceilings,
+    policy_for,
+    unattended,
+)
+from dragoman.hub.launching import way_to
+from dragoman.hub.lineage import inherited
+from dragoman.hub.naming import ttl_of
+from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.policy import Desk, may_allow_edits
+from dragoman.hub.sessions.records import new_session_key
+
+if TYPE_CHECKING:
+    from dragoman.hub.agent_door.asking import Asking
+    from dragoman.hub.keeping import Keeper
+    from dragoman.hub.place import Place
+    from dragoman.hub.sessions.records import SessionRecord
+    from dragoman.rpc.tasks import TaskOwner
+
+CLOSE_TIMEOUT: Final = 5.0
+"""Seconds for a peer to be left. A broker takes none; a child of our own is ended by then."""
+
+SESSION_TIMEOUT: Final = 2.0
+"""Seconds for a peer to close a session. What it says of that changes nothing."""
+
+
+class Worker:
+    """A peer that works here. `start` it once, and `aclose` it in any case."""
+
+    peer: Peer
+    opened: Opened
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        place: Place,
+        cwd: Path,
+        record: SessionRecord | None,
+        mcp_servers: Sequence[Any],
+        asking: Asking,
+        tasks: TaskOwner,
+        on_event: Callable[[Event], None],
+        on_notice: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.view = View()
+        self._place = place
+        self._cwd = cwd
+        self._record = record
+        self._servers = mcp_servers
+        self._asking = asking
+        self._tasks = tasks
+        self._on_event = on_event
+        self._on_notice = on_notice
+        settings = place.config.settings
+        self.policy = policy_for(
+            settings,
+            name,
+            wished=None,
+            attended=True,
+            ceilings=inherited_ceilings(inherited(place.environ), place.environ),
+        )
+        # Raises `NotInstalled` before anything is begun.
+        self._way = way_to(
+            name, catalogue=place.catalogue, settings=settings, environ=place.environ
+        )
+        self._desk = Desk(
+            self.policy,
+            name,
+            str(cwd),
+            caller=asking.permit,
+            titled=self._way.quirks.command_titles,
+        )
+        self._warm = False
+        self._keeper: Keeper | None = None
+        self._leaving = asyncio.Event()
+        self._closing_session = False
+        self._holding: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None]
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.opened.conversation
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be talked to."""
+        return self.peer.client.connection.failure is None
+
+    # -- life
+
+    async def start(self) -> None:
+        """Reach the peer and open the session. Raises what that raises."""
+        self._ready = asyncio.get_running_loop().create_future()
+        self._holding = self._tasks.start(self._hold(self._ready), f"hold {self.name}")
+        try:
+            await self._ready
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self, *, close_session: bool = False) -> None:
+        """Leave the peer. Its session stays open where a broker keeps it, unless it is closed."""
+        self._closing_session = close_session
+        self._leaving.set()
+        task = self._holding
+        if task is None or task.done():
+            return
+        if not self._ready.done() or self._ready.cancelled():
+            # It is still starting, and nobody waits for it.
+            task.cancel()
+        await asyncio.wait([task], timeout=CLOSE_TIMEOUT)
+        task.cancel()
+
+    async def _hold(self, ready: asyncio.Future[None]) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                await self._open(stack)
+                if not ready.done():
+                    ready.set_result(None)
+                await self._leaving.wait()
+                if self._closing_session or not (self._warm or self._can_return()):
+                    with suppress(DragomanError, TimeoutError):
+                        async with asyncio.timeout(SESSION_TIMEOUT):
+                            await self.conversation.close()
+        except DragomanError as error:
+            if not ready.done():
+                ready.set_exception(error)
+        finally:
+            if not ready.done():
+                ready.cancel()
+
+    def _can_return(self) -> bool:
+        can = self.peer.capabilities
+        return can.load is not False or can.resume is not False
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self.peer = peer = await stack.enter_async_context(self._connected())
+        self._warm = broker_of(peer) is not None
+        if isinstance(peer.client, AcpClient):
+            peer.client.serve_with(self._serve)
+        if not self._warm:
+            from dragoman.hub.keeping import keeper_for
+
+            self._keeper = keeper_for(
+                self.name,
+                workspace=self._cwd,
+                credentials=self._way.inherit,
+                on_trouble=self._on_notice,
+                paths=self._place.paths,
+            )
+            stack.push_async_callback(self._keeper.aclose)
+        own = self._place.config.settings.for_peer(self.name)
+        servers = self._servers if peer.capabilities.mcp_stdio is not False else ()
+        self.opened = await open_session(
+            peer,
+            Wanted(
+                key=new_session_key(),
+                workspace=self._cwd,
+                record=self._record,
+                fresh=True,
+                # A session that goes on is as its user left it.
+                mode=own.mode if self._record is None else None,
+                model=own.model if self._record is None and peer.dialect != ACP else None,
+                mcp_servers=servers,
+            ),
+        )
+        if own.model is not None and peer.dialect == ACP and self.opened.context != RESTORED:
+            note = await choosing_model.choose(
+                self.conversation, peer, self.view, own.model, strict=False
+            )
+            if note is not None:
+                self._on_notice(f"{self.name}: {note}")
+        if self._keeper is not None:
+            self._keeper.opened(self.opened, self._record, name=None, keep_open=True)
+
+    def _connected(self) -> AbstractAsyncContextManager[Peer]:
+        config = self._place.config
+        settings = config.settings
+        asking = self._asking
+        free = allows_everything(self.policy)
+        desk = self._desk
+        terms: dict[str, Any] = {
+            "workspace": self._cwd,
+            # Some peers have a sandbox of their own, which is only opened for this very one.
+            "permit": approve_all if free else desk,
+            "guard": None if free else desk.guard,
+            "budgets": settings.budgets(self._way.budgets()),
+            "on_event": self._happened,
+            "inquire": asking.inquire if asking.inquires else None,
+            "visits": asking.visits,
+            "terminals": asking.side.can("terminal"),
+            "write_files": may_allow_edits(self.policy),
+            "max_line_size": settings.max_line_size,
+        }
+        if not settings.warm:
+            return open_peer(self._way, **terms)
+        from dragoman.hub.broker.calling import open_warm
+
+        return open_warm(
+            self._way,
+            paths=self._place.paths,
+            ttl=ttl_of(config),
+            max_idle=settings.max_idle_brokers,
+            on_fallback=self._without_broker,
+            **terms,
+        )
+
+    def _serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
+        """Let the client serve a file or a terminal, if it offers that and the policy allows it."""
+        served = self._asking.serve(name, params)
+        question = None if served is None else _question(name, params)
+        if served is None or question is None or allows_everything(self.policy):
+            return served
+        return self._guarded(served, question)
+
+    async def _guarded(self, served: Coroutine[Any, Any, Any], question: Question) -> Any:
+        try:
+            require(question, await decided(self._desk.guard, question))
+            return await served
+        except NotPermitted as error:
+            raise answers.refusal(error) from error
+        finally:
+            # Without effect on what has run.
+            served.close()
+
+    def _without_broker(self, error: BrokerUnavailable) -> None:
+        self._on_notice(f"{self.name} is started for this session alone: {error}")
+
+    def _happened(self, event: Event) -> None:
+        fold.apply(self.view, event)
+        if self._keeper is not None:
+            self._keeper.event(event)
+        self._on_event(event)
+
+    # -- turns
+
+    def prompt(self, blocks: Sequence[Block], *, job: str) -> ConversationTurn:
+        """A turn, which begins when its ``async with`` block is entered."""
+        blocks = [self._taken(block) for block in blocks]
+        if not self._warm:
+            turn = self.conversation.prompt(blocks)
+            if self._keeper is not None:
+                self._keeper.began(job, blocks)
+            return turn
+        terms = job_terms(job, policy=unattended(self.policy, peer=self.name, role=""))
+        # A client that is gone has closed its window: nobody waits for the rest.
+        terms["dragoman"]["stay"] = False
+        return self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
+
+    def judged(self, result: Result) -> Result:
+        """What really became of a turn."""
+        result = judge(blame(result) if self._warm else result, self._way.quirks)
+        if self._keeper is not None:
+            self._keeper.ended(result)
+        return result
+
+    def _taken(self, block: Block) -> Block:
+        """A block as the peer can take it. A text is a text, wherever it is embedded."""
+        if isinstance(block, Resource) and block.text is not None:
+            if self.peer.capabilities.embedded is False:
+                return Text(f"{block.uri}:\n{block.text}")
+        return block
+
+
+def _question(name: str, params: Any) -> Question | None:
+    """What a request for a service asks to be allowed; None if that was allowed before."""
+    if name == acp.FS_READ_TEXT_FILE.name:
+        return reading(params.session_id, params.path)
+    if name == acp.FS_WRITE_TEXT_FILE.name:
+        return writing(params.session_id, params.path)
+    if name == acp.TERMINAL_CREATE.name:
+        return running(
+            params.session_id, params.command, params.args, cwd=params.cwd, env=params.env
+        )
+    return None
