@@ -167,7 +167,14 @@ class Attempt:
             attended=setting.caller is not None,
             ceilings=setting.ceilings,
         )
-        desk = Desk(policy, name, str(workspace), role=wish.role, caller=setting.caller)
+        desk = Desk(
+            policy,
+            name,
+            str(workspace),
+            role=wish.role,
+            caller=setting.caller,
+            titled=way.quirks.command_titles,
+        )
         warm = settings.warm and not wish.cold and not wish.isolate
         limits = [settings.limits, own.limits]
         return Terms(

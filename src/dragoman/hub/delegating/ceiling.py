@@ -8,17 +8,17 @@ lineage, the processes above are asked where a peer makes an environment of its 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.broker.extensions import PolicyName
+from dragoman.hub.broker.extensions import PolicyTerms
 from dragoman.hub.config.schema import Permissions, Settings
 from dragoman.hub.lineage import Lineage, ancestors
-from dragoman.hub.policy import Act, Policy, Rule, judge, narrowed, of_settings, preset
+from dragoman.hub.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.transports.identity import PROC
 
 VARIABLE: Final = "DRAGOMAN_CEILING"
@@ -78,31 +78,14 @@ def policy_for(
     return policy
 
 
-def may_write(policy: Policy, *, peer: str, role: str, workspace: Path) -> bool:
-    """Whether a peer may write files through us, where no question is asked for each.
-
-    A rule that takes something away from writing cannot be looked at there, so one is enough.
-    """
-    if any(_restricts_writing(rule) for rule in _rules(policy)):
-        return False
-    act = Act(kind="edit", paths=("file",), peer=peer, role=role, workspace=str(workspace))
-    return judge(policy, act).action in ("allow", "ask")
+def allows_everything(policy: Policy) -> bool:
+    """Whether there is nothing that it would deny or ask about."""
+    plain = policy.preset == "approve-all" and not policy.rules and not policy.limits
+    return plain and all(map(allows_everything, policy.ceilings))
 
 
-def unattended(policy: Policy) -> PolicyName:
-    """The preset that counts when we have left a turn that goes on. It knows no rules, so where
-    there are some it is the strictest."""
-    if any(True for _ in _rules(policy)) or policy.ceilings:
-        return "deny-all"
+def unattended(policy: Policy, *, peer: str, role: str) -> PolicyTerms:
+    """What counts when we have left a turn that goes on in a broker, where nobody is asked."""
+    if policy.rules or policy.limits or policy.ceilings:
+        return for_whom(policy, peer=peer, role=role)
     return "approve-reads" if policy.preset == "ask" else policy.preset
-
-
-def _rules(policy: Policy) -> Iterator[Rule]:
-    yield from policy.rules
-    yield from policy.limits
-    for ceiling in policy.ceilings:
-        yield from _rules(ceiling)
-
-
-def _restricts_writing(rule: Rule) -> bool:
-    return rule.restricts and (not rule.kinds or bool(rule.kinds & {"edit", "delete", "move"}))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Peer
+from dragoman.client.permissions import approve_all
 from dragoman.client.results import Result
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, DragomanError
@@ -26,12 +27,13 @@ from dragoman.events.view import View
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.hub.continuing import Opened, Wanted, broker_of, job_terms, open_session
 from dragoman.hub.delegating import choosing_model
-from dragoman.hub.delegating.ceiling import may_write, unattended
+from dragoman.hub.delegating.ceiling import allows_everything, unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
 from dragoman.hub.delegating.wishes import Attach
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.policy import may_allow_edits
 from dragoman.hub.policy.desk import Desk
 from dragoman.hub.sessions.records import new_session_key
 
@@ -184,16 +186,17 @@ class Trial:
     def _connected(self, way: Way) -> AbstractAsyncContextManager[Peer]:
         terms = self.terms
         desk = terms.desk
+        free = allows_everything(desk.policy)
         options: dict[str, Any] = {
             "workspace": terms.workspace,
-            "permit": desk,
+            # Some peers have a sandbox of their own, which is only opened for this very one.
+            "permit": approve_all if free else desk,
+            "guard": None if free else desk.guard,
             "budgets": terms.budgets,
             "env": terms.env,
             "extra_env": terms.extra_env,
             "on_event": self._watch,
-            "write_files": may_write(
-                desk.policy, peer=terms.peer, role=terms.role, workspace=terms.workspace
-            ),
+            "write_files": may_allow_edits(desk.policy),
             "max_line_size": terms.max_line_size,
         }
         if not terms.warm:
@@ -254,7 +257,7 @@ class Trial:
             return conversation.prompt(blocks)
         ours = dict(terms.lineage)
         if self._warm:
-            policy = unattended(terms.desk.policy)
+            policy = unattended(terms.desk.policy, peer=terms.peer, role=terms.role)
             ours |= {**job_terms(terms.job, policy=policy)["dragoman"], "stay": terms.stay}
         return conversation.prompt(blocks, meta={"dragoman": ours, **terms.trace})  # type: ignore[call-arg]
 
