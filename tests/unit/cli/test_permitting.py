@@ -8,7 +8,16 @@ from typing import cast
 
 import pytest
 
-from dragoman.cli.permitting import Asking, Policy, choices_of, permit_of, policy_of
+from dragoman.cli.permitting import (
+    Asking,
+    Policy,
+    choices_of,
+    guard_of,
+    may_write,
+    permit_of,
+    policy_of,
+    unattended,
+)
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
     Answer,
@@ -22,6 +31,7 @@ from dragoman.client.permissions import (
 from dragoman.errors import UsageError
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind
+from dragoman.hub.policy import Policy as RulesPolicy
 from dragoman.hub.policy import PolicySettings, Rule
 from tests.aio import aio
 
@@ -186,3 +196,23 @@ async def test_behind_rules_a_reading_is_asked_about_like_everything() -> None:
 def test_without_rules_the_flag_alone_decides() -> None:
     stage = cast(Stage, Typed())
     assert permit_of(Policy.APPROVE_ALL, stage, rules=PolicySettings()) is approve_all
+
+
+def test_files_are_guarded_by_whoever_knows_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = cast(Stage, Typed())
+    assert guard_of(permit_of(Policy.APPROVE_ALL, stage)) is None
+    assert guard_of(permit_of(Policy.ASK, stage)) is None
+    assert guard_of(by_rules(Policy.APPROVE_ALL, monkeypatch=monkeypatch)) is not None
+
+
+def test_rules_say_whether_files_can_be_written_at_all() -> None:
+    allow = PolicySettings(rules=(Rule(action="allow", kind="edit", paths=("src/**",)),))
+    deny = PolicySettings(limits=(Rule(action="deny", kind="edit"),))
+    assert may_write(Policy.APPROVE_READS, allow) and not may_write(Policy.APPROVE_READS, None)
+    assert may_write(Policy.ASK, PolicySettings()) and not may_write(Policy.ASK, deny)
+
+
+def test_when_the_person_has_left_the_rules_are_still_there() -> None:
+    assert unattended(Policy.ASK, PolicySettings(), peer="codex") == "approve-reads"
+    left = unattended(Policy.ASK, RULES, peer="gemini")
+    assert left == RulesPolicy(preset="ask", rules=(Rule(action="deny", kind="fetch"),))

@@ -132,3 +132,11 @@ def test_what_is_no_name_of_a_variable_is_refused(shell: Shell, name: str) -> No
 def test_a_name_with_a_star_is_not_said_to_be_unset(shell: Shell) -> None:
     plan = plan_of(Wishes(peer="scout", command=None, env=["NOBODY_HAS_*"]))
     assert not [notice for notice in plan.notices if "--env" in notice]
+
+
+def test_the_rules_of_the_settings_are_part_of_the_plan(place: Shell) -> None:
+    assert not planned(approve_reads=True).writes
+    configured(place, '[[policy.rules]]\naction = "allow"\nkind = "edit"\npaths = ["src/**"]\n')
+    plan = planned(approve_reads=True)
+    assert plan.rules is not None and plan.rules.rules[0].paths == ("src/**",)
+    assert plan.writes

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -574,3 +575,104 @@ async def test_an_extension_that_fails_on_a_notification_stops_nobody(
         agent.update(chunk("a"))
         await until(lambda: len(session.outside) == 1)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+# -- questions that tell little, and what is done without any
+
+
+@aio
+async def test_a_question_is_completed_by_what_was_told_of_its_tool_call() -> None:
+    asked: list[Question] = []
+
+    def decide(question: Question) -> Answer:
+        asked.append(question)
+        return approve_reads(question)
+
+    async with opened(ClientOptions(permit=decide)) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            call = {"toolCallId": "c7", "title": "Edit a", "kind": "edit"}
+            agent.update({"sessionUpdate": "tool_call", **call, "rawInput": {"path": "/a"}})
+            for id, question in enumerate(({}, {"kind": "read"})):
+                agent.ask(id, ASK, agent.permission({"toolCallId": "c7", **question}))
+                assert (await agent.heard_answer(id))["result"] == selected("cancel")
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            result = await turn.wait()
+    assert [(q.kind, q.title, q.tool_call.raw_input) for q in asked] == [
+        ("edit", "Edit a", {"path": "/a"})
+    ] * 2
+    assert result.denials == (Denial("c7", "Edit a", "edit"),) * 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@aio
+async def test_a_guard_is_asked_before_a_file_or_a_command_is_served(
+    tmp_path: Path, is_async: bool
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def decide(question: Question) -> Answer:
+        asked.append((question.kind, question.tool_call.raw_input))
+        return Answer.ALLOW_ONCE if "fine" in question.title else Answer.REJECT_ONCE
+
+    async def decide_later(question: Question) -> Answer:
+        await asyncio.sleep(0)
+        return decide(question)
+
+    options = ClientOptions(guard=decide_later if is_async else decide, terminals=True)
+    fine, bad = str(tmp_path / "fine.txt"), str(tmp_path / "bad.txt")
+    (tmp_path / "bad.txt").write_text("secret")
+    async with opened(options, cwd=tmp_path) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+
+            async def call(method: str, **params: Any) -> Any:
+                agent.ask(9, method, {"sessionId": "s1", **params})
+                return await agent.heard_answer(9)
+
+            await call("fs/write_text_file", path=fine, content="x")
+            assert (await call("fs/read_text_file", path=fine))["result"] == {"content": "x"}
+            for refused in (
+                await call("fs/write_text_file", path=bad, content="x"),
+                await call("fs/read_text_file", path=bad),
+                await call("terminal/create", command="touch", args=[f"{bad}2"], cwd=bad),
+            ):
+                assert refused["error"]["code"] == -32602
+                assert refused["error"]["data"] == {"errorClass": "not_permitted"}
+            agent.answer(prompt, {"stopReason": "end_turn"})
+            result = await turn.wait()
+    assert (tmp_path / "bad.txt").read_text() == "secret"
+    assert not (tmp_path / "bad.txt2").exists()
+    assert asked == [
+        ("edit", {"path": fine}),
+        ("read", {"path": fine}),
+        ("edit", {"path": bad}),
+        ("read", {"path": bad}),
+        ("execute", {"command": ["touch", f"{bad}2"], "cwd": bad}),
+    ]
+    assert [denial.kind for denial in result.denials] == ["edit", "read", "execute"]
+
+
+@aio
+async def test_cancelling_the_turn_does_not_wait_for_the_guard(tmp_path: Path) -> None:
+    waiting = asyncio.Event()
+
+    async def never(question: Question) -> Answer:
+        waiting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with opened(ClientOptions(guard=never), cwd=tmp_path) as (session, agent):
+        async with session.prompt("hello") as turn:
+            prompt = await agent.expect("session/prompt")
+            path = str(tmp_path / "a")
+            agent.ask(9, "fs/write_text_file", {"sessionId": "s1", "path": path, "content": ""})
+            async with asyncio.timeout(5):
+                await waiting.wait()
+            turn.cancel()
+            refused = await agent.next()
+            if "method" in refused:
+                refused = await agent.next()
+            assert "being cancelled" in refused["error"]["message"]
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            assert (await turn.wait()).denials == ()

@@ -14,6 +14,7 @@ import pytest
 from dragoman.client.conversation import Conversation
 from dragoman.client.documents import DocumentOptions
 from dragoman.client.permissions import Answer, Permit, Question, approve_all
+from dragoman.dialects.keyed import shapes
 from dragoman.events import model
 from dragoman.events.words import Outcome
 from tests.aio import aio
@@ -237,3 +238,25 @@ def test_a_request_that_makes_no_sense_is_refused(
             assert answer["error"]["code"] == code
 
     run()
+
+
+def test_a_guard_is_asked_before_a_file_or_a_command_is_served(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.txt")
+
+    def guard(question: Question) -> Answer:
+        return Answer.ALLOW_ONCE if question.kind == "read" else Answer.REJECT_ONCE
+
+    @aio
+    async def run() -> None:
+        async with asking(tmp_path, guard=guard, terminals=True) as (far, _, _):
+            (tmp_path / "a.txt").write_text("old")
+            read = await far.ask(shapes.READ, {"path": path})
+            assert read["result"]["content"] == "old"
+            for told in (
+                await far.ask(shapes.WRITE, {"path": path, "content": "new"}),
+                await far.ask(shapes.TERMINAL_CREATE, {"command": "rm", "args": [path]}),
+            ):
+                assert told["error"]["data"] == {"errorClass": "not_permitted"}
+
+    run()
+    assert (tmp_path / "a.txt").read_text() == "old"

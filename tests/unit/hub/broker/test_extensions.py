@@ -16,7 +16,8 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.hub.broker import extensions
-from dragoman.hub.broker.extensions import Attach, PromptMeta, SessionMeta
+from dragoman.hub.broker.extensions import Attach, PromptMeta, SessionMeta, Submit
+from dragoman.hub.policy import Policy, Rule
 
 
 def raw(value: Any) -> Raw:
@@ -78,3 +79,21 @@ def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> N
 def test_a_text_is_a_text_or_nothing() -> None:
     assert extensions.text(raw("a")) == "a"
     assert [extensions.text(each) for each in (None, raw(5), Raw(b"{"))] == [None, None, None]
+
+
+def test_a_policy_is_a_name_or_a_whole_one() -> None:
+    policy = Policy(preset="ask", rules=(Rule(action="deny", paths=(".env",)),))
+    for told, meant in (("deny-all", "deny-all"), (policy, policy), (None, None)):
+        body = extensions.members(raw({"_meta": {"dragoman": {"policy": told}}}))
+        assert extensions.our_meta(body, PromptMeta).policy == meant
+        submitted: dict[str, Any] = {"sessionId": "s", "prompt": [], "job": "j", "policy": told}
+        assert extensions.read(raw(submitted), Submit).policy == meant
+
+
+def test_a_policy_that_cannot_be_meant_is_refused_before_anything_runs() -> None:
+    broken = Policy(rules=(Rule(action="allow", commands=("git 'push",)),))
+    for policy in ("ask", broken, Policy(ceilings=(Policy(ceilings=(broken,)),)), {"rules": 1}):
+        body = extensions.members(raw({"_meta": {"dragoman": {"policy": policy}}}))
+        with pytest.raises(RemoteError) as refused:
+            extensions.our_meta(body, PromptMeta)
+        assert refused.value.code == -32602

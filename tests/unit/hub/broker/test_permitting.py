@@ -19,12 +19,15 @@ from dragoman.hub.broker import permitting
 from dragoman.hub.broker.cancelling import Trigger
 from dragoman.hub.broker.permitting import ELICITATION, PERMISSION
 from dragoman.hub.broker.session import LiveSession
+from dragoman.hub.policy import Policy, Rule
 from dragoman.rpc import LATER
-from dragoman.wire.messages import Request
+from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
 from tests.unit.hub.broker.near import NearAgent, Notes, called, near, notice
 
 READ = "fs/read_text_file"
+WRITE = "fs/write_text_file"
+RUN = "terminal/create"
 
 
 class Answers(LiveSession):
@@ -47,12 +50,12 @@ class Answers(LiveSession):
 
 @asynccontextmanager
 async def asking(
-    tmp_path: Path, caller: Any = None, policy: str | None = None
+    tmp_path: Path, caller: Any = None, policy: Policy | str | None = None
 ) -> AsyncIterator[tuple[Answers, Notes]]:
     notes = Notes()
     async with near(NearAgent()) as far:
         live = Answers(notes, far, "s1", key="s-k", name=None, cwd=tmp_path, mcp_servers=Raw(b"[]"))
-        job: Any = SimpleNamespace(caller=caller, policy=policy, denied=False)
+        job: Any = SimpleNamespace(caller=caller, policy=policy, denied=False, first_event=0)
         live.job = job
         yield live, notes
 
@@ -197,3 +200,125 @@ async def test_a_caller_that_does_not_read_is_not_waited_for(
             assert live.request(question()) is LATER
             await _settled(live, 1)
             assert live.answered[1]["outcome"]["optionId"] == "y"
+
+
+# -- a whole policy, and what is done here for a caller that has left
+
+
+def about(method: str, call: dict[str, Any] | None = None, **params: Any) -> Request:
+    body: dict[str, Any] = {"sessionId": "s1", **params}
+    if call is not None:
+        options = msgspec.json.decode(question().params)["options"]
+        body |= {"toolCall": {"toolCallId": "t", **call}, "options": options}
+    raw = msgspec.json.encode(body)
+    return Request(1, method, Raw(raw), raw)
+
+
+def told(update_kind: str, **call: Any) -> Notification:
+    update = {"sessionUpdate": update_kind, "toolCallId": "t", "title": "It", **call}
+    raw = msgspec.json.encode({"sessionId": "s1", "update": update})
+    line = b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % raw
+    return Notification("session/update", Raw(raw), line)
+
+
+def chosen(answer: Any) -> str:
+    option: str = msgspec.json.decode(msgspec.json.encode(answer))["outcome"]["optionId"]
+    return option
+
+
+RULES = Policy(
+    preset="ask",
+    rules=(
+        Rule(action="allow", kind="edit", paths=("src/**",)),
+        Rule(action="allow", commands=("git status",)),
+        Rule(action="deny", kind="read", paths=(".env",)),
+    ),
+)
+
+
+@aio
+async def test_a_whole_policy_decides_for_a_caller_that_has_left(tmp_path: Path) -> None:
+    async with asking(tmp_path, policy=RULES) as (live, notes):
+        for path, option in (("src/a", "y"), ("src/../.env", "n"), ("b", "n")):
+            call = {"kind": "edit", "locations": [{"path": str(tmp_path / path)}]}
+            assert chosen(live.request(about(PERMISSION, call))) == option
+            assert live.job is not None and live.job.denied is (option == "n")
+        assert {data["by"] for _, data in notes.notes} == {"policy ask with rules"}
+
+
+@aio
+async def test_a_question_with_an_id_alone_is_judged_by_what_was_told_before(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, policy=RULES) as (live, _):
+        assert chosen(live.request(about(PERMISSION, {"kind": "edit"}))) == "n"
+        live.update(told("tool_call", kind="edit", locations=[{"path": str(tmp_path / "src/a")}]))
+        live.update(notice("s1", "t"))
+        assert chosen(live.request(about(PERMISSION, {}))) == "y"
+        live.update(told("tool_call_update", kind="execute", rawInput={"command": "rm x"}))
+        assert chosen(live.request(about(PERMISSION, {"kind": "read"}))) == "n"
+
+
+@aio
+async def test_a_title_is_a_command_where_the_spec_says_so(tmp_path: Path) -> None:
+    async with asking(tmp_path, policy=RULES) as (live, _):
+        call = {"kind": "execute", "title": "git status"}
+        assert chosen(live.request(about(PERMISSION, call))) == "n"
+        live.far.command_titles = True
+        live.questions = permitting.Questions(live)
+        assert chosen(live.request(about(PERMISSION, call))) == "y"
+
+
+@aio
+async def test_without_a_caller_the_policy_guards_what_is_done_here(tmp_path: Path) -> None:
+    async with asking(tmp_path, policy=RULES) as (live, notes):
+        inside = str(tmp_path / "src/a")
+        for request in (
+            about(WRITE, path=inside, content="x"),
+            about(READ, path=inside),
+            about(RUN, command="git", args=["status"]),
+        ):
+            assert live.request(request) is HERE
+        assert live.job is not None and not live.job.denied and not notes.notes
+        for request in (
+            about(WRITE, path=str(tmp_path / "a"), content="x"),
+            about(READ, path=str(tmp_path / "src/../.env")),
+            about(RUN, command="git status; rm -r ."),
+        ):
+            with pytest.raises(RemoteError) as refused:
+                live.request(request)
+            assert refused.value.data == {"errorClass": "not_permitted"}
+        assert live.job.denied and len(notes.notes) == 3
+        with pytest.raises(RemoteError):
+            live.request(about(WRITE, path=7))
+
+
+@aio
+async def test_where_no_policy_was_left_only_reading_is_done_here(tmp_path: Path) -> None:
+    async with asking(tmp_path) as (live, _):
+        assert live.request(about(READ, path="/a")) is HERE
+        for request in (about(WRITE, path="/a", content=""), about(RUN, command="ls")):
+            with pytest.raises(RemoteError):
+                live.request(request)
+
+
+@aio
+async def test_what_a_caller_allowed_before_it_left_is_still_done(tmp_path: Path) -> None:
+    path = str(tmp_path / "b")
+    writing = about(WRITE, path=path, content="x")
+    async with called(PERMISSION) as (caller, client, other):
+        async with asking(tmp_path, caller, Policy(preset="ask")) as (live, _):
+            live.open_for(caller, "s1")
+            # While the caller is there, it has decided itself what it lets its peer do.
+            assert live.request(writing) is HERE
+            asked = about(PERMISSION, {"kind": "edit", "locations": [{"path": path}]})
+            assert live.request(asked) is LATER
+            await client.until(lambda: client.questions)
+            answer = {"outcome": {"outcome": "selected", "optionId": "y"}}
+            other.answer(client.questions.pop(), answer)
+            await _settled(live, 1)
+            assert live.job is not None
+            live.job.caller = None
+            assert live.request(writing) is HERE
+            with pytest.raises(RemoteError):
+                live.request(about(WRITE, path=str(tmp_path / "c"), content="x"))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.client import guarding
 from dragoman.client.permissions import Answer, Chosen, Decision, Question, settled
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionClosed
@@ -222,3 +223,86 @@ def test_a_file_that_nobody_asked_about_is_written_as_the_policy_says() -> None:
     assert desk(policy).may_write("src/a")
     assert not desk(policy).may_write("src/../.env")
     assert not desk(Policy()).may_write("src/a")
+
+
+def writing(path: str) -> Question:
+    return guarding.writing("s", path)
+
+
+def running(command: str, *args: str, cwd: str | None = None, env: Any = ()) -> Question:
+    return guarding.running("s", command, args, cwd=cwd, env=env)
+
+
+@aio
+async def test_what_is_done_for_the_agent_is_judged_like_what_it_asks() -> None:
+    policy = Policy(
+        preset="approve-all",
+        rules=(Rule(action="deny", paths=(".env",), kind=("edit", "read")),),
+    )
+    at = desk(policy)
+    assert (await at.guard(writing("/nowhere/a"))).allows
+    assert not (await at.guard(writing("/nowhere/x/../.env"))).allows
+    assert not at.guard_alone(guarding.reading("s", "/nowhere/.env")).allows
+    assert [ruling.act.kind for ruling in at.denials] == ["edit", "read"]
+    commands = Policy(rules=(Rule(action="allow", commands=("git status",)),))
+    assert desk(commands).guard_alone(running("git", "status")).allows
+    assert desk(commands).guard_alone(running("git status")).allows
+    assert not desk(commands).guard_alone(running("git status; rm x")).allows
+    assert not desk(commands).guard_alone(running("git", "status", env={"A": "b"})).allows
+
+
+@aio
+async def test_the_caller_is_asked_once_about_a_file_that_is_written_often() -> None:
+    caller = Caller(Answer.ALLOW_ONCE)
+    at = desk(ASK, caller)
+    for _ in range(3):
+        assert (await at.guard(writing("/nowhere/a"))).allows
+    assert caller.asked == ["edit"]
+    assert not at.guard_alone(writing("/nowhere/b")).allows
+
+
+@aio
+async def test_what_is_to_be_asked_every_time_is_asked_for_every_writing() -> None:
+    caller = Caller(Answer.ALLOW_ALWAYS)
+    at = desk(Policy(rules=(Rule(action="escalate", kind="edit"),)), caller)
+    await at(edit("/nowhere/a"))
+    assert (await at.guard(writing("/nowhere/a"))).allows
+    assert caller.asked == ["edit"]
+    for _ in range(2):
+        assert (await at.guard(writing("/nowhere/a"))).allows
+    assert caller.asked == ["edit"] * 3
+
+
+@aio
+async def test_a_command_that_was_allowed_once_runs_once_in_its_folder() -> None:
+    at = desk(ASK, Caller(Answer.ALLOW_ONCE))
+    await at(run("make test"))
+    assert not at.guard_alone(running("make test", cwd="/elsewhere")).allows
+    assert not at.guard_alone(running("make test", env={"A": "b"})).allows
+    assert not at.guard_alone(running("make", "test; x")).allows
+    assert at.guard_alone(running("bash", "-c", "make test")).allows
+    assert not at.guard_alone(running("bash", "-c", "make test")).allows
+
+
+@aio
+async def test_what_a_rule_denies_is_denied_although_it_was_allowed_before() -> None:
+    at = desk(Policy(preset="ask", rules=(Rule(action="deny", paths=(".env",)),)))
+    at.was_allowed(edit("/nowhere/.env"))
+    at.was_allowed(edit("/nowhere/a"))
+    assert not at.guard_alone(writing("/nowhere/.env")).allows
+    assert not (await at.guard(writing("/nowhere/.env"))).allows
+    assert at.guard_alone(writing("/nowhere/a")).allows
+
+
+def test_alone_what_would_be_asked_is_refused_and_the_reason_kept() -> None:
+    at = desk(ASK, Caller(Answer.ALLOW_ONCE))
+    assert at.alone(edit("/nowhere/a")) is Answer.REJECT_ONCE
+    assert at.alone(question("read")) is Answer.ALLOW_ONCE
+    assert "nobody was there" in at.denials[0].why
+
+
+def test_a_title_is_a_command_where_the_peer_is_known_for_that() -> None:
+    policy = Policy(rules=(Rule(action="allow", commands=("touch *",)),))
+    asked = question("execute", title="touch x")
+    assert desk(policy, titled=True).alone(asked).allows
+    assert not desk(policy).alone(asked).allows

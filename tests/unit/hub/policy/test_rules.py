@@ -85,3 +85,38 @@ def test_only_somebodys_word_is_final(verdict: Verdict, final: bool) -> None:
 def test_settings_become_a_policy_over_the_preset() -> None:
     settings = PolicySettings(limits=(Rule(action="deny"),))
     assert rules.of_settings(settings, "ask") == Policy(preset="ask", limits=settings.limits)
+
+
+def test_a_policy_for_somebody_leaves_out_what_is_for_others() -> None:
+    mine = Rule(action="deny", kind="fetch", peer=("codex", "qwen"), role="review")
+    others = Rule(action="allow", peer="gemini")
+    policy = Policy(
+        rules=(mine, others), limits=(Rule(action="ask", role="write"),), ceilings=(Policy(),)
+    )
+    told = rules.for_whom(policy, peer="codex", role="review")
+    assert told == Policy(rules=(Rule(action="deny", kind="fetch"),), ceilings=(Policy(),))
+    nested = Policy(ceilings=(policy,))
+    assert rules.for_whom(nested, peer="gemini").ceilings == (
+        Policy(rules=(Rule(action="allow"),), ceilings=(Policy(),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "edits"),
+    [
+        (Policy(), False),
+        (Policy(preset="ask"), True),
+        (Policy(preset="approve-all"), True),
+        (Policy(rules=(Rule(action="allow", kind="edit", paths=("src/**",)),)), True),
+        (Policy(rules=(Rule(action="ask", kind="edit"),)), True),
+        (Policy(rules=(Rule(action="allow", commands=("git *",)),)), False),
+        (Policy(rules=(Rule(action="allow", kind="fetch"),)), False),
+        (Policy(preset="approve-all", rules=(Rule(action="deny", paths=(".env",)),)), True),
+        (Policy(preset="approve-all", rules=(Rule(action="deny", kind="edit"),)), False),
+        (Policy(preset="ask", limits=(Rule(action="deny"),)), False),
+        (Policy(preset="approve-all", rules=(Rule(action="deny", peer="codex"),)), True),
+        (Policy(preset="approve-all", ceilings=(Policy(),)), False),
+    ],
+)
+def test_it_is_known_whether_any_file_may_be_written_at_all(policy: Policy, edits: bool) -> None:
+    assert rules.may_allow_edits(policy) is edits

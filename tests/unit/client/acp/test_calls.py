@@ -1,0 +1,85 @@
+"""What an agent told of its tool calls, for the questions that tell less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.client.acp import calls
+from dragoman.client.acp.calls import Calls, completed
+from dragoman.dialects.acp import v1 as acp
+
+
+def begun(**fields: Any) -> acp.ToolCall:
+    told = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "It", **fields}
+    return msgspec.convert(told, acp.ToolCall)
+
+
+def changed(**fields: Any) -> acp.ToolCallProgress:
+    told = {"sessionUpdate": "tool_call_update", "toolCallId": "c", **fields}
+    return msgspec.convert(told, acp.ToolCallProgress)
+
+
+def asked(**fields: Any) -> acp.ToolCallUpdate:
+    return msgspec.convert({"toolCallId": "c", **fields}, acp.ToolCallUpdate)
+
+
+def test_a_question_with_an_id_alone_means_what_was_told_before() -> None:
+    known = Calls()
+    known.heard(begun(kind="edit", locations=[{"path": "/w/a"}]))
+    known.heard(changed(title="Change a", rawInput={"path": "/w/a", "content": "x"}))
+    known.heard(changed(locations=[], rawInput={}, title=""))
+    call = known.completed(asked())
+    assert (call.title, call.kind) == ("Change a", "edit")
+    assert call.raw_input == {"path": "/w/a", "content": "x"}
+    assert call.locations is not None and call.locations[0].path == "/w/a"
+
+
+def test_what_the_question_says_itself_counts() -> None:
+    call = completed(
+        asked(title="New", kind="execute", rawInput={"command": "b"}),
+        [begun(kind="other", rawInput={"command": "a"})],
+    )
+    assert (call.title, call.kind, call.raw_input) == ("New", "execute", {"command": "b"})
+
+
+@pytest.mark.parametrize(
+    ("earlier", "question", "kind"),
+    [
+        ("edit", {"kind": "read"}, "edit"),
+        ("execute", {"kind": "search", "rawInput": {"path": "/w/a"}}, "execute"),
+        ("other", {"kind": "read"}, "other"),
+        ("other", {"kind": "read", "locations": [{"path": "/w/a"}]}, "read"),
+        ("read", {"kind": "search"}, "search"),
+        ("read", {"kind": "edit"}, "edit"),
+        (None, {"kind": "read"}, "read"),
+        ("read", {}, "read"),
+    ],
+)
+def test_a_call_does_not_become_a_reading_by_being_asked_about(
+    earlier: str | None, question: dict[str, Any], kind: str
+) -> None:
+    assert completed(asked(**question), [begun(kind=earlier)]).kind == kind
+
+
+def test_a_question_about_an_unknown_call_stays_as_it_is() -> None:
+    question = asked(kind="read")
+    assert Calls().completed(question) is question
+    assert completed(question, [begun(toolCallId="another", kind="edit")]) is question
+
+
+def test_only_open_calls_are_remembered_and_not_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calls, "MAX_CALLS", 2)
+    known = Calls()
+    known.heard(begun(kind="edit"))
+    known.heard(changed(status="completed"))
+    assert len(known) == 0
+    for name in ("1", "2", "3"):
+        known.heard(begun(toolCallId=name, kind="edit"))
+    assert len(known) == 2
+    assert known.completed(asked(toolCallId="1")).kind is None
+    assert known.completed(asked(toolCallId="3")).kind == "edit"

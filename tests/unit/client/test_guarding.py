@@ -1,0 +1,60 @@
+"""What an agent has done by us, put as a question."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.client import guarding
+from dragoman.client.permissions import Answer, Question, settled
+from dragoman.errors import NotPermitted
+from tests.aio import aio
+
+
+def test_a_file_is_told_by_its_path_and_what_becomes_of_it() -> None:
+    for question, kind, title in (
+        (guarding.reading("s", "/w/a"), "read", "Read /w/a"),
+        (guarding.writing("s", "/w/a"), "edit", "Write /w/a"),
+    ):
+        assert (question.session_id, question.kind, question.title) == ("s", kind, title)
+        assert question.tool_call.raw_input == {"path": "/w/a"}
+        assert [each.path for each in question.tool_call.locations] == ["/w/a"]
+
+
+def test_a_command_is_told_word_by_word_or_as_a_line_and_its_environment_only_by_being_there() -> (
+    None
+):
+    words = guarding.running("s", "git", ["push", "-f"], cwd="/w", env={"KEY": "secret"})
+    assert words.tool_call.raw_input == {
+        "command": ["git", "push", "-f"],
+        "cwd": "/w",
+        "env": True,
+    }
+    line = guarding.running("s", "git push; ls", [], cwd=None, env=[])
+    assert line.tool_call.raw_input == {"command": "git push; ls"}
+    assert (line.kind, line.title) == ("execute", "Run git push; ls")
+
+
+def test_every_answer_has_an_option() -> None:
+    question = guarding.writing("s", "/w/a")
+    assert settled(question.options, Answer.ALLOW_ONCE)[0] == "allow"
+    assert settled(question.options, Answer.ALLOW_ALWAYS)[0] == "always"
+    assert settled(question.options, Answer.REJECT_ALWAYS)[0] == "reject"
+
+
+@aio
+async def test_a_guard_may_be_a_plain_function_or_wait_for_somebody() -> None:
+    async def later(question: Question) -> Answer:
+        return Answer.REJECT_ONCE
+
+    question = guarding.writing("s", "/w/a")
+    assert await guarding.decided(lambda _: Answer.ALLOW_ONCE, question) is Answer.ALLOW_ONCE
+    assert await guarding.decided(later, question) is Answer.REJECT_ONCE
+
+
+def test_what_is_not_allowed_is_an_error_that_says_what() -> None:
+    question = guarding.writing("s", "/w/a")
+    guarding.require(question, Answer.ALLOW_ONCE)
+    with pytest.raises(NotPermitted, match=r"Write /w/a.* is not permitted$"):
+        guarding.require(question, Answer.REJECT_ONCE)
+    with pytest.raises(NotPermitted, match="being cancelled"):
+        guarding.require(question, Answer.CANCEL)
