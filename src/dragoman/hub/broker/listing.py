@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import BrokerError, BrokerUnavailable, CallError, ConnectError, ConnectionLost
 from dragoman.hub.broker.endpoint import brokers_folder
 from dragoman.hub.broker.knocking import STATUS, STOP, ask_broker
-from dragoman.hub.broker.reaping import Reaped, sweep
 from dragoman.hub.broker.records import Record, read_records
 from dragoman.hub.config.paths import Paths
 from dragoman.transports.identity import ProcessState, kill, state_of
+
+if TYPE_CHECKING:
+    from dragoman.hub.broker.reaping import Reaped
 
 STATUS_TIMEOUT: Final = 3.0
 """Seconds for the status of a broker, before it is shown as one that does not answer."""
@@ -88,6 +90,8 @@ async def stop_broker(
 
 async def reap(paths: Paths) -> list[Reaped]:
     """Remove what dead brokers left."""
+    from dragoman.hub.broker.reaping import sweep
+
     return await asyncio.to_thread(sweep, brokers_folder(paths.runtime))
 
 

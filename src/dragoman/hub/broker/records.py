@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -89,6 +88,9 @@ class RecordFile:
 
 def write_whole(path: Path, text: bytes) -> None:
     """Replace a file in one step; a reader sees the old text or the new one."""
+    # Not at the top: a caller only reads records.
+    import tempfile
+
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=".record-")
     try:
         with os.fdopen(fd, "wb") as file:

@@ -8,7 +8,6 @@ spelled as the protocols spell theirs.
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
 from pathlib import Path
@@ -102,7 +101,8 @@ def new_session_key() -> str:
 def _new_word() -> str:
     global _last
     seconds = max(0, int(time.time()) - _EPOCH) & (1 << 30) - 1
-    number = seconds << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    chance = int.from_bytes(os.urandom(4), "big") & (1 << _RANDOM_BITS) - 1
+    number = seconds << _RANDOM_BITS | chance
     with _lock:
         if _last >> _RANDOM_BITS >= seconds:
             # Chance alone would make equal ones where a thousand are made within a second, and a
