@@ -78,6 +78,11 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
         case "write-outside":
             wrote(session, FOLDER / "outside.txt", "out\n")
             refuse(id, -32603, "it went wrong")
+        case "spend":
+            say(session, "costly")
+            usage = {"sessionUpdate": "usage_update", "used": 10, "size": 1000}
+            update(session, **usage, cost={"amount": 0.25, "currency": "USD"})
+            answer(id, {"stopReason": "end_turn"})
         case "write":
             wrote(session, cwd / "done.txt", "done\n")
             say(session, "written")
@@ -112,6 +117,21 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             say(session, "thinking")
             usage = {"sessionUpdate": "usage_update", "used": 10, "size": 1000}
             update(session, **usage, cost={"amount": 5.0, "currency": "USD"})
+        case "ask":
+            options = [
+                {"optionId": "y", "name": "Yes", "kind": "allow_once"},
+                {"optionId": "n", "name": "No", "kind": "reject_once"},
+            ]
+            call = {"toolCallId": "w1", "title": "Write", "kind": "edit"}
+            call["locations"] = [{"path": str(cwd / "done.txt")}]  # type: ignore[assignment]
+            asked = {"sessionId": session, "toolCall": call, "options": options}
+            send({"id": "p1", "method": "session/request_permission", "params": asked})
+            chosen = json.loads(sys.stdin.readline())["result"]["outcome"].get("optionId")
+            (FOLDER / f"{NAME}.chosen").write_text(str(chosen))
+            if chosen == "y":
+                wrote(session, cwd / "done.txt", "done\n")
+                say(session, "written")
+            answer(id, {"stopReason": "end_turn"})
         case "killed":
             say(session, "about to die")
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,335 @@
+"""Delegation with real child processes: what is decided, done, kept, learned and told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import DelegationInvalid, NoPeer, UnknownRole, UsageError
+from dragoman.hub.delegating import Wish, decide_for, read_agent
+from dragoman.hub.delegating.verdicts import give_verdict
+from dragoman.hub.ledger import Ledger, ledger_path
+from dragoman.hub.policy import preset
+from dragoman.hub.routing import Reason
+from tests.aio import aio
+from tests.integration.cli_shell import cli_in
+from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return bench_in(tmp_path)
+
+
+def commit(folder: Path) -> None:
+    """Make a repository of a folder."""
+    (folder / "kept.txt").write_text("one\n")
+    identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+def text_of(file: str | None) -> str:
+    assert file is not None
+    return Path(file).read_text()
+
+
+def reasons(bench: Bench, role: str = "review") -> dict[str, Reason]:
+    wish = Wish(role=role, prompt="x", workspace=bench.work)
+    decision = decide_for(wish, bench.place())
+    return {one.peer: one.reason for one in decision.passed_over}
+
+
+# -- the work
+
+
+@aio
+async def test_work_in_a_copy_gives_a_patch_and_touches_nothing(bench: Bench) -> None:
+    commit(bench.work)
+    bench.peer("alpha", "write")
+    bench.settings("alpha")
+    done = await bench.delegate(isolate=True)
+    assert done.ok and done.final.isolated
+    assert not (bench.work / "done.txt").exists()
+    assert "done.txt" in text_of(done.final.patch)
+    assert list((bench.state / "worktrees").iterdir()) in (
+        [],
+        [bench.state / "worktrees/.sweeping"],
+    )
+
+
+@aio
+async def test_a_patch_is_applied_if_the_check_passes(bench: Bench) -> None:
+    commit(bench.work)
+    bench.peer("alpha", "write")
+    bench.settings("alpha")
+    bad = await bench.delegate(isolate=True, apply=True, check="false", fallback="none")
+    assert not bad.ok and bad.outcome.value == "failed" and not (bench.work / "done.txt").exists()
+    assert bad.final.patch is not None
+    good = await bench.delegate(isolate=True, apply=True, check="test -f done.txt")
+    assert good.ok and [change.path for change in good.final.files] == ["done.txt"]
+    assert (bench.work / "done.txt").read_text() == "done\n"
+    verdicts = [bench.attempts(done.job)[0].verdict for done in (bad, good)]
+    assert verdicts == ["bad", "good"]
+
+
+@aio
+async def test_after_a_failure_in_a_copy_another_may_try(bench: Bench) -> None:
+    commit(bench.work)
+    bench.peer("alpha", "write-and-crash")
+    bench.peer("beta", "write")
+    bench.settings("alpha", "beta")
+    done = await bench.delegate(isolate=True, apply=True)
+    assert [report.outcome.value for report in done.attempts] == ["crashed", "ok"]
+    assert (bench.work / "done.txt").exists() and not (bench.work / "half.txt").exists()
+
+
+@aio
+async def test_what_was_changed_is_seen_on_the_disk(bench: Bench) -> None:
+    bench.peer("alpha", "write")
+    bench.settings("alpha")
+    done = await bench.delegate()
+    assert [change.path for change in done.final.files] == ["done.txt"]
+    assert bench.attempts(done.job)[0].files_changed == 1
+
+
+@aio
+async def test_a_role_has_its_prefix_and_a_prompt_its_lineage(bench: Bench) -> None:
+    bench.peer("alpha", "ok", more='[role_prefixes]\nreview = "/review"\n')
+    bench.settings("alpha")
+    done = await bench.delegate("look")
+    assert bench.told("alpha") == ["/review look"]
+    assert bench.told("alpha", "starts") == ["1"]
+    meta = json.loads((bench.folder / "alpha.meta").read_text())
+    assert meta["dragoman"] == {"depth": 1, "lineage": [done.job]}
+
+
+# -- permissions
+
+
+@aio
+async def test_a_refused_permission_is_no_reason_to_ask_somebody_else(bench: Bench) -> None:
+    bench.peer("alpha", "ask")
+    bench.peer("beta", "ok")
+    bench.settings("alpha", "beta")
+    done = await bench.delegate()
+    assert done.outcome.value == "denied" and [one.title for one in done.final.denials] == ["Write"]
+    assert bench.told("beta", "starts") == []
+    allowed = await bench.delegate(permissions="approve-all")
+    assert allowed.ok and (bench.work / "done.txt").exists()
+
+
+@aio
+async def test_nobody_below_may_do_more_than_whoever_delegated(bench: Bench) -> None:
+    bench.peer("alpha", "ask")
+    bench.settings("alpha", more=f"max_depth = 2\n{QUICK}")
+    reading = json.dumps({"preset": "approve-reads"})
+    for environ in ({"DRAGOMAN_CEILING": reading}, {}):
+        bench.environ = {"DRAGOMAN_DEPTH": "1", **environ}
+        done = await bench.delegate(permissions="approve-all")
+        assert done.outcome.value == "denied"
+        assert (bench.folder / "alpha.chosen").read_text() == "n"
+    assert not (bench.work / "done.txt").exists()
+    bench.environ["DRAGOMAN_CEILING"] = json.dumps({"preset": preset("approve-all").preset})
+    assert (await bench.delegate(permissions="approve-all")).ok
+
+
+@aio
+async def test_too_deep_is_an_end_also_for_last_resorts(bench: Bench) -> None:
+    bench.peer("alpha", "ok")
+    bench.settings("alpha")
+    bench.environ = {"DRAGOMAN_DEPTH": "1", "DRAGOMAN_LINEAGE": "j-above"}
+    with pytest.raises(NoPeer, match="delegated work already"):
+        await bench.delegate()
+    assert bench.told("alpha", "starts") == []
+    assert [line["event"] for line in bench.events()] == ["delegation_decided"]
+
+
+# -- limits and health
+
+
+@aio
+async def test_a_used_up_budget_passes_a_peer_over_and_then_nobody_is_left(bench: Bench) -> None:
+    bench.peer("alpha", "spend")
+    bench.peer("beta", "ok")
+    bench.settings("alpha", "beta", more=f"[peer.alpha.limits]\nday_cost = 0.2\n{QUICK}")
+    first = await bench.delegate()
+    assert first.answered == "alpha" and first.costs == {"USD": 0.25}
+    assert reasons(bench)["alpha"] is Reason.OVER_BUDGET
+    assert (await bench.delegate()).answered == "beta"
+    bench.settings("alpha", "beta", more="[limits]\nday_turns = 2\n")
+    with pytest.raises(NoPeer) as nobody:
+        await bench.delegate(fallback="peers")
+    assert nobody.value.over_budget
+
+
+@aio
+async def test_a_turn_that_costs_too_much_is_stopped_and_nobody_else_is_asked(bench: Bench) -> None:
+    bench.peer("alpha", "tokens")
+    bench.peer("beta", "ok")
+    bench.settings(
+        "alpha", "beta", more="[limits]\nturn_cost = 1.0\n[timeouts]\ncancel_grace = 2\n"
+    )
+    done = await bench.delegate()
+    assert len(done.attempts) == 1 and done.final.error_class == "over_budget"
+    assert "5 of 1 dollars" in done.stopped
+
+
+@aio
+async def test_a_quota_parks_a_peer_until_it_resets_and_a_login_with_its_command(
+    bench: Bench,
+) -> None:
+    bench.peer("alpha", "quota")
+    bench.peer("beta", "locked", more='[credentials]\nlogin = "run `beta login`"\n')
+    bench.peer("gamma", "ok")
+    bench.settings("alpha", "beta", "gamma")
+    done = await bench.delegate()
+    assert done.answered == "gamma"
+    with Ledger.open(ledger_path(bench.state), read_only=True) as ledger:
+        quota, login = ledger.health("alpha"), ledger.health("beta")
+    assert quota.parked_until is not None and quota.last_failed_at is not None
+    assert 7100 < quota.parked_until - quota.last_failed_at <= 7200
+    assert login.parked_why == "it wants a login: log in with `beta login`"
+    assert [line["peer_id"] for line in bench.events() if line["event"] == "peer_parked"] == [
+        "alpha",
+        "beta",
+    ]
+    again = await bench.delegate()
+    assert [report.peer for report in again.attempts] == ["gamma"]
+    assert reasons(bench)["alpha"] is reasons(bench)["beta"] is Reason.PARKED
+
+
+@aio
+async def test_a_peer_that_fails_again_and_again_is_left_alone(bench: Bench) -> None:
+    bench.peer("alpha", "crash")
+    bench.settings("alpha")
+    for _ in range(3):
+        await bench.delegate(fallback="none")
+    assert reasons(bench)["alpha"] is Reason.BROKEN
+    with pytest.raises(NoPeer, match="failed too often"):
+        await bench.delegate(fallback="none")
+    assert len(bench.told("alpha")) == 3
+
+
+# -- learning
+
+
+@aio
+async def test_what_peers_earned_decides_where_that_is_wanted(bench: Bench) -> None:
+    bench.peer("alpha", "error")
+    bench.peer("beta", "ok")
+    bench.settings("alpha", "beta")
+    for _ in range(2):
+        done = await bench.delegate()
+    with Ledger.open(ledger_path(bench.state), read_only=True) as ledger:
+        beliefs = {arm.peer: posterior for arm, posterior in ledger.posteriors().items()}
+    assert beliefs["alpha"].mean < 0.5 < beliefs["beta"].mean
+    assert {beliefs[name].pulls for name in beliefs} == {2}
+    assert done.decision.order == "fixed" and set(done.decision.shadow) == {"alpha", "beta"}
+    bench.settings("alpha", "beta", more=f'adaptive = "on"\n{QUICK}')
+    assert (await bench.delegate()).decision.order == "bandit"
+
+
+@aio
+async def test_a_verdict_takes_back_what_was_earned_and_gives_it_again(bench: Bench) -> None:
+    bench.peer("alpha", "ok")
+    bench.settings("alpha")
+    done = await bench.delegate()
+    paths = bench.place().paths
+
+    def mean() -> float:
+        with Ledger.open(ledger_path(bench.state), read_only=True) as ledger:
+            (posterior,) = ledger.posteriors().values()
+        assert posterior.pulls == 1
+        return posterior.mean
+
+    earned = mean()
+    for word, expected in (("bad", False), ("bad", False), ("good", True), ("good", True)):
+        give_verdict(done.job, word, paths=paths)  # type: ignore[arg-type]
+        assert (mean() == pytest.approx(earned)) is expected
+        assert mean() <= earned + 1e-9
+    kept = bench.attempts(done.job)[0]
+    assert (kept.verdict, kept.verdict_source) == ("good", "user")
+
+
+# -- who
+
+
+@aio
+async def test_a_role_that_nobody_claims_is_refused_with_the_list(bench: Bench) -> None:
+    bench.peer("alpha", "ok")
+    with pytest.raises(UnknownRole, match="did you mean review.*the roles are debug, execute"):
+        await bench.delegate(role="revue")
+
+
+def test_an_agent_file_names_the_peer_and_the_role(bench: Bench) -> None:
+    bench.peer("alpha", "ok")
+    catalogue = bench.place().catalogue
+    file = bench.work / "agent.md"
+    file.write_text("---\nname: x\ndelegate_to: alpha-review\n---\nBe strict.\n")
+    assigned = read_agent(file, catalogue)
+    assert (assigned.peer, assigned.role) == ("alpha", "review")
+    assert assigned.prompt("look") == "Be strict.\n\nlook"
+    file.write_text("---\ndelegate_to: none\n---\n")
+    with pytest.raises(UsageError, match="does its work itself"):
+        read_agent(file, catalogue)
+    file.write_text("---\ndelegate_to: alpha-plan\n---\n")
+    with pytest.raises(DelegationInvalid):
+        read_agent(file, catalogue)
+    file.write_text("Just words.\n")
+    assert read_agent(file, catalogue).role is None
+
+
+# -- from the command line
+
+
+def test_the_command_tells_the_same_in_words_in_json_and_as_a_job(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    config = cli.home / "config_home"
+    add_peer(config, cli.home, "alpha", "error", ("review",))
+    add_peer(config, cli.home, "beta", "ok", ("review",))
+    (config / "config.toml").write_text(f'enabled_peers = ["alpha", "beta"]\n{QUICK}')
+    (cli.cwd / "agent.md").write_text("---\ndelegate_to: beta-review\n---\nBe strict.\n")
+    said = cli("delegate", "review", "look")
+    assert said.code == 0 and said.out.startswith("beta did: look")
+    job = said.err.splitlines()[0].removeprefix("dragoman: job ")
+    assert "1. alpha: failed after" in said.err and "2. beta: ok after" in said.err
+    result = cli("jobs", "result", job, "--format", "json")
+    told = json.loads(result.out)
+    assert (told["peer"], told["outcome"], told["text"]) == ("beta", "ok", "beta did: look")
+    assert "beta did: look" in cli("jobs", "watch", job).out
+    lines = [json.loads(line) for line in cli("delegate", "review", "look", "--format", "json").out
+             .splitlines()]  # fmt: skip
+    kinds = [line["type"] for line in lines]
+    assert kinds[0] == "JobBegun" and kinds[-1] == "Delegation"
+    assert [line["peer"] for line in lines if line["type"] == "Attempt"] == ["alpha", "beta"]
+    assert lines[-1]["attempts"][0]["failure"]["message"] == "it went wrong (-32603)"
+    assert cli("delegate", "review", "look", "--format", "quiet").out == "beta did: look\n"
+    by_file = cli("delegate", "--agent", "agent.md", "look", "--format", "quiet")
+    assert by_file.out == "beta did: Be strict.\n\nlook\n"
+    assert cli("verdict", job, "bad").code == 0
+    assert cli("verdict", "j-nonesuch", "bad").code == 4
+    names = [line["event"] for line in read_lines(cli.home / "state_home" / "events.jsonl")]
+    assert names[-1] == "verdict_recorded"
+
+
+def test_the_exit_code_says_why_nothing_was_done(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    config = cli.home / "config_home"
+    add_peer(config, cli.home, "alpha", "auth", ("review",))
+    (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+    assert cli("delegate", "review", "look", "--no-fallback").code == 6
+    parked = cli("delegate", "review", "look", "--strict", "--format", "json")
+    assert parked.code == 7 and json.loads(parked.out)["error"] == "no_peer"
+    assert cli("delegate", "revue", "look").code == 2
+    assert cli("delegate", "review", "look", "--strict", "--no-fallback").code == 2
+    assert cli("delegate", "look").code == 2
+    explained = json.loads(cli("explain", "review", "--format", "json").out)
+    assert [one["peer"] for one in explained["candidates"]] == ["scout"]
+    peers = [one["peer"] for one in explained["passed_over"]]
+    assert "alpha" in peers and len(peers) == len(set(peers))
+    assert os.listdir(cli.cwd) == []
