@@ -81,6 +81,8 @@ class TestCaller:
 
     def __init__(self, connection_of: Callable[[TestCaller], Connection]) -> None:
         self.updates: list[dict[str, Any]] = []
+        self.told: list[tuple[str, Any]] = []
+        """Every other notification."""
         self.questions: list[Request] = []
         self.answer: Callable[[Request], Any] | None = None
         self.changed = asyncio.Event()
@@ -94,7 +96,9 @@ class TestCaller:
     def notification(self, notification: Notification) -> None:
         if notification.method == "session/update":
             self.updates.append(msgspec.json.decode(notification.params))
-            self.changed.set()
+        else:
+            self.told.append((notification.method, msgspec.json.decode(notification.params)))
+        self.changed.set()
 
     def request(self, request: Request) -> Any:
         self.questions.append(request)

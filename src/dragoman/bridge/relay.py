@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.inquiring import reply_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import CallCancelled, DragomanError
 from dragoman.rpc import Call, Connection, Handlers
@@ -67,6 +68,13 @@ class Route(Protocol):
         """A request about the session: answered as by `Handlers.request`, or `HERE`."""
 
 
+class Asking(Protocol):
+    """A question of the agent that somebody else was asked."""
+
+    def give_up(self, error: DragomanError) -> None:
+        """The agent wants no answer any more."""
+
+
 class Upstream:
     """Takes over what comes from an agent. What belongs to no route goes on to its client."""
 
@@ -80,7 +88,7 @@ class Upstream:
         self._opening = 0
         self._early: list[tuple[str, Notification]] = []
         self._early_size = 0
-        self.asked: dict[Id, Call] = {}
+        self.asked: dict[Id, Asking] = {}
         """Questions of the agent that somebody else was asked, by the agent's own ids."""
         self.pages: dict[str, Connection] = {}
         """Whose user was sent to a page, until he is done there."""
@@ -162,6 +170,19 @@ class Upstream:
         elif self.pages and notification.method == acp.ELICITATION_COMPLETE.name:
             self._page_done(notification)
         self._handlers.notification(notification)
+
+    def note_page(self, request: Request, result: Raw, connection: Connection) -> None:
+        """Remember whose user was sent to a page, if that is what he answered to."""
+        with contextlib.suppress(msgspec.ValidationError):
+            asked = acp.ELICITATION_CREATE.decode_params(request.params)
+            reply = acp.ELICITATION_CREATE.decode_result(result)
+            if isinstance(asked, acp.ElicitationUrl) and reply_of(reply).action == "accept":
+                self.pages[asked.elicitation_id] = connection
+
+    def left(self, connection: Connection) -> None:
+        """Nobody is there any more to be told that a page is done."""
+        if connection in self.pages.values():
+            self.pages = {id: each for id, each in self.pages.items() if each is not connection}
 
     def _page_done(self, notification: Notification) -> None:
         with contextlib.suppress(msgspec.ValidationError):

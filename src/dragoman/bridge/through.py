@@ -21,7 +21,6 @@ from msgspec import Raw
 from dragoman.bridge import answers, sieve
 from dragoman.bridge.relay import HERE, Upstream, session_of
 from dragoman.bridge.sieve import Sieve
-from dragoman.client.acp.inquiring import reply_of
 from dragoman.client.acp.session import Session
 from dragoman.client.permissions import Answer, choose
 from dragoman.dialects import discovery
@@ -107,7 +106,7 @@ class Passage:
         if error is None:
             assert result is not None
             if request.method == _ELICIT:
-                self._note_page(request, result)
+                upstream.note_page(request, result, self._connection)
             upstream.connection.answer(request, result)
         elif isinstance(error, CallCancelled) or request.method not in _DECLINED:
             refusal = answers.refusal(error)
@@ -115,14 +114,6 @@ class Passage:
         else:
             log.warning("nobody could be asked (%s): %s", request.method, error)
             upstream.connection.answer(request, _DECLINED[request.method](request))
-
-    def _note_page(self, request: Request, result: Raw) -> None:
-        """Whose user was sent to a page, until he is done there."""
-        with contextlib.suppress(msgspec.ValidationError):
-            asked = acp.ELICITATION_CREATE.decode_params(request.params)
-            reply = acp.ELICITATION_CREATE.decode_result(result)
-            if isinstance(asked, acp.ElicitationUrl) and reply_of(reply).action == "accept":
-                self._through.upstream.pages[asked.elicitation_id] = self._connection
 
     # -- what the client says
 

@@ -122,3 +122,13 @@ async def test_a_request_that_cannot_be_sent_leaves_nothing_expected() -> None:
             upstream.open("session/new", {}, lambda result, error: None)
         assert upstream._opening == 0
         assert agent.told("session/new") == []
+
+
+@aio
+async def test_who_has_left_is_told_of_no_page() -> None:
+    async with driven(ClientOptions()) as (client, _), driven(ClientOptions()) as (other, _):
+        upstream = Upstream(client)
+        upstream.pages = {"one": client.connection, "two": other.connection}
+        upstream.left(client.connection)
+        upstream.left(client.connection)
+        assert upstream.pages == {"two": other.connection}

@@ -55,6 +55,13 @@ for so long answers no questions either."""
 MAX_ALLOWED: Final = 256
 """What callers allowed in a turn that is remembered for the time after them."""
 
+ANSWER_TIMEOUT: Final = 30 * 60.0
+"""How long a caller may take to answer, as long as a person at a desk may: then it counts as one
+that has left, so that a forgotten question does not hold up those who wait behind the turn."""
+
+LASTING: Final = frozenset({acp.TERMINAL_WAIT_FOR_EXIT.name})
+"""What takes as long as it takes, and is no question."""
+
 SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
     acp.FS_READ_TEXT_FILE.name: lambda asked: guarding.reading(asked.session_id, asked.path),
     acp.FS_WRITE_TEXT_FILE.name: lambda asked: guarding.writing(asked.session_id, asked.path),
@@ -78,10 +85,12 @@ class Asked:
         self._questions = questions
         self.request = request
         self.caller = caller
+        self._upstream = questions.session.far.upstream
         self._call: Call | None = None
         self._over = False
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(TOLD_TIMEOUT, self._not_told)
+        self._upstream.asked[request.id] = self
 
     def ask(self) -> None:
         """The caller has got everything that happened before."""
@@ -95,7 +104,10 @@ class Asked:
             params = renamed(params, name)
         try:
             self._call = self.caller.connection.begin(
-                self.request.method, params, settle=self._settled
+                self.request.method,
+                params,
+                settle=self._settled,
+                timeout=None if self.request.method in LASTING else ANSWER_TIMEOUT,
             )
         except DragomanError as error:
             self._settled(None, error)
@@ -108,6 +120,8 @@ class Asked:
             return
         self._finish()
         if result is not None:
+            if self.request.method == ELICITATION:
+                self._upstream.note_page(self.request, result, self.caller.connection)
             self._questions.answered(self.request, result)
         elif isinstance(error, RemoteError) and self.request.method not in (
             PERMISSION,
@@ -127,10 +141,16 @@ class Asked:
             self._call.give_up(DragomanError("the question was called off"))
         return self.request
 
+    def give_up(self, error: DragomanError) -> None:
+        """The peer wants no answer any more: the caller is told, and the peer that it was heard."""
+        if self.call_off() is not None and isinstance(error, RemoteError):
+            self._questions.refused(self.request, error)
+
     def _finish(self) -> None:
         self._over = True
         self._timer.cancel()
         self._questions.open.discard(self)
+        self._upstream.asked.pop(self.request.id, None)
 
 
 class Questions:

@@ -154,6 +154,8 @@ class Broker:
             if caller in session.readers:
                 session.questions.left(caller)
                 session.close_for(caller)
+        if self._far is not None:
+            self._far.upstream.left(caller.connection)
         self.work_changed()
 
     # -- the peer
@@ -198,6 +200,10 @@ class Broker:
     def peer_down(self, far: Far, failure: ConnectionLost) -> None:
         log.warning("the peer is gone: %s", failure)
         self._far = None
+        for session in self.sessions:
+            # Whoever is still asked would answer to nobody, or to the next process.
+            if session.far is far:
+                session.questions.call_off()
         if (pid := far.pid) is not None:
             self._host.peer_ended(pid)
         self._life.happens(Happening.LOST)

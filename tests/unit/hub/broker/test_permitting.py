@@ -14,16 +14,17 @@ import pytest
 from msgspec import Raw
 
 from dragoman.bridge.relay import HERE
-from dragoman.errors import RemoteError
+from dragoman.errors import CallCancelled, DragomanError, RemoteError
 from dragoman.hub.broker import permitting
 from dragoman.hub.broker.cancelling import Trigger
 from dragoman.hub.broker.permitting import ELICITATION, PERMISSION
 from dragoman.hub.broker.session import LiveSession
 from dragoman.hub.policy import Policy, Rule
-from dragoman.rpc import LATER
+from dragoman.rpc import LATER, Call
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
-from tests.unit.hub.broker.near import NearAgent, Notes, called, near, notice
+from tests.integration.broker_stage import Stage, TestCaller
+from tests.unit.hub.broker.near import NearAgent, Notes, called, dies, near, notice, standing
 
 READ = "fs/read_text_file"
 WRITE = "fs/write_text_file"
@@ -322,3 +323,94 @@ async def test_what_a_caller_allowed_before_it_left_is_still_done(tmp_path: Path
             assert live.request(writing) is HERE
             with pytest.raises(RemoteError):
                 live.request(about(WRITE, path=str(tmp_path / "c"), content="x"))
+
+
+@asynccontextmanager
+async def asked_in_a_turn(
+    tmp_path: Path, method: str, params: dict[str, Any]
+) -> AsyncIterator[tuple[Stage, NearAgent, TestCaller, Call, list[Any]]]:
+    """A caller that is asked something by the agent in its turn, and does not answer by itself."""
+    agent = NearAgent()
+    ends: list[Any] = []
+    elicitation: dict[str, Any] = {"form": {}, "url": {}}
+    async with standing(tmp_path, agent) as at, at.caller(elicitation=elicitation) as caller:
+        caller.answer = lambda request: LATER
+        session = await caller.new(tmp_path)
+        prompting = at.broker.tasks.start(
+            caller.prompting(session, "x", policy="approve-all"), "prompt"
+        )
+        await agent.until(lambda: agent.prompts)
+        assert agent.connection is not None
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            ends.append(error if result is None else msgspec.json.decode(result))
+            agent.changed.set()
+
+        call = agent.connection.begin(method, {"sessionId": session, **params}, settle=settle)
+        await caller.until(lambda: caller.questions)
+        yield at, agent, caller, call, ends
+        if agent.connection.failure is None:
+            agent.end()
+        await asyncio.wait([prompting])
+
+
+OPTIONS: dict[str, Any] = {
+    "toolCall": {"toolCallId": "t", "title": "It", "kind": "edit"},
+    "options": [
+        {"optionId": "y", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "n", "name": "No", "kind": "reject_once"},
+    ],
+}
+PAGE: dict[str, Any] = {"mode": "url", "elicitationId": "e1", "url": "https://x.y", "message": "?"}
+
+
+@aio
+async def test_a_question_that_the_peer_takes_back_is_taken_back_from_the_caller(
+    tmp_path: Path,
+) -> None:
+    async with asked_in_a_turn(tmp_path, PERMISSION, OPTIONS) as (at, agent, caller, call, ends):
+        assert agent.connection is not None
+        agent.connection.post("$/cancel_request", {"requestId": call.id})
+        await caller.until(lambda: "$/cancel_request" in [method for method, _ in caller.told])
+        asked = caller.questions[0].id
+        assert caller.told[-1] == ("$/cancel_request", {"requestId": asked})
+        await agent.until(lambda: ends)
+        assert isinstance(ends[0], CallCancelled)
+        far = at.broker.far
+        assert far is not None and not far.upstream.asked
+
+
+@aio
+async def test_the_caller_whose_user_was_sent_to_a_page_is_told_that_it_is_done(
+    tmp_path: Path,
+) -> None:
+    async with asked_in_a_turn(tmp_path, ELICITATION, PAGE) as (at, agent, caller, _, ends):
+        far = at.broker.far
+        assert agent.connection is not None and far is not None
+        async with at.caller(elicitation={"url": {}}) as other:
+            caller.connection.answer(caller.questions[0], {"action": "accept"})
+            await agent.until(lambda: ends)
+            agent.connection.post("elicitation/complete", {"elicitationId": "e1"})
+            await caller.until(lambda: caller.told)
+            assert caller.told == [("elicitation/complete", {"elicitationId": "e1"})]
+            assert other.told == []
+        assert not far.upstream.pages
+
+
+@aio
+async def test_a_caller_that_never_answers_counts_as_one_that_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permitting, "ANSWER_TIMEOUT", 0.05)
+    async with asked_in_a_turn(tmp_path, PERMISSION, OPTIONS) as (_, agent, _, _, ends):
+        await agent.until(lambda: ends)
+        assert ends == [{"outcome": {"outcome": "selected", "optionId": "y"}}], "by its policy"
+
+
+@aio
+async def test_what_a_dead_peer_asked_is_not_answered_to_the_next_one(tmp_path: Path) -> None:
+    async with asked_in_a_turn(tmp_path, PERMISSION, OPTIONS) as (at, agent, caller, _, _):
+        dies(agent)
+        await caller.until(lambda: "$/cancel_request" in [method for method, _ in caller.told])
+        (session,) = at.broker.sessions
+        assert not session.questions.open
