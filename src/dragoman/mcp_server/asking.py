@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.conversation import Conversation, Peer
+from dragoman.client.permissions import approve_all
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, DragomanError, NoPeer
 from dragoman.events import fold
@@ -38,6 +39,7 @@ from dragoman.hub.delegating.limits import tightened
 from dragoman.hub.launching import Way, way_to
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.policy import may_allow_edits
 from dragoman.hub.policy.desk import Desk
 from dragoman.hub.prices import price, read_prices
 from dragoman.hub.report import Report, report_of
@@ -225,9 +227,18 @@ class _Asking:
         settings = place.config.settings
         own = settings.for_peer(question.peer)
         warm = settings.warm
+        free = ceiling.allows_everything(self._policy)
+        desk = Desk(
+            self._policy,
+            question.peer,
+            str(question.workspace),
+            titled=way.quirks.command_titles,
+        )
         options: dict[str, Any] = {
             "workspace": question.workspace,
-            "permit": Desk(self._policy, question.peer, str(question.workspace)),
+            # Some peers have a sandbox of their own, which is only opened for this very one.
+            "permit": approve_all if free else desk,
+            "guard": None if free else desk.guard,
             "budgets": tightened(
                 settings.budgets(way.budgets()),
                 [settings.limits, own.limits],
@@ -239,9 +250,7 @@ class _Asking:
                 **ceiling.environment(self._policy),
             },
             "on_event": self._watch,
-            "write_files": ceiling.may_write(
-                self._policy, peer=question.peer, role="", workspace=question.workspace
-            ),
+            "write_files": may_allow_edits(self._policy),
             "max_line_size": settings.max_line_size,
         }
         if not warm:
@@ -309,7 +318,8 @@ class _Asking:
             return conversation.prompt(blocks)
         ours = self._lineage.meta()
         if self._warm:
-            ours |= job_terms(self._job, policy=ceiling.unattended(self._policy))["dragoman"]
+            policy = ceiling.unattended(self._policy, peer=self._question.peer, role="")
+            ours |= job_terms(self._job, policy=policy)["dragoman"]
         return conversation.prompt(blocks, meta={"dragoman": ours})  # type: ignore[call-arg]
 
     def _context(self, opened: Opened) -> str:

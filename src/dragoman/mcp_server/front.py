@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -64,12 +64,10 @@ class Front:
         cwd: Path,
         roots: Sequence[Path] = (),
         permissions: Permissions | None = None,
-        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._cwd = cwd
         self._roots = tuple(roots)
         self._permissions = permissions
-        self._environ = environ
         self.errands = Errands()
         self.server: Server[Any] = Server(
             "dragoman",
@@ -276,7 +274,7 @@ class Front:
 
     async def _place(self, call: _Call, asked: str) -> Place:
         folder = choose_workspace(asked, cwd=self._cwd, own=self._roots, named=await call.roots())
-        return look_around(folder, environ=self._environ)
+        return look_around(folder)
 
     def _lineage(self, place: Place, call: _Call) -> Lineage:
         return inherited(place.environ, call.context.meta)

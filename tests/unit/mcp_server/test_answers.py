@@ -1,0 +1,130 @@
+"""What a model is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.errors import (
+    DragomanError,
+    NoPeer,
+    ProcessExited,
+    UnknownPeer,
+    UsageError,
+)
+from dragoman.events.parts import Failure
+from dragoman.events.words import Outcome
+from dragoman.hub.report import Report
+from dragoman.mcp_server import answers
+from dragoman.mcp_server.asking import Asked
+from tests.unit.hub.stored import job
+
+
+def asked(outcome: Outcome, text: str, failure: Failure | None = None) -> Asked:
+    report = Report(
+        peer="gemini",
+        role="",
+        outcome=outcome,
+        text=text,
+        failure=failure,
+        started_at=1.0,
+        ended_at=3.0,
+    )
+    return Asked(job="j-1", session="s-1", context="new", report=report)
+
+
+def test_an_answer_comes_first_and_behind_it_who_gave_it() -> None:
+    answer = answers.of_asked(asked(Outcome.OK, "forty-two"), ["a notice"])
+    assert answer.text.startswith("forty-two\n\n[dragoman: gemini answered]\n")
+    assert "a notice" in answer.text
+    assert "job j-1, session s-1 (new)" in answer.text
+    assert not answer.failed
+    assert (answer.data["ok"], answer.data["outcome"], answer.data["job"]) == (True, "ok", "j-1")
+    assert (answer.data["text"], answer.data["session"]) == ("forty-two", "s-1")
+
+
+@pytest.mark.parametrize(
+    "outcome", [outcome for outcome in Outcome if not outcome.good], ids=lambda one: one.value
+)
+def test_every_failure_says_so_and_that_nobody_is_to_answer_instead(outcome: Outcome) -> None:
+    answer = answers.of_asked(asked(outcome, "half an ans", Failure("it broke")))
+    assert answer.failed
+    assert answer.text.startswith(f"FAILED: gemini did not do it ({outcome.value}).")
+    assert "it broke" in answer.text
+    assert "which is not a result:\nhalf an ans" in answer.text
+    assert answers.NOT_IN_ITS_PLACE in answer.text
+    assert answer.data["ok"] is False
+
+
+def test_a_long_answer_is_shortened_and_says_where_the_rest_is() -> None:
+    long = "x" * (answers.MAX_TEXT_SIZE + 1)
+    answer = answers.of_asked(asked(Outcome.OK, long))
+    assert len(answer.data["text"]) == answers.MAX_TEXT_SIZE + 1
+    assert answer.data["shortened"] is True
+    assert "`dragoman jobs result j-1` has all" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NoPeer("review", {"codex": "it is too deep"}), "do this part yourself as your own"),
+        (UnknownPeer("geminy", ["gemini"]), "Mend the call"),
+        (ProcessExited(exit_code=3), answers.NOT_IN_ITS_PLACE),
+        (UsageError("that is no folder"), "that is no folder"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, DragomanError) else "",
+)
+def test_an_error_says_what_happened(error: DragomanError, words: str) -> None:
+    answer = answers.of_error(error)
+    assert answer.failed
+    assert str(error) in answer.text
+    assert words in answer.text
+    assert answer.data["error"]["class"] == error.error_class
+    assert answer.data["ok"] is False
+
+
+def test_work_that_may_have_run_is_not_told_as_never_begun() -> None:
+    error = DragomanError("the line is cut")
+    assert "Nobody was asked" in answers.of_error(error).text
+    error.may_have_run = True
+    answer = answers.of_error(error)
+    assert "may have begun to work" in answer.text
+    assert answer.data["error"]["mayHaveRun"] is True
+    assert answer.data["outcome"] == "failed"
+
+
+def test_a_stored_job_is_told_as_it_stands() -> None:
+    running = answers.of_job(job("j-1", state="running", outcome=None, text="so far"))
+    assert (running.failed, running.data["ok"], running.data["outcome"]) == (
+        False,
+        False,
+        "running",
+    )
+    assert "so far" in running.text
+    done = answers.of_job(job("j-1", state="ended", outcome="ok", text="done"))
+    assert (done.failed, done.data["ok"]) == (False, True)
+    assert done.text.startswith("done")
+    lost = answers.of_job(
+        job("j-1", state="ended", outcome="crashed", text="", failure={"message": "it died"})
+    )
+    assert (lost.failed, lost.data["outcome"]) == (True, "crashed")
+    assert "it died" in lost.text
+
+
+def test_a_job_that_is_over_cannot_be_cancelled() -> None:
+    assert answers.of_cancelled("j-1", True).data["cancelled"] is True
+    late = answers.of_cancelled("j-1", False)
+    assert "has ended already" in late.text
+    assert late.data["ok"] is False
+
+
+def test_started_and_running_work_is_told_as_not_done() -> None:
+    assert "It is not done" in answers.of_started("j-1", "codex").text
+    told = answers.of_running("j-1", "codex: ls", peer="codex", seconds=3.2)
+    assert told.text == "Job j-1 is running for 3 s. codex: ls"
+    assert told.data["outcome"] == "running"
+
+
+def test_wrong_arguments_are_told_with_what_is_wrong() -> None:
+    answer = answers.of_wrong_arguments("delegate", "Object missing required field `role`")
+    assert answer.failed
+    assert "`role`" in answer.text

@@ -1,0 +1,66 @@
+"""Asking one peer. With a real one it is tried in tests/integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dragoman.errors import ConfigInvalid, NoPeer, UnknownPeer
+from dragoman.hub.delegating import Audience
+from dragoman.hub.lineage import Lineage
+from dragoman.hub.place import look_around
+from dragoman.mcp_server.asking import Lead, Question, ask
+from tests.aio import aio
+
+
+class Line:
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+async def asked(work: Path, peer: str, depth: int = 0) -> None:
+    await ask(
+        Question(peer=peer, prompt="x", workspace=work),
+        place=look_around(work),
+        lineage=Lineage(depth=depth),
+        audience=Audience(),
+        lead=Lead(),
+    )
+
+
+@aio
+async def test_a_question_from_too_deep_is_refused_before_anything_is_started(work: Path) -> None:
+    with pytest.raises(NoPeer, match="at depth 1, and 1 is the limit"):
+        await asked(work, "scout", depth=1)
+
+
+@aio
+async def test_a_name_that_nobody_has_is_told(work: Path) -> None:
+    with pytest.raises(UnknownPeer, match="did you mean scout"):
+        await asked(work, "scot")
+
+
+@aio
+async def test_a_broken_file_of_prices_is_told_before_the_question(work: Path) -> None:
+    prices = look_around(work).paths.config / "prices.toml"
+    prices.parent.mkdir(parents=True)
+    prices.write_text("not toml")
+    with pytest.raises(ConfigInvalid):
+        await asked(work, "scout")
+
+
+@aio
+async def test_reins_are_dropped_only_where_a_broker_has_a_turn() -> None:
+    lead, line = Lead(), Line()
+    assert await lead.drop() is False
+    lead.reached(cast(Any, line))
+    assert await lead.drop() is False, "there is no turn yet"
+    lead.hold(cast(Any, line))
+    assert await lead.drop() is True
+    assert line.closed == 1
+    lead.reached(None)
+    assert await lead.drop() is False

@@ -1,0 +1,156 @@
+"""Work that the server has begun."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from dragoman.errors import UnknownJob, UsageError
+from dragoman.mcp_server import errands as module
+from dragoman.mcp_server.answers import Answer
+from dragoman.mcp_server.asking import Lead
+from dragoman.mcp_server.errands import Errands
+from dragoman.mcp_server.progress import Progress
+from tests.aio import aio
+
+DONE = Answer("done", {})
+
+
+class Turn:
+    """Stands for a turn of a peer, which ends some time after it is told to."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    def cancel(self) -> None:
+        self.ended.set()
+
+
+class Line:
+    """Stands for the connection to a broker."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self.closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+        self._turn.ended.set()
+
+
+def in_turn(turn: Turn, *, line: Line | None = None, began: asyncio.Event | None = None) -> Any:
+    async def work(progress: Progress, lead: Lead) -> Answer:
+        lead.reached(cast(Any, line))
+        progress.job("j-1")
+        lead.hold(cast(Any, turn))
+        if began is not None:
+            began.set()
+        await turn.ended.wait()
+        return DONE
+
+    return work
+
+
+@aio
+async def test_an_errand_is_found_by_its_job_until_long_after_its_end() -> None:
+    errands = Errands()
+    turn = Turn()
+    errand = errands.start(in_turn(turn))
+    assert await errands.begun(errand) == "j-1"
+    assert errands.find("j-1") is errand
+    turn.cancel()
+    assert await errand.task is DONE
+    assert errands.find("j-1") is errand
+    assert errand.stop() is False
+    assert errands.find("j-2") is None
+    await errands.aclose()
+
+
+@aio
+async def test_what_goes_wrong_is_an_answer() -> None:
+    async def work(progress: Progress, lead: Lead) -> Answer:
+        raise UsageError("not like this")
+
+    errands = Errands()
+    errand = errands.start(work)
+    with pytest.raises(UnknownJob):
+        await errands.begun(errand)
+    answer = await errand.task
+    assert answer.failed
+    assert "not like this" in answer.text
+    await errands.aclose()
+
+
+@aio
+async def test_a_turn_is_told_to_stop_and_its_end_is_waited_for() -> None:
+    errands = Errands()
+    turn = Turn()
+    errand = errands.start(in_turn(turn))
+    await errands.begun(errand)
+    assert errand.stop() is True
+    assert await errand.task is DONE
+    await errands.aclose()
+
+
+@aio
+async def test_what_has_no_turn_yet_is_cancelled() -> None:
+    async def work(progress: Progress, lead: Lead) -> Answer:
+        await asyncio.Event().wait()
+        return DONE
+
+    errands = Errands()
+    errand = errands.start(work)
+    errand.stop()
+    with pytest.raises(asyncio.CancelledError):
+        await errand.task
+    await errands.aclose()
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+@aio
+async def test_a_server_that_leaves_stops_only_what_nobody_else_runs(lasting: bool) -> None:
+    errands = Errands()
+    turn = Turn()
+    line = Line(turn)
+    errand = errands.start(in_turn(turn, line=line), lasting=lasting)
+    await errands.begun(errand)
+    await errands.aclose()
+    assert line.closed is lasting
+    assert errand.task.done()
+
+
+@aio
+async def test_a_turn_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STOP_TIMEOUT", 0.01)
+
+    async def work(progress: Progress, lead: Lead) -> Answer:
+        lead.hold(cast(Any, Turn()))
+        await asyncio.Event().wait()
+        return DONE
+
+    errands = Errands()
+    errand = errands.start(work)
+    await errands.aclose()
+    assert errand.task.cancelled()
+
+
+@aio
+async def test_there_is_an_end_to_how_much_may_run_and_how_much_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_RUNNING", 2)
+    monkeypatch.setattr(module, "MAX_KEPT", 1)
+    errands = Errands()
+    turns = [Turn(), Turn()]
+    running = [errands.start(in_turn(turn)) for turn in turns]
+    with pytest.raises(UsageError, match="2 pieces of work"):
+        errands.start(in_turn(Turn()))
+    for turn, errand in zip(turns, running, strict=True):
+        turn.cancel()
+        await errand.task
+    last = errands.start(in_turn(turns[0]))
+    await last.task
+    assert len(errands._all) == 2, "one that has ended, and the new one"
+    await errands.aclose()

@@ -1,0 +1,277 @@
+"""The tools carried out, with the SDK's own client in the same process and no peer behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from pydantic import FileUrl
+
+from dragoman.events.words import Outcome
+from dragoman.hub.delegating import Audience
+from dragoman.hub.report import Report
+from dragoman.hub.sessions import root_of
+from dragoman.hub.storing import open_store
+from dragoman.mcp_server import front as module
+from dragoman.mcp_server.asking import Asked, Lead, Question
+from dragoman.mcp_server.front import Front
+from tests.aio import aio
+from tests.unit.hub.stored import job, session
+
+MODES = ("legacy", "2026-07-28")
+
+
+class Peer:
+    """Stands for whoever is asked: it answers when it may, or when it is told to stop."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+        self.lines: list[str] = ["scout: looking"]
+        self.told_to_stop = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.answer = asyncio.Event()
+        self.answer.set()
+
+    def cancel(self) -> None:
+        self.told_to_stop.set()
+        self.answer.set()
+
+    async def ask(self, question: Question, *, audience: Audience, lead: Lead, **_: Any) -> Asked:
+        self.asked.append(question)
+        audience.job("j-0000000001")
+        lead.hold(self)  # type: ignore[arg-type]
+        for line in self.lines:
+            audience.tell(line)  # type: ignore[attr-defined]
+        self.begun.set()
+        await self.answer.wait()
+        stopped = self.told_to_stop.is_set()
+        report = Report(
+            peer=question.peer,
+            role="",
+            outcome=Outcome.CANCELLED if stopped else Outcome.OK,
+            text="forty-two",
+            started_at=0.0,
+            ended_at=1.0,
+        )
+        return Asked(job="j-0000000001", session="s-1", context="new", report=report)
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
+    peer = Peer()
+    monkeypatch.setattr(module, "ask", peer.ask)
+    return peer
+
+
+@asynccontextmanager
+async def served(work: Path, mode: str = "legacy", **how: Any) -> AsyncIterator[Client]:
+    front = Front(cwd=work, roots=how.pop("roots", ()))
+    try:
+        async with Client(front.server, mode=mode, **how) as client:
+            yield client
+    finally:
+        await front.aclose()
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+@pytest.mark.parametrize("mode", MODES)
+@aio
+async def test_tools_are_listed_and_a_question_is_answered(
+    mode: str, work: Path, peer: Peer
+) -> None:
+    told: list[str | None] = []
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+        # The client has heard of the work: now there may be an answer.
+        peer.answer.set()
+
+    async with served(work, mode) as client:
+        listed = await client.list_tools()
+        assert [tool.name for tool in listed.tools][:2] == ["delegate", "ask_peer"]
+        peer.answer.clear()
+        result = await client.call_tool(
+            "ask_peer", {"peer": "scout", "prompt": "what?"}, progress_callback=progress
+        )
+    assert not result.is_error
+    assert text_of(result).startswith("forty-two")
+    assert result.structured_content["outcome"] == "ok"
+    assert told[0] == "scout: looking"
+    (question,) = peer.asked
+    assert (question.workspace, question.session) == (work, None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@aio
+async def test_a_workspace_outside_of_the_clients_roots_is_refused(
+    mode: str, work: Path, peer: Peer, tmp_path: Path
+) -> None:
+    inside = work / "inside"
+    inside.mkdir()
+
+    async def roots(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(inside.as_uri()))])
+
+    async with served(work, mode, list_roots_callback=roots) as client:
+        refused = await client.call_tool(
+            "ask_peer", {"peer": "scout", "prompt": "x", "workspace": str(tmp_path)}
+        )
+        taken = await client.call_tool("ask_peer", {"peer": "scout", "prompt": "x"})
+    assert refused.is_error
+    assert "outside of the roots of this client" in text_of(refused)
+    assert not taken.is_error
+    assert [question.workspace for question in peer.asked] == [inside]
+
+
+@aio
+async def test_a_client_that_does_not_tell_its_roots_gets_nothing(work: Path, peer: Peer) -> None:
+    async def roots(context: Any) -> types.ErrorData:
+        return types.ErrorData(code=-32603, message="not now")
+
+    async with served(work, list_roots_callback=roots) as client:
+        refused = await client.call_tool("ask_peer", {"peer": "scout", "prompt": "x"})
+    assert refused.is_error
+    assert "does not tell its roots" in text_of(refused)
+    assert peer.asked == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@aio
+async def test_a_cancelled_call_stops_the_peer(mode: str, work: Path, peer: Peer) -> None:
+    peer.answer.clear()
+    async with served(work, mode) as client:
+        call = asyncio.get_running_loop().create_task(
+            client.call_tool("ask_peer", {"peer": "scout", "prompt": "x"})
+        )
+        async with asyncio.timeout(10):
+            await peer.begun.wait()
+            call.cancel()
+            await peer.told_to_stop.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+@aio
+async def test_a_job_is_started_watched_and_its_answer_fetched(work: Path, peer: Peer) -> None:
+    peer.answer.clear()
+    async with served(work) as client:
+        started = await client.call_tool("start_job", {"peer": "scout", "prompt": "x"})
+        assert started.structured_content["job"] == "j-0000000001"
+        job = {"job": "j-0000000001"}
+        status = await client.call_tool("job_status", job)
+        assert "scout: looking" in text_of(status)
+        peer.answer.set()
+        result = await client.call_tool("job_result", {**job, "wait": 30})
+        assert text_of(result).startswith("forty-two")
+        again = await client.call_tool("job_status", job)
+        assert again.structured_content["ok"] is True
+        late = await client.call_tool("cancel_job", job)
+        assert "has ended already" in text_of(late)
+
+
+@aio
+async def test_a_running_job_is_cancelled(work: Path, peer: Peer) -> None:
+    peer.answer.clear()
+    async with served(work) as client:
+        await client.call_tool("start_job", {"peer": "scout", "prompt": "x"})
+        job = {"job": "j-0000000001"}
+        cancelled = await client.call_tool("cancel_job", job)
+        assert cancelled.structured_content["cancelled"] is True
+        result = await client.call_tool("job_result", {**job, "wait": 30})
+    assert result.is_error
+    assert "FAILED: scout did not do it (cancelled)" in text_of(result)
+
+
+@aio
+async def test_a_stored_job_is_seen_only_by_clients_of_its_project(
+    work: Path, peer: Peer, tmp_path: Path
+) -> None:
+    with open_store() as store:
+        store.create_session(session(root=str(root_of(work))))
+        store.create_job(job(root=str(root_of(work))))
+    async with served(work) as client:
+        seen = await client.call_tool("job_result", {"job": "j-0000000001", "wait": 1})
+        assert text_of(seen).startswith("done")
+        none = await client.call_tool("job_status", {"job": "j-none"})
+        assert none.is_error
+        assert "there is no job" in text_of(none)
+    other = tmp_path / "other"
+    other.mkdir()
+    async with served(work, roots=[other]) as client:
+        for tool in ("job_result", "job_status", "cancel_job"):
+            hidden = await client.call_tool(tool, {"job": "j-0000000001"})
+            assert hidden.is_error
+            assert "in the folders of this client" in text_of(hidden)
+
+
+@aio
+async def test_calls_that_make_no_sense_are_answered_in_words(work: Path, peer: Peer) -> None:
+    async with served(work) as client:
+        for tool, arguments, words in (
+            ("ask_peer", {"peer": "scout"}, "prompt"),
+            ("start_job", {"prompt": "x"}, "either a role or a peer"),
+            ("start_job", {"prompt": "x", "role": "r", "session": "s"}, "a session is with one"),
+            ("ask_peer", {"peer": "scout", "prompt": "x", "session": "\n"}, "printable"),
+            ("delegate", {"role": "no-such-role", "prompt": "x"}, "no-such-role"),
+            ("explain", {"role": "no-such-role"}, "no-such-role"),
+        ):
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error, tool
+            assert words in text_of(result)
+        with pytest.raises(MCPError, match="there is no tool"):
+            await client.call_tool("no_such_tool", {})
+    assert peer.asked == []
+
+
+@aio
+async def test_peers_are_listed_and_a_choice_is_explained(work: Path) -> None:
+    async with served(work) as client:
+        peers = await client.call_tool("list_peers", {})
+        assert "scout: enabled; roles: exploration" in text_of(peers)
+        names = [one["peer"] for one in peers.structured_content["peers"]]
+        assert {"scout", "codex", "gemini"} <= set(names)
+        explained = await client.call_tool("explain", {"role": "review"})
+        decision = explained.structured_content["decision"]
+        assert decision["role"] == "review"
+        assert decision["candidates"][0]["peer"] == "scout"
+
+
+@aio
+async def test_delegated_work_does_not_delegate_in_turn(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_DEPTH", "1")
+    async with served(work) as client:
+        for tool, arguments in (
+            ("ask_peer", {"peer": "scout", "prompt": "x"}),
+            ("delegate", {"role": "exploration", "prompt": "x"}),
+            ("start_job", {"peer": "scout", "prompt": "x"}),
+            ("start_job", {"role": "exploration", "prompt": "x"}),
+        ):
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error
+            assert "this is delegated work already, at depth 1" in text_of(result)
+            assert result.structured_content["error"]["class"] == "no_peer"
+
+
+@aio
+async def test_a_client_may_say_how_deep_it_stands(work: Path) -> None:
+    async with served(work) as client:
+        result = await client.call_tool(
+            "ask_peer",
+            {"peer": "scout", "prompt": "x"},
+            meta={"dragoman": {"depth": 3}},  # type: ignore[arg-type]
+        )
+    assert "at depth 3" in text_of(result)
