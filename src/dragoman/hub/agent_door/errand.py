@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import UnsetType
+from msgspec import structs
 
 from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
@@ -111,7 +111,8 @@ class Errand(Audience):
         self._on_job(job)
 
     def decided(self, decision: Decision) -> None:
-        self._lines += explain(decision)
+        # Who was passed over is told at the end; until then it would hide what happens.
+        self._lines += explain(structs.replace(decision, passed_over=(), shadow=()))
         self._changed.set()
 
     def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
@@ -129,8 +130,6 @@ class Errand(Audience):
             case model.ToolChanged(tool_id=tool, title=str() as title) if tool not in self._seen:
                 self._seen.add(tool)
                 self._tools.append(title)
-            case model.ToolChanged(locations=places) if not isinstance(places, UnsetType):
-                pass
             case _:
                 return
         self._changed.set()

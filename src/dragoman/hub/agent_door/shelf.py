@@ -164,7 +164,8 @@ class Shelf:
     def sessions(self, cwd: Path | None) -> list[SessionRecord]:
         """Sessions that can be loaded, those of a folder or all, the one used last first.
 
-        Those of peers that only go on in one of ours are not told apart from it.
+        Those of peers that only go on in one of ours are not told apart from it, and those that
+        were closed by whoever began them, such as a delegation, are over.
         """
         with open_store(read_only=True, paths=self._paths) as store:
             root = None if cwd is None else str(root_of(cwd))
@@ -181,7 +182,7 @@ class Shelf:
                 record
                 for record in found
                 if record.key not in used
-                and (record.peer == DOOR or record.next_event)
+                and (record.peer == DOOR or (record.next_event and record.closed_at is None))
                 and (cwd is None or Path(record.cwd) == cwd)
             ]
 

@@ -274,7 +274,7 @@ class Talk:
         if brief is not None:
             await turn.notice(f"{worker.name} takes over with a brief: {brief}")
             # A command is one only at the beginning.
-            sent.insert(1 if is_command else 0, Text(brief.text))
+            sent.insert(1 if is_command else 0, brief.block(worker.peer.capabilities))
         job = new_job_id()
         running = worker.prompt(sent, job=job)
         await self._began(turn, turn.text, job=job, by=worker.name)
@@ -298,11 +298,11 @@ class Talk:
         others = [block for block in blocks if not isinstance(block, Text)]
 
         def attach(workspace: Path, can: Capabilities) -> Sequence[Block]:
-            return others
+            return others if brief is None else [*others, brief.block(can)]
 
         wish = Wish(
             role=role,
-            prompt=text if brief is None else brief.prompt(text),
+            prompt=text,
             workspace=self.session.cwd,
             files=len(others),
             attach=attach,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ from dragoman.client.permissions import Question, approve_all
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerUnavailable, DragomanError, NotPermitted
+from dragoman.errors import BrokerUnavailable, DragomanError, NotPermitted, UnknownSession
 from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
@@ -192,19 +193,23 @@ class Worker:
             stack.push_async_callback(self._keeper.aclose)
         own = self._place.config.settings.for_peer(self.name)
         servers = self._servers if peer.capabilities.mcp_stdio is not False else ()
-        self.opened = await open_session(
-            peer,
-            Wanted(
-                key=new_session_key(),
-                workspace=self._cwd,
-                record=self._record,
-                fresh=True,
-                # A session that goes on is as its user left it.
-                mode=own.mode if self._record is None else None,
-                model=own.model if self._record is None and peer.dialect != ACP else None,
-                mcp_servers=servers,
-            ),
+        wanted = Wanted(
+            key=new_session_key(),
+            workspace=self._cwd,
+            record=self._record,
+            # A session that goes on is as its user left it.
+            mode=own.mode if self._record is None else None,
+            model=own.model if self._record is None and peer.dialect != ACP else None,
+            mcp_servers=servers,
         )
+        try:
+            self.opened = await open_session(peer, wanted)
+        except UnknownSession:
+            if self._record is None:
+                raise
+            # The peer has forgotten it. Whoever prompts sees to it that it is told again.
+            self._record = None
+            self.opened = await open_session(peer, replace(wanted, record=None))
         if own.model is not None and peer.dialect == ACP and self.opened.context != RESTORED:
             note = await choosing_model.choose(
                 self.conversation, peer, self.view, own.model, strict=False

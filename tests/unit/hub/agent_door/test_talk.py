@@ -1,0 +1,207 @@
+"""One session of a client: who works in it, and what everybody is told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import RemoteError
+from tests.aio import aio
+from tests.unit.hub.agent_door.stage import Peer, house
+
+
+@aio
+async def test_the_chosen_peer_answers_and_its_options_stand_beside_ours(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        chosen = await editor.set(session, "peer", "left")
+        assert chosen == {"peer": "left", "role": "execute", "mode": "code", "model": "small"}
+        assert await editor.prompt(session, "hello") == "end_turn"
+        assert editor.text == "left heard hello"
+        assert (await editor.set(session, "model", "large"))["model"] == "large"
+        await editor.call("session/set_mode", sessionId=session, modeId="plan")
+        await editor.prompt(session, "settings")
+        assert editor.text == "large plan"
+
+
+@aio
+async def test_whoever_takes_over_gets_a_brief_and_the_client_is_told_so(tmp_path: Path) -> None:
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "plan the work")
+        await editor.set(session, "peer", "right")
+        await editor.prompt(session, "go on")
+        assert editor.text.startswith(
+            "right takes over with a brief: 1 message, 2 open plan entries, 1 file\n"
+        )
+        (told,) = right.prompts
+        assert "User: plan the work\nleft: left has a plan" in told
+        assert "- first (pending)" in told and "- /w/a.py" in told
+        assert told.endswith("go on")
+        # Whoever comes back is told what it missed, and nothing that it knows.
+        await editor.set(session, "peer", "left")
+        await editor.prompt(session, "and now")
+        assert "User: go on\nright: right heard go on" in left.prompts[-1]
+        assert "left has a plan" not in left.prompts[-1]
+        await editor.prompt(session, "again")
+        assert left.prompts[-1] == "again"
+        # It went on in the session that it had.
+        assert [word.partition(" ")[0] for word in left.sessions] == ["new", "resumed"]
+
+
+@aio
+async def test_a_peer_that_forgets_sessions_is_told_everything_again(tmp_path: Path) -> None:
+    left, right = Peer("left", forgets=True), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "one")
+        await editor.set(session, "peer", "right")
+        await editor.set(session, "peer", "left")
+        await editor.prompt(session, "two")
+        assert "User: one\nleft: left heard one" in left.prompts[-1]
+
+
+@aio
+async def test_a_cancel_reaches_the_peer(tmp_path: Path) -> None:
+    left = Peer("left")
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(editor.prompt(session, "wait"))
+            await left.waiting.wait()
+            await editor.connection.notify("session/cancel", {"sessionId": session})
+        assert turn.result() == "cancelled"
+        assert left.cancelled.is_set()
+        assert await editor.prompt(session, "hello") == "end_turn"
+
+
+@aio
+async def test_a_turn_that_fails_at_the_peer_fails_at_the_client(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        with pytest.raises(RemoteError, match="it broke"):
+            await editor.prompt(session, "fail")
+        assert await editor.prompt(session, "refuse") == "refusal"
+
+
+@aio
+async def test_another_peer_cannot_be_chosen_while_a_turn_runs(tmp_path: Path) -> None:
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(editor.prompt(session, "wait"))
+            await left.waiting.wait()
+            with pytest.raises(RemoteError, match="a turn is running"):
+                await editor.set(session, "peer", "right")
+            await editor.connection.notify("session/cancel", {"sessionId": session})
+
+
+@aio
+async def test_a_peer_that_is_not_there_leaves_the_choice_as_it_was(tmp_path: Path) -> None:
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        (tmp_path / "right.sock").unlink()
+        with pytest.raises(RemoteError):
+            await editor.set(session, "peer", "right")
+        await editor.prompt(session, "hello")
+        assert editor.text == "left heard hello"
+        assert (await editor.set(session, "role", "review"))["peer"] == "left"
+
+
+@aio
+async def test_commands_of_the_peer_go_to_the_peer_and_ours_do_not(tmp_path: Path) -> None:
+    left = Peer("left")
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.until(
+            lambda it: any(
+                [one["name"] for one in update["availableCommands"]][-1] == "dance"
+                for update in it.told("available_commands_update")
+            )
+        )
+        await editor.prompt(session, "/dance")
+        assert editor.text == "left danced"
+        assert await editor.prompt(session, "/peers") == "end_turn"
+        assert "| left | yes | installed |" in editor.text
+        assert await editor.prompt(session, "/delegate") == "refusal"
+        assert "the roles are" in editor.text
+        assert left.prompts == []
+
+
+@aio
+async def test_in_auto_the_router_chooses_and_says_why_in_a_tool_call(tmp_path: Path) -> None:
+    left = Peer("left")
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        await editor.set(session, "role", "review")
+        assert await editor.prompt(session, "look at it") == "end_turn"
+        assert editor.text.strip() == "left heard look at it"
+        (call,) = editor.told("tool_call")
+        assert (call["title"], call["status"]) == ("Delegate review", "in_progress")
+        last = editor.told("tool_call_update")[-1]
+        assert (last["title"], last["status"]) == ("Delegate review → left", "completed")
+        shown = last["content"][0]["content"]["text"]
+        assert "  1. left" in shown and "it claims review" in shown
+        assert "passed over:" in shown
+        assert last["rawOutput"]["answered"] == "left"
+        # The next one is told what was said before it.
+        await editor.prompt(session, "and again")
+        assert "User: look at it" in left.prompts[-1]
+
+
+@aio
+async def test_a_delegation_is_known_to_the_peer_that_works(tmp_path: Path) -> None:
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, right, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "/delegate review judge this")
+        assert editor.text.strip() == "right heard judge this"
+        await editor.prompt(session, "thanks")
+        assert "User: judge this\na delegate for review: right heard judge this" in left.prompts[0]
+
+
+@aio
+async def test_a_cancel_reaches_whoever_a_piece_of_work_was_delegated_to(tmp_path: Path) -> None:
+    left = Peer("left")
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(editor.prompt(session, "/delegate review wait here"))
+            await editor.until(lambda it: it.told("tool_call"))
+            async with asyncio.timeout(10):
+                await left.waiting.wait()
+            await editor.connection.notify("session/cancel", {"sessionId": session})
+        assert turn.result() == "cancelled"
+        assert left.cancelled.is_set()
+
+
+@aio
+async def test_two_sessions_work_at_once(tmp_path: Path) -> None:
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        one = await editor.open(home.work, peer="left")
+        other = await editor.open(home.work, peer="right")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(editor.prompt(one, "wait"))
+            await editor.until(lambda it: it.text == "waiting")
+            assert await editor.prompt(other, "hello") == "end_turn"
+            said = {update["session"] for update in editor.told("agent_message_chunk")}
+            assert said == {other}
+            await editor.connection.notify("session/cancel", {"sessionId": one})
