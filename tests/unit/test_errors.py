@@ -18,6 +18,7 @@ from dragoman.errors import (
     CallCancelled,
     CallError,
     CallTimeout,
+    ClientFileInvalid,
     ConfigInvalid,
     ConnectError,
     ConnectionBroken,
@@ -66,6 +67,7 @@ CLASSES = [cls for _, cls in tree(DragomanError)]
 SAMPLES: list[DragomanError] = [
     RequestInProgress("one at a time"),
     MessageTooLong(20, 10),
+    ClientFileInvalid("settings.json", "it is not JSON"),
     DelegationInvalid("a-b", "no such peer", remedy="add it"),
     ProgramNotFound("nonesuch"),
     ProgramNotFound("nonesuch", "PATH is empty"),

@@ -39,6 +39,9 @@ COMMANDS: Final = {
     "config": "Show, begin and trust configuration.",
     "policy": "Show the permission policy, and try it out.",
     "serve": "Let editors, hosts and other agents use your peers.",
+    "mcp": "Give other agents and editors the tools of dragoman.",
+    "acp": "Put dragoman into editors as an agent.",
+    "skill": "Print a text that teaches a model to use dragoman, or install it as a skill.",
     "doctor": "Find out what is wrong here, and how to cure it.",
 }
 """Every command and what `dragoman --help` says of it. `dragoman.cli.NAME` is its module."""

@@ -1,0 +1,78 @@
+"""What `dragoman mcp install` and `dragoman acp install` have in common.
+
+It prints an entry, or has it written, and says what comes next. What an entry looks like and how a
+file is changed is decided in `dragoman.hub.installing`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from dragoman.hub.installing.clients import Client
+
+NAME: Final = "dragoman"
+
+NAMES: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_. -]{0,62}[A-Za-z0-9_])?")
+"""Programs make names of tools of it, and people read it in a menu."""
+
+WriteOption = Annotated[
+    bool,
+    typer.Option("--write", help="Put the entry into the file, and keep the file as it was."),
+]
+NameOption = Annotated[str, typer.Option("--name", help="What the entry is called.")]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="The file to use, instead of the one that the program usually reads.",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+
+
+def check_name(name: str) -> None:
+    """Refuse what no list of servers or agents should show."""
+    from dragoman.errors import UsageError
+
+    if not NAMES.fullmatch(name):
+        raise UsageError("a name has letters, digits, blanks, dots, hyphens and underscores only")
+
+
+def install(
+    client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
+) -> None:
+    """Print an entry, or write it."""
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.errors import UsageError
+    from dragoman.hub.installing import entries
+    from dragoman.hub.installing.program import this_program
+
+    check_name(name)
+    if file is not None and project is not None:
+        raise UsageError("--file and --project both say which file it is")
+    path = file if file is not None else entries.file_of(client, project=project)
+    where = neutral(str(path))
+    if not write:
+        sys.stdout.write(entries.snippet(client, name, this_program()))
+        sys.stderr.write(
+            f"{client.title} reads this from {where}\n"
+            "--write puts it there and leaves the rest of the file as it is.\n"
+        )
+        return
+    planned = entries.plan(client, path, name, this_program())
+    backup = entries.write(planned)
+    if not planned.changes:
+        sys.stdout.write(f"{where} has the entry {name} already. Nothing was changed.\n")
+    else:
+        sys.stdout.write(f"{where} has the entry {name} now.\n")
+        if backup is not None:
+            sys.stdout.write(f"As it was before: {neutral(str(backup))}\n")
+    sys.stdout.write(f"Next: {client.after}.\n")

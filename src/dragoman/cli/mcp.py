@@ -1,0 +1,84 @@
+"""`dragoman mcp`: give other agents and editors the tools of dragoman.
+
+It parses and calls `installing`. Which programs there are is data of
+`dragoman.hub.installing.clients`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.installing import NAME, FileOption, NameOption, WriteOption, install
+from dragoman.cli.options import CwdOption
+
+HELP: Final = """
+Give other agents and editors the tools of dragoman.
+
+An agent that can call MCP tools delegates to other agents with them. `install` makes the entry in
+its settings that starts `dragoman serve mcp`.
+
+\b
+Examples:
+  dragoman mcp install --client claude            show the entry
+  dragoman mcp install --client claude --write    make it, with a backup
+"""
+
+app: Final = new_app(help=HELP, no_args_is_help=True)
+
+
+class ClientName(enum.StrEnum):
+    """The programs that are known."""
+
+    CLAUDE = "claude"
+    CODEX = "codex"
+    CURSOR = "cursor"
+    GEMINI = "gemini"
+    ZED = "zed"
+    VSCODE = "vscode"
+
+
+@app.callback()
+def _mcp() -> None: ...
+
+
+@app.command("install", context_settings=CONTEXT)
+def install_command(
+    *,
+    client: Annotated[
+        ClientName, typer.Option("--client", help="The program to put it into.", show_default=False)
+    ],
+    write: WriteOption = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="In the settings of this project, not in yours.")
+    ] = False,
+    name: NameOption = NAME,
+    file: FileOption = None,
+    cwd: CwdOption = None,
+) -> None:
+    """Show or make the entry for the MCP server of dragoman in a program's settings.
+
+    Only the entry changes: comments, order and every other byte of the file stay. What you have
+    added to the entry yourself stays, too. A file that cannot be read is left alone.
+
+    \b
+    Examples:
+      dragoman mcp install --client codex
+      dragoman mcp install --client codex --write
+      dragoman mcp install --client vscode --write --project
+      dragoman mcp install --client zed --write --file ~/dotfiles/zed/settings.json
+    """
+    from pathlib import Path
+
+    from dragoman.hub.installing.clients import MCP_CLIENTS
+
+    install(
+        MCP_CLIENTS[client.value],
+        name=name,
+        write=write,
+        file=file,
+        project=(cwd or Path.cwd()) if project else None,
+    )

@@ -1,0 +1,54 @@
+"""`dragoman skill`: a text that teaches a model to use this command line.
+
+It prints the text or has it installed. The text is `hub/skill.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+
+app: Final = new_app()
+
+
+@app.command(context_settings=CONTEXT)
+def skill_command(
+    *,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            "--write",
+            metavar="DIR",
+            help="Install it into this folder of skills, as DIR/dragoman/SKILL.md.",
+            file_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print a text that teaches a model to use dragoman, or install it as a skill.
+
+    \b
+    Examples:
+      dragoman skill
+      dragoman skill --write ~/.claude/skills
+      dragoman skill --write .agents/skills
+      dragoman skill >> AGENTS.md
+    """
+    from dragoman.cli.output.neutral import neutral
+    from dragoman.hub.installing import entries
+    from dragoman.hub.installing.skill import plan_skill, skill_text
+
+    if write is None:
+        sys.stdout.write(skill_text())
+        return
+    planned = plan_skill(write)
+    backup = entries.write(planned)
+    where = neutral(str(planned.path))
+    sys.stdout.write(f"{where} is {'there now' if planned.changes else 'up to date'}.\n")
+    if backup is not None:
+        sys.stdout.write(f"As it was before: {neutral(str(backup))}\n")

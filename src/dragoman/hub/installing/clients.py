@@ -1,0 +1,237 @@
+"""The programs that dragoman can be put into, as data: where each keeps its settings, and how an
+entry looks there.
+
+Owns what is known of each program, taken from its own documentation. It reads no file and decides
+nothing about one: `entries` does. A program whose settings are a script of its user's gets a text
+to paste and is never written to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+Door = Literal["mcp", "acp"]
+"""What a program talks with: dragoman's tools, or dragoman as an agent."""
+
+DELEGATION_TIMEOUT: Final = 3600
+"""Seconds a program should wait for a tool. A delegated job takes minutes, and Codex gives up after
+one; somebody who wants less says so in the entry, where it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What decides where a program keeps its settings."""
+
+    home: Path
+    env: Mapping[str, str]
+    platform: str
+
+    @classmethod
+    def here(cls) -> Surroundings:
+        return cls(Path.home(), os.environ, sys.platform)
+
+    def folder(self, variable: str, default: str) -> Path:
+        """The folder that a variable names, else one below the home folder."""
+        named = self.env.get(variable, "")
+        return Path(named) if named else self.home / default
+
+    def settings(self, name: str) -> Path:
+        """Where programs with windows keep the settings of this user, each below its own name."""
+        if self.platform == "win32":
+            return self.folder("APPDATA", "AppData/Roaming") / name
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support" / name
+        return self.folder("XDG_CONFIG_HOME", ".config") / name
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A program and its settings."""
+
+    name: str
+    title: str
+    door: Door
+    section: str
+    """The object or table that the entry stands in."""
+    user_file: Callable[[Surroundings], Path]
+    project_file: str | None = None
+    """Relative to a project's folder, where the program reads such a file."""
+    format: Literal["json", "toml"] = "json"
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Members that the program needs beside the command."""
+    initial: Mapping[str, Any] = field(default_factory=dict)
+    """Members of a new entry; in an existing one they are the user's business."""
+    after: str = ""
+    """What its user does next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A program whose settings are code: what to paste into it."""
+
+    name: str
+    title: str
+    place: str
+    text: Callable[[str, Sequence[str]], str]
+
+
+def _zed(around: Surroundings) -> Path:
+    if around.platform == "win32":
+        return around.settings("Zed") / "settings.json"
+    # On a Mac, too, it is the folder of Unix.
+    base = "" if around.platform == "darwin" else around.env.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base else around.home / ".config") / "zed" / "settings.json"
+
+
+def _claude(around: Surroundings) -> Path:
+    return around.folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
+
+
+MCP_CLIENTS: Final[Mapping[str, Client]] = {
+    client.name: client
+    for client in (
+        Client(
+            name="claude",
+            title="Claude Code",
+            door="mcp",
+            section="mcpServers",
+            user_file=_claude,
+            project_file=".mcp.json",
+            fixed={"type": "stdio"},
+            initial={"env": {}},
+            after="start a new session of `claude`; `/mcp` shows the server",
+        ),
+        Client(
+            name="codex",
+            title="Codex",
+            door="mcp",
+            section="mcp_servers",
+            user_file=lambda around: around.folder("CODEX_HOME", ".codex") / "config.toml",
+            project_file=".codex/config.toml",
+            format="toml",
+            initial={"tool_timeout_sec": DELEGATION_TIMEOUT},
+            after="start a new session of `codex`; `/mcp` shows the server",
+        ),
+        Client(
+            name="cursor",
+            title="Cursor",
+            door="mcp",
+            section="mcpServers",
+            user_file=lambda around: around.home / ".cursor" / "mcp.json",
+            project_file=".cursor/mcp.json",
+            fixed={"type": "stdio"},
+            after="restart Cursor; its settings list the server under MCP",
+        ),
+        Client(
+            name="gemini",
+            title="Gemini CLI",
+            door="mcp",
+            section="mcpServers",
+            user_file=lambda around: (
+                around.folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
+            ),
+            project_file=".gemini/settings.json",
+            initial={"timeout": DELEGATION_TIMEOUT * 1000},
+            after="start a new session of `gemini`; `/mcp` shows the server",
+        ),
+        Client(
+            name="zed",
+            title="Zed",
+            door="mcp",
+            section="context_servers",
+            user_file=_zed,
+            project_file=".zed/settings.json",
+            # Versions of 2025 do not read an entry without it, and later ones do not mind.
+            initial={"source": "custom", "env": {}},
+            after="the server appears in the settings of Zed's agent panel",
+        ),
+        Client(
+            name="vscode",
+            title="VS Code",
+            door="mcp",
+            section="servers",
+            user_file=lambda around: around.settings("Code") / "User" / "mcp.json",
+            project_file=".vscode/mcp.json",
+            fixed={"type": "stdio"},
+            after="run `MCP: List Servers` in the command palette and start the server",
+        ),
+    )
+}
+"""The MCP clients, by name."""
+
+ACP_EDITORS: Final[Mapping[str, Client]] = {
+    client.name: client
+    for client in (
+        Client(
+            name="zed",
+            title="Zed",
+            door="acp",
+            section="agent_servers",
+            user_file=_zed,
+            fixed={"type": "custom"},
+            initial={"env": {}},
+            after="open the agent panel and begin a new thread with this agent",
+        ),
+        Client(
+            name="jetbrains",
+            title="JetBrains IDEs",
+            door="acp",
+            section="agent_servers",
+            user_file=lambda around: around.home / ".jetbrains" / "acp.json",
+            initial={"env": {}},
+            after="choose the agent in the AI chat of your IDE",
+        ),
+    )
+}
+"""The editors whose settings are files of data, by name."""
+
+
+def _lua(name: str, command: Sequence[str]) -> str:
+    args = ", ".join(json.dumps(word, ensure_ascii=False) for word in command[1:])
+    return (
+        'require("avante").setup({\n'
+        f"  provider = {json.dumps(name)},\n"
+        "  acp_providers = {\n"
+        f"    [{json.dumps(name)}] = {{\n"
+        f"      command = {json.dumps(command[0], ensure_ascii=False)},\n"
+        f"      args = {{ {args} }},\n"
+        "    },\n"
+        "  },\n"
+        "})\n"
+    )
+
+
+def _lisp(name: str, command: Sequence[str]) -> str:
+    symbol = name.replace(" ", "-")
+    words = " ".join(json.dumps(word, ensure_ascii=False) for word in command[1:])
+    return (
+        "(add-to-list 'agent-shell-agent-configs\n"
+        "             (agent-shell-make-agent-config\n"
+        f"              :identifier '{symbol}\n"
+        f'              :mode-line-name "{name}"\n'
+        f'              :buffer-name "{name}"\n'
+        f'              :shell-prompt "{name}> "\n'
+        f'              :shell-prompt-regexp "{name}> "\n'
+        "              :client-maker\n"
+        "              (lambda (buffer)\n"
+        "                (acp-make-client\n"
+        f"                 :command {json.dumps(command[0], ensure_ascii=False)}\n"
+        f"                 :command-params '({words})\n"
+        "                 :context-buffer buffer))))\n"
+    )
+
+
+SCRIPTED_EDITORS: Final[Mapping[str, Script]] = {
+    script.name: script
+    for script in (
+        Script("neovim", "Neovim with avante.nvim", "your init.lua", _lua),
+        Script("emacs", "Emacs with agent-shell", "your init.el", _lisp),
+    )
+}
+"""The editors whose settings are programs, by name."""

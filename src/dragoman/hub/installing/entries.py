@@ -1,0 +1,193 @@
+"""The change of another program's settings file: planned whole, then made with a backup.
+
+Owns how an entry comes about from what is there, and the promises about the file: only the entry
+changes, a second time changes nothing, the file as it was stands beside it, and whatever is not
+understood is left alone. Byte order marks and line ends stay. Which programs there are is data of
+`clients`; the replacement of a file is made by `hub.changes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
+from dragoman.hub.changes import replace_file
+from dragoman.hub.installing import json_edit, toml_edit
+from dragoman.hub.installing.clients import Client, Surroundings
+from dragoman.hub.installing.json_edit import Unfit, Update
+from dragoman.hub.installing.jsonc import NotJson
+
+MAX_FILE_SIZE: Final = 64 * 1024 * 1024
+"""Claude Code keeps what it knows of every project beside its settings, which may be a lot."""
+
+BACKUP: Final = ".before-dragoman"
+"""What the name of a backup ends with; a second one has a number behind it."""
+
+BOM: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A file as it is and as it shall be. None: there is no file."""
+
+    path: Path
+    before: bytes | None
+    after: bytes
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+def file_of(client: Client, *, project: Path | None = None) -> Path:
+    """The file that a program reads: its user's, or that of a project."""
+    if project is None:
+        return client.user_file(Surroundings.here())
+    if client.project_file is None:
+        raise UsageError(f"{client.title} reads this from its user's settings only")
+    return project / client.project_file
+
+
+def snippet(client: Client, name: str, program: Sequence[str]) -> str:
+    """The entry as a whole settings file would have it, for people who put it there themselves."""
+    return _put("", client, name, _update(client, name, program))
+
+
+def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> Plan:
+    """What a file would become. Nothing is written.
+
+    Raises `ClientFileInvalid` for a file that cannot be read or has no place for the entry, and for
+    an entry of this name that starts something else.
+    """
+    before = read_file(path)
+    data = before or b""
+    bom = BOM if data.startswith(BOM) else b""
+    try:
+        text = data[len(bom) :].decode("utf-8")
+        done = _put(text, client, name, _update(client, name, program))
+        return Plan(path, before, bom + done.encode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ClientFileInvalid(str(path), "it is not UTF-8 text") from error
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            "the path of dragoman is not UTF-8 text, so no file can hold it"
+        ) from error
+    except (NotJson, tomllib.TOMLDecodeError) as error:
+        kind = "TOML" if client.format == "toml" else "JSON"
+        raise ClientFileInvalid(
+            str(path), f"it is not {kind} that can be edited: {error}"
+        ) from error
+    except Taken as error:
+        remedy = "give the entry another name with --name, or take the old one out"
+        raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
+    except Unfit as error:
+        raise ClientFileInvalid(str(path), str(error)) from error
+
+
+def write(planned: Plan) -> Path | None:
+    """Make the change. The path of the backup; None if there was no file or nothing to change."""
+    if not planned.changes:
+        return None
+    if read_file(planned.path) != planned.before:
+        raise UsageError(f"{planned.path} was changed by another program meanwhile; try again")
+    backup = None if planned.before is None else _back_up(planned.path, planned.before)
+    try:
+        replace_file(planned.path, planned.after)
+    except BaseException:
+        if backup is not None:
+            with contextlib.suppress(OSError):
+                backup.unlink()
+        raise
+    return backup
+
+
+class Taken(Unfit):
+    """An entry of this name starts something else."""
+
+
+def _update(client: Client, name: str, program: Sequence[str]) -> Update:
+    words = ("serve", client.door)
+
+    def update(old: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        if old is None:
+            args = [*program[1:], *words]
+            return {**client.fixed, "command": program[0], "args": args, **client.initial}
+        own = _options(old, words)
+        if own is None:
+            raise Taken(
+                f"its entry `{client.section}.{name}` does not start `dragoman serve {client.door}`"
+            )
+        return {**client.fixed, "command": program[0], "args": [*program[1:], *words, *own]}
+
+    return update
+
+
+def _options(entry: Mapping[str, Any], words: tuple[str, str]) -> list[str] | None:
+    """What an entry gives to our command beside its words; None if it starts something else."""
+    args = entry.get("args")
+    if not isinstance(entry.get("command"), str) or not isinstance(args, list):
+        return None
+    for at in range(len(args) - 1):
+        if tuple(args[at : at + 2]) == words:
+            return list(args[at + 2 :])
+    return None
+
+
+def _put(text: str, client: Client, name: str, update: Update) -> str:
+    if client.format == "toml":
+        return toml_edit.put(text, (client.section, name), update)
+    return json_edit.put(text, (client.section, name), update)
+
+
+def read_file(path: Path) -> bytes | None:
+    """The bytes of an ordinary file; None if there is none."""
+    try:
+        # Not blocking: a named pipe in its place would hold us for ever.
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ClientFileInvalid(str(path), f"it cannot be read: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ClientFileInvalid(str(path), "it is no ordinary file")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_SIZE + 1)
+    except OSError as error:
+        raise ClientFileInvalid(str(path), f"it cannot be read: {error.strerror}") from error
+    finally:
+        os.close(fd)
+    if len(data) > MAX_FILE_SIZE:
+        raise ClientFileInvalid(str(path), f"it has more than {MAX_FILE_SIZE} bytes")
+    return data
+
+
+def _back_up(path: Path, data: bytes) -> Path:
+    """Put a copy beside a file, under a name that is still free, for the same eyes only."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        for number in itertools.count(1):
+            backup = path.with_name(path.name + BACKUP + (f"-{number}" if number > 1 else ""))
+            try:
+                fd = os.open(backup, flags, 0o600)
+            except FileExistsError:
+                continue
+            with os.fdopen(fd, "wb") as file:
+                if hasattr(os, "fchmod"):
+                    os.fchmod(fd, mode)
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            return backup
+    except OSError as error:
+        raise FileFailed(str(path), f"no backup can be made: {error}", error.errno) from error
+    raise AssertionError("numbers do not end")

@@ -1,0 +1,189 @@
+"""One entry in a text of JSON with comments, put there without touching anything else.
+
+Owns where the entry goes and how it is laid out: as its neighbours are, with their indentation,
+their line ends and their habit of a last comma. An entry that is there is changed member by member;
+members that nobody asked about stay. `jsonc` reads the text, `entries` knows about files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dragoman.hub.installing.jsonc import Node, NotJson, comments_end, read
+
+Update = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
+"""What an entry should hold, given what it holds; None if there is no entry yet."""
+
+DEFAULT_UNIT: Final = "  "
+
+_UP_TO_COMMA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*,", re.DOTALL)
+
+
+class Unfit(ValueError):
+    """The text can be read, and has no place for the entry."""
+
+
+def put(text: str, path: Sequence[str], update: Update) -> str:
+    """The text with the entry at `path`, which is a list of keys from the root.
+
+    Raises `NotJson` for a text that cannot be read, and `Unfit` for one in which something else
+    stands where the entry or an object around it should be.
+    """
+    root = read(text)
+    style = _Style.of(text, root)
+    if root is None:
+        value = _nested(path, dict(update(None)))
+        gap = "" if not text or text.endswith("\n") else style.eol
+        return text + gap + _render(value, style, "", wide=True) + style.eol
+    done = _apply(text, _edits(text, root, path, update, style))
+    _check(done, root, path, update)
+    return done
+
+
+def _edits(
+    text: str, root: Node, path: Sequence[str], update: Update, style: _Style
+) -> list[_Edit]:
+    node = root
+    for depth, key in enumerate(path):
+        _need_object(node, path[:depth])
+        member = node.member(key)
+        if member is None:
+            value = _nested(path[depth + 1 :], dict(update(None)))
+            return _insert(text, node, {key: value}, style)
+        node = member.node
+    _need_object(node, path)
+    wanted = update(node.value)
+    missing = {key: value for key, value in wanted.items() if key not in node.value}
+    edits = _insert(text, node, missing, style) if missing else []
+    for member in node.members:
+        if member.key in wanted and not _same(member.node.value, wanted[member.key]):
+            base = _indent_of_line(text, member.start)
+            shown = _render(wanted[member.key], style, base, wide=style.wide)
+            edits.append(_Edit(member.node.start, member.node.end, shown))
+    return edits
+
+
+def _need_object(node: Node, path: Sequence[str]) -> None:
+    if not node.is_object:
+        where = f"`{'.'.join(path)}`" if path else "the whole file"
+        raise Unfit(f"{where} is no object in braces")
+
+
+def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) -> list[_Edit]:
+    """Put members at the end of an object."""
+    if node.members:
+        first, last = node.members[0], node.members[-1].node.end
+        lines = "\n" in text[node.start : first.start]
+        indent = _indent_of_line(text, first.start)
+    else:
+        last, lines = node.start + 1, style.wide
+        indent = _indent_of_line(text, node.start) + style.unit
+    close = node.end - 1
+    comma = _UP_TO_COMMA.match(text, last) if node.trailing_comma else None
+    at = comments_end(text, last if comma is None else comma.end(), close)
+    # A comment that runs to the end of its line would swallow what is put on the same line.
+    lines = lines or "//" in text[last:at]
+    between = style.eol + indent if lines else " "
+    shown = [
+        f"{_key(key)}: {_render(value, style, indent, wide=lines)}"
+        for key, value in members.items()
+    ]
+    new = ("" if not node.members and not lines else between) + f",{between}".join(shown)
+    if node.trailing_comma:
+        new += ","
+    if lines and "\n" not in text[at:close]:
+        new += style.eol + _indent_of_line(text, node.start)
+    edits = [_Edit(at, at, new)]
+    if node.members and not node.trailing_comma:
+        # Right behind the value: a comment at the end of its line is about it and stays there.
+        edits.insert(0, _Edit(last, last, ","))
+    return edits
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    start: int
+    end: int
+    new: str
+
+
+def _apply(text: str, edits: list[_Edit]) -> str:
+    # Two insertions at one place stay in the order in which they were made.
+    for edit in reversed(sorted(edits, key=lambda each: each.start)):
+        text = text[: edit.start] + edit.new + text[edit.end :]
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    eol: str
+    unit: str
+    wide: bool
+    """Whether values are spread over lines."""
+
+    @classmethod
+    def of(cls, text: str, root: Node | None) -> _Style:
+        end = text.find("\n")
+        eol = "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+        unit, wide = DEFAULT_UNIT, True
+        if root is not None and root.members:
+            first = root.members[0].start
+            wide = "\n" in text[root.start : first]
+            if wide:
+                own = len(_indent_of_line(text, root.start))
+                unit = _indent_of_line(text, first)[own:] or DEFAULT_UNIT
+        return cls(eol, unit, wide)
+
+
+def _indent_of_line(text: str, at: int) -> str:
+    begin = text.rfind("\n", 0, at) + 1
+    line = text[begin:at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _render(value: Any, style: _Style, base: str, *, wide: bool) -> str:
+    """A value as text: members on lines of their own, lists of words on one."""
+    if isinstance(value, Mapping) and value and wide:
+        inner = base + style.unit
+        lines = [
+            f"{inner}{_key(key)}: {_render(each, style, inner, wide=True)}"
+            for key, each in value.items()
+        ]
+        return "{" + style.eol + f",{style.eol}".join(lines) + style.eol + base + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(key: str) -> str:
+    return json.dumps(key, ensure_ascii=False)
+
+
+def _nested(path: Sequence[str], value: Any) -> Any:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality in JSON, where true is not 1."""
+    return json.dumps(one) == json.dumps(other)
+
+
+def _check(text: str, root: Node, path: Sequence[str], update: Update) -> None:
+    """Read the result again: what was meant, and nothing else, must have changed."""
+    meant = deepcopy(root.value)
+    holder = meant
+    for key in path[:-1]:
+        holder = holder.setdefault(key, {})
+    old = holder.get(path[-1])
+    holder[path[-1]] = {**(old or {}), **update(old)}
+    try:
+        now = read(text)
+    except NotJson as error:
+        raise Unfit(f"the entry cannot be put there safely ({error})") from error
+    if now is None or not _same(now.value, meant):
+        raise Unfit("the entry cannot be put there safely")

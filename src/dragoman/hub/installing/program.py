@@ -1,0 +1,34 @@
+"""How another program starts the dragoman that runs now.
+
+Owns the choice of words: the installed command by its full path where there is one, for an editor
+started from a desktop has another search path than a shell; else the interpreter and the package.
+It starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+NAME: Final = "dragoman"
+
+
+def this_program(argv0: str | None = None, *, interpreter: str | None = None) -> tuple[str, ...]:
+    """The command of this process, with a full path.
+
+    A link to the command is kept and not followed: what it leads to changes with every upgrade.
+    """
+    called = Path(os.path.abspath(sys.argv[0] if argv0 is None else argv0))
+    python = sys.executable if interpreter is None else interpreter
+    if called.stem == NAME and _runs(called):
+        return (str(called),)
+    beside = Path(python).with_name(NAME + (".exe" if sys.platform == "win32" else ""))
+    if _runs(beside):
+        return (str(beside),)
+    return (python, "-m", NAME)
+
+
+def _runs(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

@@ -1,0 +1,109 @@
+"""One table in a text of TOML, put there without touching anything else.
+
+Owns where the table goes: a new one stands at the end of the text, an existing one is changed key
+by key where it stands, whatever way it is written in. Keys that nobody asked about stay. The result
+is read again before it is given back. `entries` knows about files.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from dragoman.hub.installing.json_edit import Unfit, Update
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+def put(text: str, path: tuple[str, str], update: Update) -> str:
+    """The text with the table at `path`, a section and a name in it.
+
+    Raises `tomllib.TOMLDecodeError` for a text that cannot be read, and `Unfit` for one in which
+    something else stands there.
+    """
+    section, name = path
+    data = tomllib.loads(text)
+    around = data.get(section, {})
+    if not isinstance(around, dict):
+        raise Unfit(f"`{section}` is no table")
+    old = around.get(name)
+    if old is not None and not isinstance(old, dict):
+        raise Unfit(f"`{section}.{name}` is no table")
+    wanted = update(old)
+    meant = deepcopy(data)
+    meant.setdefault(section, {})[name] = {**(old or {}), **wanted}
+    if old is None:
+        done = _appended(text, path, wanted)
+        if _reads_as(done, meant):
+            return done
+    elif all(key in old and old[key] == value for key, value in wanted.items()):
+        return text
+    done = _changed(text, path, wanted)
+    if not _reads_as(done, meant) or (old is not None and _landmarks(done) != _landmarks(text)):
+        raise Unfit(f"`{section}.{name}` cannot be changed safely")
+    return done
+
+
+def _appended(text: str, path: tuple[str, str], values: Mapping[str, Any]) -> str:
+    eol = _eol(text)
+    header = ".".join(_key(part) for part in path)
+    lines = [f"[{header}]", *(f"{_key(key)} = {_value(each)}" for key, each in values.items())]
+    gap = "" if not text or text.endswith("\n") else eol
+    blank = eol if text.strip() else ""
+    return text + gap + blank + "".join(line + eol for line in lines)
+
+
+def _changed(text: str, path: tuple[str, str], values: Mapping[str, Any]) -> str:
+    section, name = path
+    try:
+        document = tomlkit.parse(text)
+        if document.as_string() != text:
+            raise Unfit("its text would not stay as it is")
+        around: Any = document[section]
+        if name not in around:
+            # Only a table in braces takes no header of its own further down.
+            table = tomlkit.inline_table()
+            table.update(dict(values))
+            around[name] = table
+        else:
+            entry = around[name]
+            for key, value in values.items():
+                if key not in entry or entry[key] != value:
+                    entry[key] = value
+        done = document.as_string()
+    except TOMLKitError as error:
+        raise Unfit(f"`{section}.{name}` cannot be changed safely ({error})") from error
+    if _eol(text) == "\r\n" and text.count("\n") == text.count("\r\n"):
+        done = done.replace("\r\n", "\n").replace("\n", "\r\n")
+    return done
+
+
+def _reads_as(text: str, meant: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == meant
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _landmarks(text: str) -> list[str]:
+    """The comments and headers that stand on lines of their own, in their order."""
+    return [line for line in text.splitlines() if line.lstrip()[:1] in ("#", "[")]
+
+
+def _eol(text: str) -> str:
+    end = text.find("\n")
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+
+
+def _key(key: str) -> str:
+    return key if _BARE.match(key) else tomlkit.string(key).as_string()
+
+
+def _value(value: Any) -> str:
+    return str(tomlkit.item(value).as_string())

@@ -1,0 +1,83 @@
+"""`dragoman mcp` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from dragoman.cli.mcp import ClientName
+from dragoman.hub.installing.clients import MCP_CLIENTS
+from tests.unit.cli.calling import Shell
+
+
+@pytest.fixture(autouse=True)
+def _own_home(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_every_known_client_can_be_named() -> None:
+    assert [name.value for name in ClientName] == list(MCP_CLIENTS)
+
+
+def test_the_entry_is_shown_and_nothing_is_written(shell: Shell) -> None:
+    said = shell("mcp", "install", "--client", "claude")
+    assert said.code == 0
+    entry = json.loads(said.out)["mcpServers"]["dragoman"]
+    assert entry["args"][-2:] == ["serve", "mcp"]
+    assert f"Claude Code reads this from {shell.home}/.claude.json" in said.err
+    assert list(shell.home.iterdir()) == []
+
+
+def test_the_entry_is_written_once_with_a_backup(shell: Shell) -> None:
+    path = shell.home / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text("model = 'x' # mine\n")
+    said = shell("mcp", "install", "--client", "codex", "--write")
+    assert said.code == 0
+    assert f"{path} has the entry dragoman now." in said.out
+    assert f"As it was before: {path}.before-dragoman" in said.out
+    assert "Next: start a new session of `codex`" in said.out
+    assert tomllib.loads(path.read_text())["mcp_servers"]["dragoman"]["args"][-1] == "mcp"
+    again = shell("mcp", "install", "--client", "codex", "--write")
+    assert again.code == 0 and "Nothing was changed." in again.out
+
+
+def test_a_project_can_have_the_entry_under_another_name(shell: Shell) -> None:
+    argv = ("mcp", "install", "--client", "vscode", "--write", "--project", "--name", "others")
+    assert shell(*argv).code == 0
+    made = json.loads((shell.cwd / ".vscode" / "mcp.json").read_text())
+    assert list(made["servers"]) == ["others"]
+
+
+def test_another_file_can_be_named(shell: Shell) -> None:
+    file = shell.cwd / "zed.json"
+    assert shell("mcp", "install", "--client", "zed", "--write", "--file", str(file)).code == 0
+    assert "context_servers" in file.read_text()
+
+
+def test_a_file_that_is_not_understood_is_an_error_that_says_what_to_do(shell: Shell) -> None:
+    file = shell.cwd / "mcp.json"
+    file.write_text('{"a": 1, "a": 2}')
+    said = shell("mcp", "install", "--client", "cursor", "--write", "--file", str(file))
+    assert said.code == 2
+    assert 'the key "a" occurs twice' in said.err and "nothing was changed" in said.err
+    assert "without --write" in said.err
+    assert file.read_text() == '{"a": 1, "a": 2}'
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--client", "emacs"], "'emacs' is not one of"),
+        (["--client", "zed", "--project", "--file", "x"], "both say which file"),
+        (["--client", "zed", "--name", "a\tb"], "a name has letters"),
+        (["--client", "zed", "--name", ""], "a name has letters"),
+        ([], "--client"),
+    ],
+)
+def test_what_cannot_be_done_is_wrong_usage(shell: Shell, argv: list[str], problem: str) -> None:
+    said = shell("mcp", "install", *argv)
+    assert said.code == 2 and problem in said.err
