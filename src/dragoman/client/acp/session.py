@@ -113,8 +113,8 @@ class Session:
         """The title and the time of the last change, as last told."""
         self.usage: acp.UsageUpdate | None = None
         """How full the context is and what it cost, as last told."""
+        # For questions that tell less than was told before.
         self.calls = Calls()
-        """What was told of the tool calls that are open."""
         self.turn: Turn | None = None
         """The turn that is running, if one is."""
         self.unusable = False
