@@ -158,7 +158,7 @@ class Books:
                 lambda: ids.append(ledger.begin(attempt.decision_id, told, attempt, health=health))
             )
         attempt = structs.replace(attempt, id=ids[0] if ids else 0)
-        self._write(EventName.PEER_CALL_STARTED, attempt, detail=attempt.reason)
+        self._write(EventName.PEER_CALL_STARTED, attempt, detail=attempt.reason or None)
         return attempt
 
     def ended(

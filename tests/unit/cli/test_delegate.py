@@ -1,0 +1,65 @@
+"""`dragoman delegate`: what it refuses before anybody is asked, and that it asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.calling import Shell, shell_in
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
+    return shell_in(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("review", "x", "--no-fallback", "--strict"), "contradict each other"),
+        (("review", "x", "--apply"), "add --isolate"),
+        (("review", "x", "--timeout", "0"), "greater than 0"),
+        (("review", "x", "--cwd", "nowhere"), "is no folder"),
+        (("review", "x", "--approve-all", "--deny-all"), "contradict each other"),
+        (("review", " "), "the prompt is empty"),
+        (("revue", "x"), "did you mean review?"),
+        (("review", "x", "--peer", "gemeni"), "did you mean gemini"),
+        (("--agent", "a.md", "x"), "name the role before the prompt"),
+        (("--agent", "none.md", "x"), "does its work itself"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(shell: Shell, words: tuple[str, ...], told: str) -> None:
+    (shell.cwd / "a.md").write_text("Words.\n")
+    (shell.cwd / "none.md").write_text("---\ndelegate_to: none\n---\n")
+    said = shell("delegate", *words)
+    assert said.code == 2 and told in said.err
+    events = shell.home / "state_home" / "events.jsonl"
+    assert not events.exists() or "peer_call" not in events.read_text()
+
+
+def test_broken_settings_stop_it_because_a_rule_may_be_missing(shell: Shell) -> None:
+    shell.config.mkdir()
+    (shell.config / "config.toml").write_text("enabled_peer = []\n")
+    said = shell("delegate", "review", "x", "--format", "json")
+    assert said.code == 2 and json.loads(said.out)["error"] == "config_invalid"
+
+
+def test_nobody_to_ask_has_an_exit_code_of_its_own(shell: Shell) -> None:
+    said = shell("delegate", "review", "x", "--strict", "--json-strict")
+    assert said.code == 7 and said.err == ""
+    told = json.loads(said.out)
+    assert told["error"] == "no_peer" and "copilot" in told["message"]
+    limited = shell.config / "config.toml"
+    limited.parent.mkdir()
+    limited.write_text("[limits]\nday_turns = 0\n")
+    assert shell("delegate", "exploration", "x").code == 9
+
+
+def test_scout_answers_where_nobody_else_is_enabled(shell: Shell) -> None:
+    (shell.cwd / "notes.py").write_text("# TODO: more\n")
+    said = shell("delegate", "exploration", "list the TODOs", "--cold", "--format", "quiet")
+    assert said.code == 0 and "notes.py" in said.out and said.err == ""
