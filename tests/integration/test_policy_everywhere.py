@@ -1,0 +1,87 @@
+"""The rules of a user's settings, from the command line to an agent in its own process.
+
+The same prompt and the same rules, with an agent of our own, through a broker, and left to the
+broker: what may be done does not depend on who happens to serve it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
+
+RULES = """
+[[policy.rules]]
+action = "allow"
+kind = "edit"
+paths = ["src/**"]
+
+[[policy.rules]]
+action = "deny"
+paths = ["secret.txt"]
+"""
+
+PROMPT = "ask src/a save src/a save src/../b ask b load src/a load secret.txt"
+ANSWER = """\
+ask src/a: done
+save src/a: done
+save src/../b: not_permitted
+ask b: rejected
+load src/a: done
+load secret.txt: not_permitted
+"""
+
+
+def prepared(cli: Cli, rules: str = RULES) -> tuple[str, ...]:
+    """The agent's words, in a folder with files and with rules in the settings."""
+    config = cli.home / "config_home"
+    config.mkdir(exist_ok=True)
+    (config / "config.toml").write_text(rules)
+    (cli.cwd / "src").mkdir(exist_ok=True)
+    (cli.cwd / "secret.txt").write_text("swordfish")
+    program = str(Path(__file__).with_name("saving_agent.py"))
+    return ("--", sys.executable, program, str(cli.home))
+
+
+def was_kept(cli: Cli, done: Done) -> None:
+    said = [line for line in done.out.splitlines() if line.startswith(("ask", "save", "load"))]
+    assert said == ANSWER.splitlines(), done.err
+    assert (cli.cwd / "src/a").read_text() == "saved"
+    assert not (cli.cwd / "b").exists()
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def test_rules_count_for_an_agent_of_our_own(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    agent = prepared(cli)
+    done = cli("run", PROMPT, "--approve-reads", *agent)
+    was_kept(cli, done)
+    assert "3 permissions denied" in done.out
+
+
+def test_a_rule_goes_before_the_flag_for_what_is_written_without_a_question(
+    tmp_path: Path,
+) -> None:
+    cli = cli_in(tmp_path)
+    agent = prepared(cli)
+    done = cli("run", "save b save secret.txt", "--approve-all", *agent)
+    assert done.out.startswith("save b: done\nsave secret.txt: not_permitted\n")
+    assert (cli.cwd / "secret.txt").read_text() == "swordfish"
+
+
+def test_rules_count_behind_a_broker_with_and_without_a_caller(warm: Cli) -> None:
+    agent = prepared(warm)
+    was_kept(warm, warm("run", PROMPT, "--approve-reads", "-s", "talk", *agent))
+    (warm.cwd / "src/a").unlink()
+    left = warm("run", PROMPT, "--approve-reads", "-s", "talk", "--no-wait", *agent)
+    assert left.code == 0, left.err
+    was_kept(warm, warm("jobs", "result", left.out.strip(), "--wait"))
