@@ -6,9 +6,11 @@ is said is not looked at.
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman.cli.exits import Exit
 from dragoman.cli.plans import Plan
-from dragoman.hub.broker.calling import complete, spec_of
+from dragoman.hub.broker.calling import READ_ONLY, TERMS, complete, spec_of
 from dragoman.hub.broker.spec import BrokerSpec
 from dragoman.hub.broker.starting import ensure
 from dragoman.hub.joining import join
@@ -32,5 +34,9 @@ async def attach(plan: Plan) -> int:
         max_idle=plan.max_idle,
     )
     reached = await ensure(spec, prepare=prepare, ttl=plan.ttl)
+    if not plan.writes:
+        # Before anything that the other program says, which does not know of it.
+        terms = {"jsonrpc": "2.0", "method": TERMS, "params": READ_ONLY}
+        reached.stream.write(msgspec.json.encode(terms) + b"\n")
     await join(await open_stdio(), reached.stream)
     return Exit.OK

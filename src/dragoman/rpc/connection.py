@@ -137,6 +137,11 @@ class Connection(Answering):
         self._stream.start(self)
 
     @property
+    def stream(self) -> Stream:
+        """What carries the conversation. Only to be looked at: it is read and written here."""
+        return self._stream
+
+    @property
     def failure(self) -> ConnectionLost | None:
         """Why the connection is over; None while it lives."""
         return self._failure

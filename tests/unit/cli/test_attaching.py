@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +19,12 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
+    said: list[bytes] = []
+    stream = SimpleNamespace(write=said.append)
 
     async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
         asked.append((spec.peer, spec.workspace, ttl, (await prepare(spec)).parallel))
-        return SimpleNamespace(stream="broker")
+        return SimpleNamespace(stream=stream)
 
     async def open_stdio() -> str:
         return "stdio"
@@ -32,6 +35,33 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
     monkeypatch.setattr(attaching, "ensure", ensure)
     monkeypatch.setattr(attaching, "open_stdio", open_stdio)
     monkeypatch.setattr(attaching, "join", join)
-    plan = plan_of(Wishes(peer="scout", command=None, ttl="2m"))
+    plan = plan_of(Wishes(peer="scout", command=None, ttl="2m", approve_all=True))
     assert await attaching.attach(plan) == 0
-    assert asked == [("scout", str(shell.cwd), 120.0, None), ("stdio", "broker")]
+    assert asked == [("scout", str(shell.cwd), 120.0, None), ("stdio", stream)]
+    assert said == []
+
+
+@aio
+async def test_the_broker_is_told_before_all_else_that_nothing_is_to_be_written(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Any] = []
+
+    async def ensure(spec: Any, *, prepare: Any, ttl: Any) -> Any:
+        return SimpleNamespace(stream=SimpleNamespace(write=said.append))
+
+    async def open_stdio() -> str:
+        return "stdio"
+
+    async def join(near: Any, far: Any) -> None:
+        said.append("the other program")
+
+    monkeypatch.setattr(attaching, "ensure", ensure)
+    monkeypatch.setattr(attaching, "open_stdio", open_stdio)
+    monkeypatch.setattr(attaching, "join", join)
+    plan = plan_of(Wishes(peer="scout", command=None, deny_all=True))
+    assert await attaching.attach(plan) == 0
+    terms, rest = said
+    assert json.loads(terms)["params"] == {"writeFiles": False}
+    assert terms.endswith(b"\n")
+    assert rest == "the other program"

@@ -58,6 +58,7 @@ class Caller:
     def __init__(self, broker: Broker, stream: Stream) -> None:
         self._broker = broker
         self.capabilities = acp.ClientCapabilities()
+        self.terms = extensions.CallerTerms()
         self.greeted = False
         self.sessions: dict[str, LiveSession] = {}
         """What it has open, by the names that it uses."""
@@ -138,6 +139,12 @@ class Caller:
                 self._broker.turns.cancel_for(self, session)
         elif notification.method == acp.CANCEL_REQUEST.name:
             self._call_off(notification)
+        elif notification.method == extensions.TERMS:
+            try:
+                self.terms = extensions.read(notification.params, extensions.CallerTerms)
+            except RemoteError as error:
+                log.warning("the terms of a caller cannot be read, nothing is written: %s", error)
+                self.terms = extensions.CallerTerms(write_files=False)
         elif notification.method.startswith("_") and (far := self._broker.far) is not None:
             # The peer's own words are between it and its callers.
             with contextlib.suppress(DragomanError):

@@ -53,6 +53,10 @@ from dragoman.hub.opening import open_peer, options_of
 from dragoman.transports.base import Stream
 from dragoman.transports.environment import build_environment
 
+TERMS: Final = "_dragoman/terms"
+READ_ONLY: Final = {"writeFiles": False}
+"""The terms of a caller in whose turns no file is written."""
+
 MAX_ATTEMPTS: Final = 3
 """Brokers that may die under the handshake of one caller before it does without one."""
 
@@ -80,6 +84,12 @@ class WarmClient(AcpClient):
         self.endpoint: str = reached.endpoint.name
         self.started: bool = reached.started
         """Whether the broker was started for this call."""
+
+    async def start(self) -> None:
+        await super().start()
+        if not self.options.write_files:
+            # Before any prompt: the broker would write in our place, as it does for those who can.
+            self.connection.post(TERMS, READ_ONLY)
 
     def explain(self, error: DragomanError) -> DragomanError:
         """The error to give to the caller: what happened in the broker is raised as if here."""
@@ -141,7 +151,8 @@ def spec_of(
         command_titles=way.quirks.command_titles,
         login_hint="" if descriptor is None else descriptor.credentials.login,
         read_files=read_files,
-        write_files=write_files,
+        # An agent is told that files can be written; whether that is so is each caller's matter.
+        write_files=write_files or spoken == ACP,
         terminals=terminals,
         unstable=unstable,
         identity=identify_files(way.command or ()),

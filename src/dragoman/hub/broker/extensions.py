@@ -30,6 +30,7 @@ DETACH: Final = "_dragoman/detach"
 RESULT: Final = "_dragoman/result"
 CANCEL: Final = "_dragoman/cancel"
 RELEASE: Final = "_dragoman/release"
+TERMS: Final = "_dragoman/terms"
 
 META: Final = "dragoman"
 """Where in a `_meta` ours stands."""
@@ -47,6 +48,13 @@ class Stop(Struct, rename="camel"):
 
     drain: bool = True
     if_idle: bool = False
+
+
+class CallerTerms(Struct, rename="camel"):
+    """`_dragoman/terms`, a notification: what may be done in the turns of this caller. Callers of
+    one broker differ in this, and what a caller does not offer, the broker does else."""
+
+    write_files: bool = True
 
 
 class Attach(Struct, rename="camel"):

@@ -45,6 +45,7 @@ log: Final = logging.getLogger("dragoman.broker")
 
 PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 ELICITATION: Final = acp.ELICITATION_CREATE.name
+WRITE: Final = acp.FS_WRITE_TEXT_FILE.name
 
 _decode_update: Final = decoder(acp.SessionNotification)
 
@@ -178,8 +179,10 @@ class Questions:
             return self._by_policy(request)
         if method == ELICITATION:
             return acp.ElicitationDeclined()
-        if method in SERVICES and job is not None and caller is None:
+        if caller is None and method in SERVICES:
             self._guard(request)
+        elif caller is not None and method == WRITE and not caller.terms.write_files:
+            raise _refused(NotPermitted("writing a file"))
         return HERE
 
     def call_off(self) -> None:
@@ -268,14 +271,15 @@ class Questions:
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     def _guard(self, request: Request) -> None:
-        """Raise the refusal of what a caller that has left does not allow us to do for the peer."""
+        """Raise the refusal of what we must not do for the peer: what a caller that has left does
+        not allow, and outside of turns, where there is nobody to allow it, all but reading."""
         job = self.session.job
-        assert job is not None
+        policy = None if job is None else job.policy
         try:
             asked = _READ_PARAMS[request.method](request.params)
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
-        if job.policy is None and request.method == acp.FS_READ_TEXT_FILE.name:
+        if policy is None and request.method == acp.FS_READ_TEXT_FILE.name:
             return
         question = SERVICES[request.method](asked)
         desk = self._desk()
@@ -286,14 +290,12 @@ class Questions:
                 desk.was_allowed(self._question(earlier))
         if desk.guard_alone(question).allows:
             return
-        job.denied = True
-        policy = _name(job.policy)
-        log.info("%r is refused by policy %s", question.title, policy)
-        self.session.note("permission", {"by": f"policy {policy}", "title": question.title})
-        refused = NotPermitted(question.title)
-        raise RemoteError(
-            codes.INVALID_PARAMS, str(refused), {"errorClass": refused.error_class}
-        ) from refused
+        if job is not None:
+            job.denied = True
+        log.info("%r is refused by policy %s", question.title, _name(policy))
+        by = f"policy {_name(policy)}"
+        self.session.note("permission", {"by": by, "title": question.title})
+        raise _refused(NotPermitted(question.title))
 
     def _desk(self) -> Desk:
         """Who decides in the place of the caller whose turn it is: one for each turn."""
@@ -338,6 +340,10 @@ class Questions:
 
     def _answer(self, request: Request, result: Any) -> None:
         self.session.answer(request, result)
+
+
+def _refused(error: NotPermitted) -> RemoteError:
+    return RemoteError(codes.INVALID_PARAMS, str(error), {"errorClass": error.error_class})
 
 
 def _policy(terms: PolicyTerms | None) -> Policy:

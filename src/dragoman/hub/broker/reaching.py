@@ -26,6 +26,7 @@ from dragoman.errors import ConnectionLost
 from dragoman.hub.broker.spec import BrokerSpec
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair
+from dragoman.transports.process import ProcessStream
 
 NAME: Final = "dragoman"
 
@@ -66,8 +67,8 @@ class Far:
     @property
     def pid(self) -> int | None:
         """The process of the peer, where it is one."""
-        # The carrier alone knows it, and only one of the carriers is a process.
-        return getattr(self._peer.client.connection._stream, "pid", None)
+        stream = self._peer.client.connection.stream
+        return stream.pid if isinstance(stream, ProcessStream) else None
 
     @property
     def failure(self) -> ConnectionLost | None:

@@ -36,10 +36,12 @@ DEFAULT_MAX_IDLE: Final = 4
 
 OF_THE_TERMINAL: Final = (
     "TERM", "COLORTERM", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_SESSION_*", "XDG_VTNR", "XDG_SEAT*",
-    "XDG_ACTIVATION_TOKEN", "LC_TERMINAL*",
+    "XDG_ACTIVATION_TOKEN", "LC_TERMINAL*", "LC_CTYPE",
 )  # fmt: skip
 """Variables that differ from one terminal of a user to the next and say nothing about who pays or
-what the peer may do. They do not count in the name, so that a second terminal finds the broker."""
+what the peer may do. They do not count in the name, so that a second terminal finds the broker.
+LC_CTYPE is among them because Python sets it by itself where nobody has chosen a language, so that
+a program that is started by another one in Python finds what its user never set."""
 
 _UNFIT: Final = re.compile(r"[^a-z0-9_.-]+")
 

@@ -16,6 +16,7 @@ from dragoman.bridge.relay import Upstream
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import RemoteError
+from dragoman.hub.broker.extensions import CallerTerms
 from dragoman.hub.broker.reaching import Far
 from dragoman.hub.broker.serving import Broker
 from dragoman.rpc import LATER, Connection, End
@@ -161,6 +162,7 @@ class FakeCaller:
     def __init__(self, connection: Connection, *, offers: tuple[str, ...] = ()) -> None:
         self.connection = connection
         self.sessions: dict[str, Any] = {}
+        self.terms = CallerTerms()
         self._offers = offers
 
     def offers(self, method: str) -> bool:

@@ -120,6 +120,19 @@ def test_the_same_call_asks_for_the_same_broker(paths: Paths, tmp_path: Path) ->
     assert len({endpoint_name(spec) for spec in (first, *others)}) == 4
 
 
+def test_callers_who_write_and_who_do_not_share_the_broker_of_an_agent(
+    paths: Paths, tmp_path: Path
+) -> None:
+    for protocol, shared in (("acp", True), ("codex", False)):
+        names = {
+            endpoint_name(
+                spec_of(way(protocol=protocol), workspace=tmp_path, paths=paths, write_files=writes)
+            )
+            for writes in (True, False)
+        }
+        assert (len(names) == 1) is shared
+
+
 def test_what_a_permission_means_for_the_sandbox_is_fixed_at_the_start(
     paths: Paths, tmp_path: Path
 ) -> None:
@@ -244,6 +257,24 @@ async def test_a_peer_behind_a_broker_is_a_peer(
             result = await session.ask("hello")
             assert result.outcome is Outcome.FAILED
             assert isinstance(result.error, BrokerBusy)
+    await brokers.tasks.aclose()
+
+
+@pytest.mark.parametrize("writes", [True, False])
+@aio
+async def test_a_broker_is_told_where_nothing_is_to_be_written(
+    tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    told: list[Any] = []
+
+    def listening(router: Router) -> None:
+        agent(router)
+        router.on_notification("_dragoman/terms", told.append, dict)
+
+    brokers = Brokers(monkeypatch, tmp_path, listening)
+    async with open_warm(way(), workspace=tmp_path, paths=paths, write_files=writes) as peer:
+        async with peer.session():
+            assert told == ([] if writes else [{"writeFiles": False}])
     await brokers.tasks.aclose()
 
 

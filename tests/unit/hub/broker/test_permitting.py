@@ -325,6 +325,41 @@ async def test_what_a_caller_allowed_before_it_left_is_still_done(tmp_path: Path
                 live.request(about(WRITE, path=str(tmp_path / "c"), content="x"))
 
 
+@pytest.mark.parametrize(
+    ("terms", "written"),
+    [(None, True), ({"writeFiles": True}, True), ({"writeFiles": False}, False), (7, False)],
+)
+@aio
+async def test_for_a_caller_that_lets_nothing_be_written_the_broker_writes_nothing(
+    tmp_path: Path, terms: Any, written: bool
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        if terms is not None:
+            caller.connection.post("_dragoman/terms", terms)
+        session = await caller.new(tmp_path)
+        prompting = at.broker.tasks.start(caller.prompting(session, "x"), "prompt")
+        await agent.until(lambda: agent.prompts)
+        assert agent.connection is not None
+        path = tmp_path / "workspace" / "made.txt"
+        params = {"sessionId": session, "path": str(path), "content": "x"}
+        refused = None
+        try:
+            await agent.connection.call(WRITE, params, timeout=5)
+        except RemoteError as error:
+            refused = error
+        assert path.exists() is written
+        assert (refused is None) is written
+        assert "not permitted" in str(refused) or written
+        agent.end()
+        await prompting
+        # Outside of turns there is nobody who would allow it.
+        later = params | {"path": str(path.with_name("later.txt"))}
+        with pytest.raises(RemoteError, match="not permitted"):
+            await agent.connection.call(WRITE, later, timeout=5)
+        assert "_dragoman/terms" not in [method for method, _ in agent.told]
+
+
 @asynccontextmanager
 async def asked_in_a_turn(
     tmp_path: Path, method: str, params: dict[str, Any]

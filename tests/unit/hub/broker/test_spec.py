@@ -77,6 +77,7 @@ def test_who_wants_another_peer_or_other_terms_gets_another_broker(fields: dict[
 @pytest.mark.parametrize(
     "fields",
     [
+        {"env": {"LC_CTYPE": "C.UTF-8"}},
         {"env": {"TERM": "xterm", "SSH_AUTH_SOCK": "/x", "XDG_SESSION_ID": "7"}},
         {"budgets": Budgets(total=1.0)},
         {"ttl": 5.0, "max_idle": 1},
