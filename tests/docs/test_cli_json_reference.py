@@ -113,4 +113,14 @@ def test_the_table_names_the_fields_of_every_line(
     assert told.pop(("peers verify", "Rung")) == list(rung)[1:]
     assert told.pop(("peers verify", "Card")) == []
     assert set(card_as_json(card_of("x"))) == {"type", *Card.__struct_fields__}
+    decision = list(printed(shell, "explain", "review")["Decision"])
+    assert told.pop(("delegate", "Decision")) == decision
+    assert told.pop(("explain", "Decision")) == []
+    delegated = printed(shell, "delegate", "exploration", "list the TODOs")
+    assert list(delegated["Decision"]) == decision
+    assert told.pop(("delegate", "AttemptBegun")) == list(delegated["AttemptBegun"])
+    assert set(told.pop(("delegate", "Attempt"))) <= set(delegated["Attempt"])
+    assert told.pop(("delegate", "Delegation")) == list(delegated["Delegation"])
+    verdict = printed(shell, "verdict", delegated["Delegation"]["job"], "good")["Verdict"]
+    assert told.pop(("verdict", "Verdict")) == list(verdict)
     assert told == {}
