@@ -85,7 +85,7 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
             max_line_size=5000,
             handshake_timeout=77.0,
         ),
-        quirks=Quirks(mode_after_open="default", missing_file_is_empty=True),
+        quirks=Quirks(mode_after_open="default", missing_file_is_empty=True, command_titles=True),
         inherit=("TOOL_SECRET",),
         env={"SET": "set"},
     )
@@ -94,6 +94,7 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
     )
     assert (spec.peer, spec.title, spec.workspace) == ("tool", "Tool", str(tmp_path.resolve()))
     assert (spec.mode_after_open, spec.missing_file_is_empty) == ("default", True)
+    assert spec.command_titles
     assert (spec.max_line_size, spec.budgets.initialize, spec.ttl) == (5000, 77.0, 7.0)
     assert spec.login_hint == "run `tool login`"
     seen = {name: spec.env.get(name) for name in ("TOOL_SECRET", "MORE", "SET", "EXTRA", "UNNAMED")}
