@@ -61,6 +61,11 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
         ("max_line_size = 0", "above 0"),
         ("ttl = -1", "ttl: it is a number of 0 or more"),
         ("max_idle_brokers = -1", "max_idle_brokers: it is a number of 0 or more"),
+        ("max_depth = -1", "max_depth: it is a number of 0 or more"),
+        ("[limits]\nday_cost = -1.0", "limits.day_cost: it is a number of 0 or more"),
+        ("[peer.codex.limits]\nday_turns = -1", "peer.codex.limits.day_turns: it is a number"),
+        ("[limits]\nday_turn = 1", "did you mean `day_turns`?"),
+        ('fallback = "some"', "use 'all' or 'none' or 'peers'"),
         ('agent_files = ["../x/*.md"]', "leaves the project"),
         ('agent_files = ["/etc/*.md"]', "leaves the project"),
         ('[peer.codex]\nenv = ["A=B"]', "no name of a variable"),
@@ -88,6 +93,8 @@ def test_a_mistake_in_the_users_file_is_an_error_that_names_file_and_key(
         ("DRAGOMAN_ENABLED_PEER", "codex", "did you mean DRAGOMAN_ENABLED_PEERS?"),
         ("DRAGOMAN_TIMEOUTS_TOTAL", "soon", "no number"),
         ("DRAGOMAN_MAX_IDLE_BROKERS", "1.5", "no number"),
+        ("DRAGOMAN_LIMITS_DAY_TURNS", "1.5", "no number"),
+        ("DRAGOMAN_REQUIRE_CARD", "maybe", "'maybe' is neither 1 nor true nor 0 nor false"),
         ("DRAGOMAN_WARM", "maybe", "'maybe' is neither 1 nor true nor 0 nor false"),
         ("DRAGOMAN_FORMAT", "xml", "DRAGOMAN_FORMAT: format"),
     ],
@@ -106,6 +113,9 @@ def test_variables_that_are_no_settings_and_empty_ones_are_left_alone(tmp_path: 
         "DRAGOMAN_MARK": "y",
         "DRAGOMAN_CONFIG_HOME": "z",
         "DRAGOMAN_SOMETHING_ELSE": "w",
+        "DRAGOMAN_DEPTH": "1",
+        "DRAGOMAN_LINEAGE": "j-1",
+        "DRAGOMAN_CEILING": "{}",
         "DRAGOMAN_FORMAT": "",
         "OTHER": "v",
         "DRAGOMAN_TIMEOUTS_SILENCE": "never",
@@ -113,6 +123,25 @@ def test_variables_that_are_no_settings_and_empty_ones_are_left_alone(tmp_path: 
     config = load(tmp_path, paths_in(tmp_path), environ=environ)
     assert config.settings.format == "text"
     assert config.settings.budgets().silence is None
+
+
+def test_limits_and_the_local_model_are_settings_like_others(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    write(paths.config_file, "[limits]\nday_cost = 2\n[peer.codex.limits]\nday_turns = 3")
+    environ = {
+        "DRAGOMAN_LIMITS_DAY_TOKENS": "1000",
+        "DRAGOMAN_LIMITS_SILENCE": "2.5",
+        "DRAGOMAN_LOCAL_MODEL_API": "openai",
+        "DRAGOMAN_LOCAL_MODEL_COMPETES": "1",
+        "DRAGOMAN_MAX_DEPTH": "3",
+    }
+    config = load(tmp_path, paths, environ=environ)
+    settings = config.settings
+    assert (settings.limits.day_cost, settings.limits.day_tokens) == (2, 1000)
+    assert settings.limits.silence == 2.5 and settings.max_depth == 3
+    assert settings.local_model.api == "openai" and settings.local_model.competes
+    assert settings.for_peer("codex").limits.day_turns == 3
+    assert config.origin("peer.codex.limits.day_turns") == str(paths.config_file)
 
 
 def test_lists_of_variables_for_a_peer_add_up(tmp_path: Path) -> None:
@@ -131,6 +160,9 @@ USER = """\
 enabled_peers = ["codex", "gemini"]
 permissions = "approve-all"
 max_line_size = 1000
+fallback = "peers"
+[limits]
+day_turns = 10
 [timeouts]
 total = 100
 [peer.codex]
@@ -148,6 +180,13 @@ permissions = "approve-reads"
         ("warm = false", "warm", False),
         ("ttl = 5", "ttl", 5),
         ("max_idle_brokers = 0", "max_idle_brokers", 0),
+        ("max_depth = 0", "max_depth", 0),
+        ('adaptive = "off"', "adaptive", "off"),
+        ("require_card = true", "require_card", True),
+        ('fallback = "none"', "fallback", "none"),
+        ("[limits]\nday_turns = 5", "limits.day_turns", 5),
+        ("[limits]\nday_cost = 5.0", "limits.day_cost", 5.0),
+        ("[peer.codex.limits]\nday_cost = 1.0", "peer.codex.limits.day_cost", 1.0),
         ("[timeouts]\ntotal = 10", "timeouts.total", 10),
         ("[timeouts]\nsilence = 1", "timeouts.silence", 1),
         ('[peer.codex]\npermissions = "deny-all"', "peer.codex.permissions", "deny-all"),
@@ -172,6 +211,12 @@ def test_what_only_takes_away_counts_without_trust(
         ("max_line_size = 100000", "max_line_size"),
         ("ttl = 100000", "ttl"),
         ("max_idle_brokers = 100", "max_idle_brokers"),
+        ("max_depth = 5", "max_depth"),
+        ('adaptive = "on"', "adaptive"),
+        ('fallback = "all"', "fallback"),
+        ('check = "rm -rf /"', "check"),
+        ("[limits]\nday_turns = 50", "limits.day_turns"),
+        ('[local_model]\nbase_url = "http://evil.example/v1"', "local_model.base_url"),
         ("[timeouts]\ntotal = 1000", "timeouts.total"),
         ('[timeouts]\ntotal = "never"', "timeouts.total"),
         ("[timeouts]\nspawn = 1000", "timeouts.spawn"),
