@@ -253,8 +253,11 @@ async def warm_commands(
     finally:
         await stop_brokers(python, ours, 0)
         await command([*acpx, "sessions", "close", SESSION], theirs, 0)
-    starts = [(await command([*run[:3], "--version"], ours, n)).wall for n in range(5)]
-    others = [(await command([*prompt[:2], "--version"], theirs, n)).wall for n in range(5)]
+    starts: tuple[list[float], list[float]] = ([], [])
+    for repetition in range(repetitions):
+        for at, (words, home) in enumerate(((run[:3], ours), (prompt[:2], theirs))):
+            ended = await command([*words, "--version"], home, repetition)
+            starts[at].append(ended.wall)
     pin, node = install.pins()["acpx"], install.pins()["node"]
     table.title(
         f"A prompt to a warm {agent}; acpx {pin.version} on node {node.version}; "
@@ -275,7 +278,7 @@ async def warm_commands(
             goal=goal,
             met=statistics.median(ratios) >= aim,
         )
-    table.line("start of the program (--version)", milliseconds(starts), milliseconds(others))
+    table.line("start of the program (--version)", *map(milliseconds, starts))
 
 
 # -- ending
