@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from dragoman.hub.ledger import Ledger, ledger_path
 from dragoman.hub.policy import preset
 from dragoman.hub.routing import Reason
 from tests.aio import aio
-from tests.integration.cli_shell import cli_in
+from tests.integration.cli_shell import Cli, cli_in
 from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines
 
 
@@ -333,3 +334,59 @@ def test_the_exit_code_says_why_nothing_was_done(tmp_path: Path) -> None:
     peers = [one["peer"] for one in explained["passed_over"]]
     assert "alpha" in peers and len(peers) == len(set(peers))
     assert os.listdir(cli.cwd) == []
+
+
+def started(cli: Cli, *words: str) -> tuple[subprocess.Popen[str], str]:  # noqa: TID251 - a type
+    """The command as a program of its own, and the job that it says it is."""
+    command = subprocess.Popen(  # noqa: TID251 - the command under test, which is interrupted
+        cli.argv(*words), cwd=cli.cwd, env=cli.env, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert command.stderr is not None
+    return command, command.stderr.readline().strip().removeprefix("dragoman: job ")
+
+
+def hanging(tmp_path: Path) -> Cli:
+    cli = cli_in(tmp_path)
+    config = cli.home / "config_home"
+    add_peer(config, cli.home, "alpha", "hang", ("review",))
+    add_peer(config, cli.home, "beta", "ok", ("review",))
+    (config / "config.toml").write_text('enabled_peers = ["alpha", "beta"]\n')
+    return cli
+
+
+def until_prompted(cli: Cli) -> None:
+    give_up_at = time.monotonic() + 20
+    while not read_lines(cli.home / "alpha.prompts"):
+        assert time.monotonic() < give_up_at, "alpha was never prompted"
+        time.sleep(0.02)
+
+
+def test_a_job_is_cancelled_from_another_shell_and_nobody_else_is_asked(tmp_path: Path) -> None:
+    cli = hanging(tmp_path)
+    command, job = started(cli, "delegate", "review", "look")
+    with command:
+        until_prompted(cli)
+        assert cli("jobs", "cancel", job).code == 0
+        assert command.wait(20) == 130
+        assert "nobody else was asked: it was interrupted" in str(
+            command.stderr and command.stderr.read()
+        )
+    assert read_lines(cli.home / "beta.starts") == []
+    told = json.loads(cli("jobs", "result", job, "--format", "json").out)
+    assert (told["state"], told["outcome"]) == ("ended", "cancelled")
+
+
+def test_a_delegation_that_is_killed_is_written_off_by_the_next_one(tmp_path: Path) -> None:
+    cli = hanging(tmp_path)
+    command, job = started(cli, "delegate", "review", "look")
+    with command:
+        until_prompted(cli)
+        command.kill()
+        command.wait(20)
+    told = json.loads(cli("jobs", "result", job, "--format", "json").out)
+    assert (told["state"], told["outcome"]) == ("ended", "crashed")
+    assert cli("delegate", "review", "look", "--peer", "beta").code == 0
+    exported = [json.loads(line) for line in cli("ledger", "export").out.splitlines()]
+    ends = [line["outcome"] for line in exported if line["type"] == "Attempt"]
+    assert ends == ["crashed", "ok"] and len(read_lines(cli.home / "alpha.prompts")) == 1
