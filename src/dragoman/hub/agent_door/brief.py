@@ -66,7 +66,8 @@ def brief_for(peer: str | None, memory: Memory) -> Brief | None:
         return None
     plan = memory.open_plan[:MAX_ENTRIES]
     files = memory.files[-MAX_FILES:]
-    rest = _rest(plan, files)
+    # At most half of it, so that there is room for the newest message in any case.
+    rest = shortened(_rest(plan, files), MAX_SIZE // 2)
     shown: list[str] = []
     room = MAX_SIZE - len(rest) - len(_HEAD) - len(_FOOT)
     for turn in reversed(missing[-MAX_MESSAGES:]):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,8 +21,6 @@ from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
 from dragoman.hub.storing import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dragoman.hub.config.paths import Paths
     from dragoman.hub.sessions.store import Store
 
@@ -100,8 +97,7 @@ class Shelf:
             created_at=now,
             updated_at=now,
         )
-        with self._writing() as store:
-            store.create_session(record)
+        self._write(lambda store: store.create_session(record))
 
     def choose(self, id: str, *, peer: str, role: str) -> None:
         """Somebody was chosen."""
@@ -121,36 +117,39 @@ class Shelf:
         self._note(id, ANSWER, {"job": job, "said": said[-MAX_KEPT_TEXT:]})
 
     def title(self, id: str, title: str | None) -> None:
-        with self._writing() as store:
-            store.update_session(id, title=title)
+        self._write(lambda store: store.update_session(id, title=title))
 
     def close(self, id: str) -> None:
         """The client has closed it. It can be taken up again."""
-        with self._writing() as store:
-            store.update_session(id, closed_at=time.time())
+        self._write(lambda store: store.update_session(id, closed_at=time.time()))
 
     def delete(self, id: str) -> None:
         """Forget a session, and what its peers have said in it. One that is not there is none."""
         kept = self._read(id)
         if kept is None:
             return
-        with self._writing() as store:
-            for key in {id, *kept.threads.values()}:
+        keys = {id, *kept.threads.values()}
+
+        def delete(store: Store) -> None:
+            for key in keys:
                 if store.session(key) is not None:
                     store.delete_session(key)
 
+        self._write(delete)
+
     def _note(self, id: str, kind: str, data: dict[str, Any], *, title: str | None = None) -> None:
-        with self._writing() as store:
+        def write(store: Store) -> None:
             # All at event 0: then they are read in the order in which they were written.
             store.note(id, 0, kind, data)
             fields: dict[str, Any] = {"updated_at": time.time(), "closed_at": None}
             store.update_session(id, **fields | ({} if title is None else {"title": title}))
 
-    @contextmanager
-    def _writing(self) -> Iterator[Store]:
+        self._write(write)
+
+    def _write(self, write: Callable[[Store], None]) -> None:
         try:
             with open_store(paths=self._paths, credentials=self._credentials) as store:
-                yield store
+                write(store)
         except UnknownSession:
             # Somebody has deleted it meanwhile: it goes on unstored.
             return

@@ -1,0 +1,157 @@
+"""One client at the door: its sessions, and what it may ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import RemoteError, UnknownPeer, UsageError
+from dragoman.hub.agent_door.door import Door, Front
+from dragoman.transports.memory import memory_pair
+from dragoman.wire import codes
+from tests.aio import aio
+from tests.unit.hub.agent_door.stage import Peer, house, values
+from tests.unit.hub.places import FOLDERS
+
+
+@aio
+async def test_the_client_sees_one_agent_with_two_options_of_its_own(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        hello = await editor.hello()
+        assert hello["agentInfo"]["name"] == "dragoman"
+        can = hello["agentCapabilities"]
+        assert can["loadSession"] is True
+        assert {"list", "resume", "close", "delete"} <= set(can["sessionCapabilities"])
+        opened = await editor.call("session/new", cwd=str(home.work), mcpServers=[])
+        assert values(opened["configOptions"]) == {"peer": "auto", "role": "execute"}
+        await editor.until(lambda it: it.told("available_commands_update"))
+        (told,) = editor.told("available_commands_update")
+        names = [command["name"] for command in told["availableCommands"]]
+        assert names == ["peers", "delegate", "explain", "stats"]
+
+
+@aio
+async def test_a_session_is_resumed_by_another_process_before_its_first_prompt(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, Peer("left")) as home:
+        async with home.editor() as editor:
+            await editor.hello()
+            session = await editor.open(home.work)
+        async with home.editor() as other:
+            await other.hello()
+            resumed = await other.call(
+                "session/resume", sessionId=session, cwd=str(home.work), mcpServers=[]
+            )
+            assert values(resumed["configOptions"])["peer"] == "auto"
+            await other.set(session, "peer", "left")
+            assert await other.prompt(session, "hello") == "end_turn"
+            assert other.text == "left heard hello"
+
+
+@aio
+async def test_a_loaded_session_tells_what_was_said_and_goes_on_where_it_was(
+    tmp_path: Path,
+) -> None:
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home:
+        async with home.editor() as editor:
+            await editor.hello()
+            session = await editor.open(home.work, peer="left")
+            await editor.prompt(session, "hello")
+            await editor.set(session, "peer", "right")
+            await editor.prompt(session, "go on")
+            await editor.prompt(session, "/delegate review judge it")
+        async with home.editor() as other:
+            await other.hello()
+            (listed,) = (await other.call("session/list", cwd=str(home.work)))["sessions"]
+            assert (listed["sessionId"], listed["title"]) == (session, "hello")
+            loaded = await other.call(
+                "session/load", sessionId=session, cwd=str(home.work), mcpServers=[]
+            )
+            assert values(loaded["configOptions"])["peer"] == "right"
+            said = [
+                (update["sessionUpdate"].split("_")[0], update["content"]["text"])
+                for update in other.updates
+                if update["sessionUpdate"].endswith("message_chunk")
+            ]
+            assert said == [
+                ("user", "hello"),
+                ("agent", "left heard hello"),
+                ("user", "go on"),
+                ("agent", "right heard go on"),
+                ("user", "judge it"),
+                ("agent", "left heard judge it"),
+            ]
+            assert {update["session"] for update in other.updates} == {session}
+            assert right.sessions[-1].startswith("resumed")
+            await other.prompt(session, "and now")
+            assert "go on" not in right.prompts[-1]
+            assert "User: judge it" in right.prompts[-1]
+
+
+@aio
+async def test_a_session_that_nobody_has_is_not_found(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        for method in ("session/load", "session/resume"):
+            with pytest.raises(RemoteError) as refused:
+                await editor.call(method, sessionId="s-x", cwd=str(home.work), mcpServers=[])
+            assert refused.value.code == codes.NOT_FOUND
+
+
+@aio
+async def test_a_closed_session_can_be_loaded_and_a_deleted_one_cannot(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "hello")
+        await editor.call("session/close", sessionId=session)
+        again = {"sessionId": session, "cwd": str(home.work), "mcpServers": []}
+        await editor.call("session/load", **again)
+        await editor.prompt(session, "once more")
+        assert editor.text == "left heard once more"
+        await editor.call("session/delete", sessionId=session)
+        assert (await editor.call("session/list"))["sessions"] == []
+        with pytest.raises(RemoteError):
+            await editor.call("session/load", **again)
+
+
+@aio
+async def test_a_peer_that_was_chosen_for_all_is_there_at_once(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor(peer="left") as editor:
+        await editor.hello()
+        opened = await editor.call("session/new", cwd=str(home.work), mcpServers=[])
+        assert values(opened["configOptions"])["model"] == "small"
+        assert opened["modes"]["currentModeId"] == "code"
+
+
+@aio
+async def test_an_option_that_nobody_has_is_refused(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        for option, value in (("peer", "qwen"), ("role", "juggle"), ("model", "large")):
+            with pytest.raises(RemoteError) as refused:
+                await editor.set(session, option, value)
+            assert refused.value.code == codes.INVALID_PARAMS
+
+
+def test_a_first_choice_that_no_session_could_have_is_refused(tmp_path: Path) -> None:
+    own = {f"DRAGOMAN_{name}": str(tmp_path / name.lower()) for name in FOLDERS}
+    for options, error in (
+        ({"peer": "gemini"}, UsageError),
+        ({"peer": "nobody-knows"}, UnknownPeer),
+        ({"role": "juggle"}, UsageError),
+    ):
+        with pytest.raises(error):
+            Front(environ=own, **options).check(tmp_path)  # type: ignore[arg-type]
+    Front(environ=own, peer="scout", role="review").check(tmp_path)
+
+
+@aio
+async def test_a_client_that_says_nothing_is_sent_away() -> None:
+    near, far = memory_pair()
+    await Door(Front()).serve(far, greeting_timeout=0.01)
+    await near.aclose()

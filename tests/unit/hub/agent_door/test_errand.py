@@ -1,0 +1,93 @@
+"""A delegation as a client sees it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.agent import Turn
+from dragoman.errors import RemoteError
+from tests.aio import aio
+from tests.unit.hub.agent_door.stage import Editor, Peer, allow, house
+
+
+def progress(editor: Editor) -> list[str]:
+    return [update["content"][0]["content"]["text"] for update in editor.told("tool_call_update")]
+
+
+@aio
+async def test_the_progress_of_the_peer_is_shown_in_the_tool_call(tmp_path: Path) -> None:
+    left = Peer("left")
+
+    async def work(turn: Turn) -> None:
+        await turn.say("half of it")
+        async with turn.tool("Look closely"):
+            await turn.ask_permission("May I?")
+        await turn.say(" and the rest")
+
+    left.agent.handlers.prompt = work
+    async with house(tmp_path, left) as home, home.editor() as editor:
+
+        async def look(method: str, params: Any) -> Any:
+            # The user takes the time to see what happens.
+            await editor.until(lambda it: any("half of it" in text for text in progress(it)))
+            return allow(params)
+
+        editor.serve = look
+        await editor.hello()
+        session = await editor.open(home.work)
+        await editor.prompt(session, "/delegate review it")
+        shown = progress(editor)
+        assert any("attempt 1: left" in text for text in shown)
+        assert any("· Look closely" in text and "half of it" in text for text in shown[:-1])
+        # Its questions come to the client, too.
+        (asked,) = editor.requests
+        assert asked["method"] == "session/request_permission"
+        assert editor.text.strip() == "half of it and the rest"
+
+
+@aio
+async def test_a_fallback_is_shown_with_the_reason(tmp_path: Path) -> None:
+    left, right = Peer("left"), Peer("right")
+    async with house(tmp_path, left, right) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        (tmp_path / "left.sock").unlink()
+        await editor.prompt(session, "/delegate review it")
+        assert editor.text.strip() == "right heard it"
+        last = editor.told("tool_call_update")[-1]
+        assert last["title"] == "Delegate review → right"
+        shown = last["content"][0]["content"]["text"]
+        assert "\n1. left" in shown and "\n2. right" in shown
+        assert [one["peer"] for one in last["rawOutput"]["attempts"]] == ["left", "right"]
+
+
+@aio
+async def test_work_that_nobody_could_do_fails_and_says_who_was_asked(tmp_path: Path) -> None:
+    more = 'fallback = "none"\n'
+    async with house(tmp_path, Peer("left"), more=more) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work)
+        with pytest.raises(RemoteError, match="nobody could do it: 1. left") as refused:
+            await editor.prompt(session, "/delegate review fail now")
+        assert refused.value.data["job"].startswith("j-")
+        assert editor.told("tool_call_update")[-1]["status"] == "failed"
+
+
+@aio
+async def test_a_delegation_that_would_be_too_deep_reaches_no_peer(tmp_path: Path) -> None:
+    left = Peer("left")
+    async with house(tmp_path, left) as home:
+        # Whoever started us was started by a delegation itself.
+        home.extra["DRAGOMAN_DEPTH"] = "5"
+        async with home.editor() as editor:
+            await editor.hello()
+            session = await editor.open(home.work)
+            with suppress(RemoteError):
+                await editor.prompt(session, "/delegate review it")
+            shown = progress(editor)[-1].partition("passed over:")[2]
+            assert "left" in shown and "deep" in shown
+            assert left.prompts == []

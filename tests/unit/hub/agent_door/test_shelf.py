@@ -1,0 +1,144 @@
+"""Sessions of clients in the store."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import UnknownSession
+from dragoman.hub.agent_door.shelf import Shelf, instant, title_of
+from dragoman.hub.place import Place
+from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
+from dragoman.hub.storing import open_store
+from tests.aio import aio
+from tests.unit.hub.places import place_in
+
+LINE = (
+    b'{"sessionId":"p","update":{"sessionUpdate":"agent_message_chunk",'
+    b'"content":{"type":"text","text":"%b"}}}'
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return place_in(tmp_path)
+
+
+def shelf_in(place: Place) -> Shelf:
+    def trouble(text: str) -> None:
+        raise AssertionError(text)
+
+    return Shelf(place.paths, on_trouble=trouble)
+
+
+def put(place: Place, key: str, peer: str, *, job: str, text: bytes, closed: bool = False) -> None:
+    """Store a session of a peer with one turn, as a broker does."""
+    now = time.time()
+    with open_store(paths=place.paths) as store:
+        store.create_session(
+            SessionRecord(
+                key=key,
+                peer=peer,
+                root=str(root_of(place.cwd)),
+                peer_session_id="p",
+                cwd=str(place.cwd),
+                created_at=now,
+                updated_at=now,
+                closed_at=now if closed else None,
+            )
+        )
+        begun = JobRecord(
+            id=job, session_key=key, peer=peer, root="", prompt="asked", created_at=now,
+            started_at=now, next_event=1, state="ended",
+        )  # fmt: skip
+        store.create_job(begun)
+        store.append(key, 0, [LINE % text], job)
+
+
+@aio
+async def test_a_session_is_found_before_anything_happened_in_it(place: Place) -> None:
+    shelf_in(place).create("s-1", cwd=place.cwd)
+    kept = await shelf_in(place).take("s-1")
+    assert (kept.peer, kept.role, kept.turns, kept.threads) == (None, None, [], {})
+    assert [record.key for record in shelf_in(place).sessions(place.cwd)] == ["s-1"]
+
+
+@aio
+async def test_choices_threads_and_turns_are_kept_in_their_order(place: Place) -> None:
+    shelf = shelf_in(place)
+    shelf.create("s-1", cwd=place.cwd)
+    put(place, "s-left", "left", job="j-1", text=b"good day")
+    shelf.choose("s-1", peer="left", role="review")
+    shelf.thread("s-1", peer="left", key="s-left")
+    shelf.turn("s-1", job="j-1", peer="left", prompt="hello", title="hello")
+    shelf.turn("s-1", job="j-2", peer="a delegate", prompt="judge")
+    shelf.answer("s-1", job="j-2", said="it is good")
+    kept = await shelf.take("s-1")
+    assert (kept.peer, kept.role, kept.threads) == ("left", "review", {"left": "s-left"})
+    assert [(turn.prompt, turn.said, turn.lines) for turn in kept.turns] == [
+        ("hello", "", (LINE % b"good day",)),
+        ("judge", "it is good", ()),
+    ]
+    # What only goes on in it is not listed beside it.
+    (listed,) = shelf.sessions(place.cwd)
+    assert (listed.key, listed.title) == ("s-1", "hello")
+
+
+@aio
+async def test_a_session_that_a_peer_began_can_be_taken_up_and_goes_on(place: Place) -> None:
+    put(place, "s-left", "left", job="j-1", text=b"good day")
+    put(place, "s-over", "left", job="j-0", text=b"over", closed=True)
+    shelf = shelf_in(place)
+    assert [record.key for record in shelf.sessions(None)] == ["s-left"]
+    kept = await shelf.take("s-left")
+    assert (kept.peer, kept.threads) == ("left", {"left": "s-left"})
+    assert [(turn.prompt, turn.lines) for turn in kept.turns] == [("asked", (LINE % b"good day",))]
+    shelf.choose("s-left", peer="right", role="review")
+    shelf.turn("s-left", job="j-9", peer="right", prompt="go on")
+    kept = await shelf.take("s-left")
+    assert kept.peer == "right"
+    assert [turn.prompt for turn in kept.turns] == ["asked", "go on"]
+
+
+@aio
+async def test_a_deleted_session_is_gone_with_what_was_said_in_it(place: Place) -> None:
+    shelf = shelf_in(place)
+    shelf.create("s-1", cwd=place.cwd)
+    put(place, "s-left", "left", job="j-1", text=b"good day")
+    shelf.thread("s-1", peer="left", key="s-left")
+    shelf.delete("s-1")
+    shelf.delete("s-1")
+    assert shelf.sessions(None) == [] and shelf.thread_record("s-left") is None
+    with pytest.raises(UnknownSession):
+        await shelf.take("s-1")
+    # Whoever still has it open is not disturbed.
+    shelf.turn("s-1", job="j-2", peer="left", prompt="hello")
+
+
+def test_a_closed_session_is_open_again_when_something_happens(place: Place) -> None:
+    shelf = shelf_in(place)
+    shelf.create("s-1", cwd=place.cwd)
+    shelf.close("s-1")
+    assert shelf.sessions(None)[0].closed_at is not None
+    shelf.turn("s-1", job="j-1", peer="left", prompt="hello")
+    shelf.title("s-1", "a title")
+    (record,) = shelf.sessions(None)
+    assert (record.closed_at, record.title) == (None, "a title")
+
+
+def test_a_store_that_cannot_be_used_is_told_once(place: Place) -> None:
+    place.paths.state.mkdir(parents=True)
+    (place.paths.state / "sessions.db").write_bytes(b"not a database, and long enough" * 40)
+    told: list[str] = []
+    shelf = Shelf(place.paths, on_trouble=told.append)
+    shelf.create("s-1", cwd=place.cwd)
+    shelf.choose("s-1", peer="left", role="review")
+    assert len(told) == 1 and told[0].startswith("sessions are not stored:")
+
+
+def test_a_title_is_one_short_line() -> None:
+    assert title_of("  do\n this ") == "do this"
+    assert len(title_of("x" * 200)) == 80
+    assert instant(0.0) == "1970-01-01T00:00:00+00:00"

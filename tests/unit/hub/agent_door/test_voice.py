@@ -1,0 +1,107 @@
+"""What happens in one session, told to its client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dragoman.agent import Turn
+from dragoman.dialects.acp import v1 as acp
+from tests.aio import aio
+from tests.unit.hub.agent_door.stage import Peer, house
+
+
+def playing(peer: Peer, *updates: acp.SessionUpdate) -> Peer:
+    async def play(turn: Turn) -> None:
+        for update in updates:
+            await turn.update(update)
+
+    peer.agent.handlers.prompt = play
+    return peer
+
+
+@aio
+async def test_updates_pass_as_they_came_under_the_clients_name_of_the_session(
+    tmp_path: Path,
+) -> None:
+    said = acp.AgentMessageChunk(
+        content=acp.TextContent(text="hi"), message_id="m", meta={"of": "the peer"}
+    )
+    call = acp.ToolCall(tool_call_id="t", title="Look", raw_input={"any": [1, {"thing": None}]})
+    left = playing(Peer("left"), call, said)
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "go")
+        assert {update["session"] for update in editor.updates} == {session}
+        (told,) = editor.told("tool_call")
+        assert told["rawInput"] == {"any": [1, {"thing": None}]}
+        (told,) = editor.told("agent_message_chunk")
+        assert told["_meta"] == {"of": "the peer"} and told["messageId"] == "m"
+
+
+@aio
+async def test_what_the_client_did_not_offer_to_take_is_told_otherwise_or_not_at_all(
+    tmp_path: Path,
+) -> None:
+    notice = acp.Notice(severity="info", title="Look", description="there")
+    echo = acp.UserMessageChunk(content=acp.TextContent(text="what was said"))
+    left = playing(Peer("left"), notice, echo)
+    async with house(tmp_path, left) as home:
+        async with home.editor() as editor:
+            await editor.hello()
+            session = await editor.open(home.work, peer="left")
+            await editor.prompt(session, "go")
+            assert editor.told("notice") == [] and editor.told("user_message_chunk") == []
+            assert editor.told("agent_thought_chunk")[0]["content"]["text"] == "Look: there\n"
+        async with home.editor() as editor:
+            await editor.hello(session={"notices": {}})
+            session = await editor.open(home.work, peer="left")
+            await editor.prompt(session, "go")
+            assert [update["title"] for update in editor.told("notice")] == ["Look"]
+
+
+@aio
+async def test_what_the_peer_changes_of_its_options_is_told_with_ours(tmp_path: Path) -> None:
+    left = Peer("left")
+
+    async def switch(turn: Turn) -> None:
+        await turn.option("model", "large")
+        await turn.mode("plan")
+
+    left.agent.handlers.prompt = switch
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "go")
+        last = editor.told("config_option_update")[-1]
+        now = {one["id"]: one["currentValue"] for one in last["configOptions"]}
+        assert now == {"peer": "left", "role": "execute", "mode": "plan", "model": "large"}
+        assert editor.told("current_mode_update")[-1]["currentModeId"] == "plan"
+
+
+@aio
+async def test_a_title_of_the_peer_is_the_title_of_the_session(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "title The great work")
+        titles = [update["title"] for update in editor.told("session_info_update")]
+        assert titles == ["title The great work", "The great work"]
+        (listed,) = (await editor.call("session/list"))["sessions"]
+        assert listed["title"] == "The great work"
+
+
+@aio
+async def test_every_piece_of_a_long_answer_comes_once_and_in_order(tmp_path: Path) -> None:
+    left = Peer("left")
+
+    async def talk(turn: Turn) -> None:
+        for number in range(3_000):
+            await turn.say(f"{number} ")
+
+    left.agent.handlers.prompt = talk
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "go")
+        assert editor.text == "".join(f"{number} " for number in range(3_000))

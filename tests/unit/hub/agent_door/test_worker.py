@@ -1,0 +1,146 @@
+"""One peer at work in one session of a client."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.agent.client_side import ClientSide
+from dragoman.client.permissions import Answer, Question
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectError, NotInstalled
+from dragoman.events import model
+from dragoman.events.parts import Block, Resource, Text
+from dragoman.events.words import Outcome
+from dragoman.hub.agent_door.asking import Asking
+from dragoman.hub.agent_door.worker import Worker
+from dragoman.hub.continuing import NEW, RESTORED, adopted
+from dragoman.rpc.tasks import TaskOwner
+from tests.aio import aio
+from tests.unit.hub.agent_door.stage import House, Peer, house
+
+
+class Nobody(Asking):
+    """A client that offers nothing."""
+
+    def __init__(self) -> None:
+        self.side: ClientSide = Offering()  # type: ignore[assignment]
+
+    async def permit(self, question: Question) -> Answer:
+        return Answer.REJECT_ONCE
+
+
+class Offering:
+    capabilities = acp.ClientCapabilities()
+
+    def can(self, capability: str) -> bool:
+        return False
+
+
+def worker_in(home: House, name: str, tasks: TaskOwner, **more: Any) -> Worker:
+    told: dict[str, Any] = {
+        "place": home.front().look_around(home.work),
+        "cwd": home.work,
+        "record": None,
+        "mcp_servers": (),
+        "asking": Nobody(),
+        "tasks": tasks,
+        "on_event": lambda event: None,
+        "on_notice": lambda text: None,
+    }
+    return Worker(name, **told | more)
+
+
+@aio
+async def test_a_worker_opens_a_session_and_is_left_again(tmp_path: Path) -> None:
+    left, tasks = Peer("left"), TaskOwner("test")
+    events: list[model.Event] = []
+    async with house(tmp_path, left) as home:
+        worker = worker_in(home, "left", tasks, on_event=events.append)
+        await worker.start()
+        assert worker.alive and worker.opened.context == NEW
+        assert worker.view.mode == "code"
+        async with worker.prompt([Text("hello")], job="j-1") as turn:
+            result = worker.judged(await turn.wait())
+        assert (result.outcome, result.text) == (Outcome.OK, "left heard hello")
+        assert any(isinstance(event, model.TurnEnded) for event in events)
+        await worker.aclose()
+        assert not worker.alive and not len(tasks)
+        await worker.aclose()
+
+
+@aio
+async def test_a_session_that_the_peer_remembers_goes_on(tmp_path: Path) -> None:
+    left, tasks = Peer("left"), TaskOwner("test")
+    async with house(tmp_path, left) as home:
+        record = adopted("old", peer="left", root=home.work, cwd=home.work)
+        worker = worker_in(home, "left", tasks, record=record)
+        await worker.start()
+        assert (worker.opened.context, worker.opened.key) == (RESTORED, record.key)
+        assert left.sessions == ["resumed old"]
+        await worker.aclose()
+
+
+@aio
+async def test_a_session_that_the_peer_cannot_take_up_begins_anew(tmp_path: Path) -> None:
+    left, tasks = Peer("left", forgets=True), TaskOwner("test")
+    async with house(tmp_path, left) as home:
+        record = adopted("old", peer="left", root=home.work, cwd=home.work)
+        worker = worker_in(home, "left", tasks, record=record)
+        await worker.start()
+        assert worker.opened.context == NEW and worker.opened.key != record.key
+        await worker.aclose()
+
+
+@aio
+async def test_a_peer_that_cannot_be_reached_is_told_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    tasks = TaskOwner("test")
+    async with house(tmp_path, Peer("left")) as home:
+        (tmp_path / "left.sock").unlink()
+        with pytest.raises(ConnectError):
+            await worker_in(home, "left", tasks).start()
+        await asyncio.sleep(0)
+        assert not len(tasks)
+        with pytest.raises(NotInstalled):
+            worker_in(home, "auggie", tasks)
+
+
+@aio
+async def test_whoever_stops_waiting_stops_the_start(tmp_path: Path) -> None:
+    peer, tasks = Peer("left"), TaskOwner("test")
+    asked = asyncio.Event()
+
+    async def slow(session: Any) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    peer.agent.handlers.new_session = slow
+    async with house(tmp_path, peer) as home:
+        worker = worker_in(home, "left", tasks)
+        starting = tasks.start(worker.start(), "start")
+        async with asyncio.timeout(10):
+            await asked.wait()
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled() and not len(tasks)
+
+
+@aio
+async def test_an_embedded_text_becomes_a_text_for_a_peer_that_takes_no_other(
+    tmp_path: Path,
+) -> None:
+    left, tasks = Peer("left"), TaskOwner("test")
+    left.agent._prompt_capabilities = acp.PromptCapabilities()
+    async with house(tmp_path, left) as home:
+        worker = worker_in(home, "left", tasks)
+        await worker.start()
+        blocks: list[Block] = [Text("hello"), Resource("file:///a", text="inside")]
+        async with worker.prompt(blocks, job="j-1") as turn:
+            await turn.wait()
+        assert left.prompts == ["hello\nfile:///a:\ninside"]
+        await worker.aclose()
