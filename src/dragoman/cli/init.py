@@ -1,0 +1,234 @@
+"""`dragoman init`: from what is installed to a first piece of work that is done.
+
+Owns the command's options, its questions, and what an interrupt does. What is looked at, verified,
+offered and delegated is decided in `dragoman.hub.beginning`; how it is told is in
+`output.beginnings`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.talk_options import complete_peer
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dragoman.cli.output.beginnings import Telling
+    from dragoman.cli.output.showing import Show
+    from dragoman.cli.stage import Stage
+    from dragoman.hub.beginning import Found, Proof
+    from dragoman.hub.delegating import Delegation, Reins, Wish
+    from dragoman.hub.place import Place
+
+HELP: Final = """
+Find out which agents are here, and end with one at work.
+
+Four steps: it looks what is installed, verifies that, enables those of it that you pick, and
+delegates a first piece of work. With names only these peers count. What was verified before and has
+not changed is not measured again. The verification asks no model anything unless you add --turns;
+the piece of work at the end is one short prompt.
+
+Each step is written down when it is done and not before: after Ctrl-C a second `dragoman init` goes
+on from there. The exit code is 0 if one of the enabled peers has answered, or scout where nothing
+is installed, and 10 if something is installed and none of it works.
+
+\b
+Examples:
+  dragoman init                       look, ask, verify, enable, delegate
+  dragoman init --yes                 the same without questions: enable all that works
+  dragoman init codex gemini --yes    only these two
+  dragoman init --turns               verify what calls their models, too
+  dragoman init --yes --format json | jq 'select(.type == "Beginning")'
+"""
+
+app: Final = new_app()
+
+
+@app.command(help=HELP, context_settings=CONTEXT)
+def init(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PEER]...",
+            help="Only these peers.",
+            show_default=False,
+            autocompletion=complete_peer,
+        ),
+    ] = None,
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; enable everything that works.")
+    ] = False,
+    turns: Annotated[
+        bool,
+        typer.Option("--turns", help="Verify what calls their models, too; it may cost money."),
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Verify also what was verified before.")
+    ] = False,
+    format: FormatOption = Format.TEXT,
+    cwd: CwdOption = None,
+) -> None:
+    from dragoman.cli import faults
+    from dragoman.cli.output.beginnings import Telling
+    from dragoman.cli.output.showing import show_as
+    from dragoman.cli.output.terminal import is_interactive
+    from dragoman.cli.setting import perform
+    from dragoman.cli.stage import Stage
+    from dragoman.hub.place import look_around
+
+    place = look_around(cwd)
+    show = show_as(format.value)
+    stage = Stage()
+    course = _Course(
+        place, Telling(format), show, stage, ask=not yes, silent=format is Format.QUIET
+    )
+    try:
+        if not yes and not is_interactive():
+            raise UsageError("nobody is there to answer questions: add --yes")
+        for problem in place.config.problems:
+            # A setting that is left out might be the one that keeps a peer from being used.
+            raise problem
+        code = perform(stage, lambda: course.run(names or (), turns=turns, again=again))
+    except DragomanError as error:
+        show.failed(error)
+        raise typer.Exit(faults.exit_code(error)) from None
+    raise typer.Exit(code)
+
+
+class _Course:
+    """One beginning while it goes on."""
+
+    def __init__(
+        self, place: Place, telling: Telling, show: Show, stage: Stage, *, ask: bool, silent: bool
+    ) -> None:
+        self._place = place
+        self._telling = telling
+        self._show = show
+        self._stage = stage
+        self._ask = ask
+        self._silent = silent
+        self._reins: Reins | None = None
+
+    async def run(self, names: Sequence[str], *, turns: bool, again: bool) -> int:
+        """All steps; the exit code."""
+        import asyncio
+
+        from dragoman.cli.exits import Exit
+        from dragoman.cli.stage import Interrupted
+
+        main = asyncio.current_task()
+        assert main is not None
+
+        def interrupted(count: int) -> None:
+            reins = self._reins
+            if reins is not None and reins.in_turn and count == 1 and not self._stage.terminated:
+                self._show.notice("cancelling; Ctrl-C once more leaves at once")
+                reins.pull()
+            else:
+                main.cancel()
+
+        self._stage.listen(interrupted)
+        self._show.on_broken = lambda: interrupted(1)
+        try:
+            return await self._steps(names, turns=turns, again=again)
+        except asyncio.CancelledError:
+            self._telling.interrupted(
+                Exit.TERMINATED if self._stage.terminated else Exit.INTERRUPTED
+            )
+            raise
+        except Interrupted:
+            self._telling.interrupted(Exit.INTERRUPTED)
+            return Exit.INTERRUPTED
+
+    async def _steps(self, names: Sequence[str], *, turns: bool, again: bool) -> int:
+        from dragoman.hub import beginning
+
+        found = beginning.look(self._place, names)
+        self._telling.found(found)
+        proofs = await self._verify(found, turns=turns, again=again)
+        enabled = await self._enable([proof.name for proof in proofs if proof.ready])
+        wish = beginning.first_wish(self._place, enabled)
+        self._telling.delegating(wish)
+        done = await self._delegate(wish)
+        failure = beginning.let_down(done, enabled)
+        code = self._code(done, failed=failure is not None, nobody=bool(proofs) and not enabled)
+        if done.interrupted:
+            self._telling.interrupted(code)
+        else:
+            self._telling.ended(done, wish, failure, code)
+        return code
+
+    async def _verify(self, found: Found, *, turns: bool, again: bool) -> list[Proof]:
+        from dragoman.hub.beginning import prove
+
+        if not found.installed:
+            return []
+        self._telling.verifying(turns=turns)
+        return await prove(
+            found.installed,
+            self._place,
+            turns=turns,
+            again=again,
+            on_rung=self._telling.rung,
+            on_proof=self._telling.proof,
+        )
+
+    async def _enable(self, ready: list[str]) -> tuple[str, ...]:
+        from dragoman.hub.adding import enable
+
+        picked: tuple[str, ...] = ()
+        if ready:
+            self._telling.choosing()
+            picked = await self._picked(ready)
+        notes: tuple[str, ...] = ()
+        if picked:
+            notes = enable(picked, self._place).notes
+            self._place = self._place.again()
+        # The settings of a project or a variable may have the last word.
+        enabled = tuple(name for name in picked if self._place.is_enabled(name))
+        if ready or self._telling.done.installed:
+            self._telling.enabled(enabled, notes, str(self._place.paths.config_file))
+        return enabled
+
+    async def _picked(self, ready: list[str]) -> tuple[str, ...]:
+        from dragoman.hub.beginning import chosen
+
+        if not self._ask:
+            return tuple(ready)
+        question = f"   Enable {', '.join(ready)}? [Enter for all, names for some, n for none] "
+        while True:
+            answer = await self._stage.line(question)
+            if answer is None:
+                return ()
+            try:
+                return chosen(answer, ready)
+            except UsageError as error:
+                self._show.notice(str(error))
+
+    async def _delegate(self, wish: Wish) -> Delegation:
+        from dragoman.cli.output.delegations import Stage as Shown
+        from dragoman.hub.delegating import Audience, Reins, delegate
+
+        self._reins = Reins()
+        audience = Audience() if self._silent else Shown(self._show)
+        done = await delegate(wish, place=self._place, audience=audience, reins=self._reins)
+        if isinstance(audience, Shown):
+            audience.over(done, terminated=self._stage.terminated)
+        return done
+
+    def _code(self, done: Delegation, *, failed: bool, nobody: bool) -> int:
+        from dragoman.cli.exits import Exit, of_outcome
+        from dragoman.cli.output.delegations import exit_code
+
+        if not done.ok:
+            return exit_code(done, terminated=self._stage.terminated)
+        if failed:
+            return of_outcome(done.attempts[0].outcome.value) or Exit.FAILED
+        return Exit.UNVERIFIED if nobody else Exit.OK

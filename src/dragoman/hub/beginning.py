@@ -1,0 +1,210 @@
+"""The first hour: which agents are here, which of them work, and a first piece of work for one.
+
+Owns what a beginning decides: whom to look at, whose card still counts, who can be enabled, and
+what is delegated first. A step that is done is written down and stays, whatever comes after it. It
+asks and prints nothing: a surface does. Measuring is in `verify`, enabling in `adding`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.errors import DragomanError, UsageError
+from dragoman.hub.adding import Climber, measure
+from dragoman.hub.catalogue.roles import ROLES
+from dragoman.hub.delegating import Delegation, Wish
+from dragoman.hub.launching import current_platform, resolve
+from dragoman.hub.overview import Row, overview, row_of
+from dragoman.hub.place import ALWAYS_ENABLED, Place
+from dragoman.hub.report import Report
+from dragoman.hub.verify.card import Card, RungResult, Verdict
+from dragoman.hub.verify.ladder import climb
+
+AT_ONCE: Final = 2
+"""Peers that are verified at the same time. They mostly wait, but agents are heavy when they start,
+and more of them at once would make a small machine look like a slow agent."""
+
+PROMPT: Final = "What can you do?"
+"""The first piece of work: it needs no tool and no permission, and scout understands it, too."""
+
+HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write", "execute")
+"""The roles for a first piece of work, those that only look before those that change something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The agents of this machine, without the one that is part of dragoman."""
+
+    installed: tuple[Row, ...]
+    missing: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What is known of an installed peer after it was verified."""
+
+    name: str
+    card: Card | None = None
+    """None if it could not even be tried."""
+    kept: bool = False
+    """Whether the card is of an earlier day and still counts."""
+    trouble: str = ""
+    """Why nothing should be delegated to it; empty if it is ready."""
+    cure: str = ""
+
+    @property
+    def ready(self) -> bool:
+        return not self.trouble
+
+
+# -- looking
+
+
+def look(place: Place, names: Sequence[str] = ()) -> Found:
+    """What is installed here. Nothing is started.
+
+    If `names` are given only these count, and each has to be there: `UnknownPeer` or `NotInstalled`
+    says so.
+    """
+    if names:
+        for name in names:
+            resolve(place.catalogue.get(name), environ=place.environ)
+        rows = [row_of(name, place) for name in dict.fromkeys(names)]
+    else:
+        rows = overview(place)
+    others = [row for row in rows if row.descriptor.name not in ALWAYS_ENABLED]
+    return Found(
+        tuple(row for row in others if row.installed),
+        tuple(row for row in others if not row.installed),
+    )
+
+
+# -- verifying
+
+
+def kept_card(row: Row, *, turns: bool) -> Card | None:
+    """The card of a peer that need not be measured again: it is of this version on this platform,
+    and says nothing that may have been mended since."""
+    card = row.card
+    if card is None or card.version != row.version or card.platform != current_platform():
+        return None
+    if (turns and not card.turns) or not judged(row, card).ready:
+        return None
+    return card
+
+
+async def prove(
+    rows: Sequence[Row],
+    place: Place,
+    *,
+    turns: bool = False,
+    again: bool = False,
+    on_rung: Callable[[str, RungResult], None] = lambda name, rung: None,
+    on_proof: Callable[[Proof], None] = lambda proof: None,
+    climb: Climber = climb,
+) -> list[Proof]:
+    """Verify peers and keep their cards, each as soon as it is whole.
+
+    `again` measures also what is known. `on_rung` and `on_proof` are told as it goes. The result is
+    in the order of the rows.
+    """
+    proofs: dict[str, Proof] = {}
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(row: Row) -> None:
+        name = row.descriptor.name
+        async with room:
+            proof = await _prove(
+                row, place, turns, again, lambda rung: on_rung(name, rung), climb=climb
+            )
+        proofs[name] = proof
+        on_proof(proof)
+
+    async with asyncio.TaskGroup() as group:
+        for row in rows:
+            group.create_task(one(row), name=f"verify {row.descriptor.name}")
+    return [proofs[row.descriptor.name] for row in rows]
+
+
+async def _prove(
+    row: Row,
+    place: Place,
+    turns: bool,
+    again: bool,
+    on_rung: Callable[[RungResult], None],
+    *,
+    climb: Climber,
+) -> Proof:
+    name = row.descriptor.name
+    card = None if again else kept_card(row, turns=turns)
+    if card is not None:
+        return Proof(name=name, card=card, kept=True)
+    assert row.way is not None
+    try:
+        card = await measure(
+            row.way, peer=name, turns=turns, paths=place.paths, on_rung=on_rung, climb=climb
+        )
+    except DragomanError as error:
+        # One peer that cannot be tried says nothing about the others.
+        return Proof(name=name, trouble=str(error), cure=f"dragoman peers verify {name}")
+    return judged(row, card)
+
+
+def judged(row: Row, card: Card) -> Proof:
+    """What a card says about a beginning."""
+    name = row.descriptor.name
+    failed = next((rung for rung in card.rungs if rung.verdict is Verdict.FAIL), None)
+    if card.facts.authenticated is False:
+        how = card.facts.login or row.descriptor.credentials.login
+        return Proof(name=name, card=card, trouble="it wants a login", cure=how)
+    if not card.usable or card.facts.echo is False:
+        why = f"{failed.rung}: {failed.evidence}" if failed else "it cannot be used"
+        cure = failed.remedy if failed and failed.remedy else f"dragoman peers verify {name}"
+        return Proof(name=name, card=card, trouble=why, cure=cure)
+    return Proof(name=name, card=card)
+
+
+# -- choosing
+
+
+def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
+    """The peers that a person wants, of those that are ready: all for a yes or nothing typed, none
+    for a no, else those that are named. `UsageError` for a name that is not there."""
+    words = [word for word in re.split(r"[\s,]+", answer.strip().lower()) if word]
+    match words:
+        case [] | ["y"] | ["yes"] | ["all"]:
+            return tuple(ready)
+        case ["n"] | ["no"] | ["none"]:
+            return ()
+    unknown = [word for word in words if word not in ready]
+    if unknown:
+        raise UsageError(f"{', '.join(unknown)} cannot be chosen; there are {', '.join(ready)}")
+    return tuple(dict.fromkeys(words))
+
+
+# -- the first piece of work
+
+
+def first_wish(place: Place, enabled: Sequence[str]) -> Wish:
+    """Something harmless, in a role that an enabled peer claims; without one it is for scout."""
+    claimed = [role for name in enabled for role in place.catalogue.get(name).roles]
+    role = min(claimed, key=_harm) if claimed else HARMLESS[0]
+    return Wish(role=role, prompt=PROMPT, workspace=place.cwd, permissions="approve-reads")
+
+
+def _harm(role: str) -> int:
+    return HARMLESS.index(role) if role in HARMLESS else len(ROLES)
+
+
+def let_down(done: Delegation, enabled: Sequence[str]) -> Report | None:
+    """The first attempt of an enabled peer that failed, if no enabled peer did the work after all.
+
+    That somebody else answered is good to know, but it is not what was to be shown.
+    """
+    if done.answered in enabled or not enabled:
+        return None
+    return next((report for report in done.attempts if report.peer in enabled), done.attempts[0])
