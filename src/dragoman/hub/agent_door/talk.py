@@ -234,16 +234,16 @@ class Talk:
     async def prompt(self, turn: Turn) -> Any:
         """Answer a prompt."""
         command = parse(turn.prompt)
-        if command is not None and command.name in commands.COMMANDS:
-            try:
-                return await self._command(turn, command.name, command.input)
-            except UsageError as error:
-                await turn.say(f"{error}\n")
-                # Nothing was done, and whoever asked shall not take it for a success.
-                return acp.StopReason.REFUSAL
         blocks = [meaning.block(block) for block in turn.prompt]
-        if self.peer == AUTO:
-            return await self._errand(turn, self.choices.role, turn.text, blocks)
+        try:
+            if command is not None and command.name in commands.COMMANDS:
+                return await self._command(turn, command.name, command.input)
+            if self.peer == AUTO:
+                return await self._errand(turn, self.choices.role, turn.text, blocks)
+        except UsageError as error:
+            # Nobody was asked, and whoever wanted it shall not take that for a success.
+            await turn.say(f"{error}\n")
+            return acp.StopReason.REFUSAL
         return await self._turn(turn, blocks, is_command=command is not None)
 
     async def _command(self, turn: Turn, name: str, text: str) -> Any:

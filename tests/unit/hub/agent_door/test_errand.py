@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +85,7 @@ async def test_a_delegation_that_would_be_too_deep_reaches_no_peer(tmp_path: Pat
         async with home.editor() as editor:
             await editor.hello()
             session = await editor.open(home.work)
-            with suppress(RemoteError):
-                await editor.prompt(session, "/delegate review it")
-            shown = progress(editor)[-1].partition("passed over:")[2]
-            assert "left" in shown and "deep" in shown
+            assert await editor.prompt(session, "/delegate review it") == "refusal"
+            assert "left: this is delegated work already, at depth 5" in editor.text
+            assert editor.told("tool_call_update")[-1]["status"] == "failed"
             assert left.prompts == []
