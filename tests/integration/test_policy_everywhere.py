@@ -85,3 +85,11 @@ def test_rules_count_behind_a_broker_with_and_without_a_caller(warm: Cli) -> Non
     left = warm("run", PROMPT, "--approve-reads", "-s", "talk", "--no-wait", *agent)
     assert left.code == 0, left.err
     was_kept(warm, warm("jobs", "result", left.out.strip(), "--wait"))
+
+
+def test_an_agent_that_starts_another_gives_it_no_more_than_it_has(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    agent = prepared(cli, rules="")
+    cli.extra |= {"DRAGOMAN_DEPTH": "1", "DRAGOMAN_CEILING": '{"preset":"approve-reads"}'}
+    done = cli("run", "ask src/a load src/../secret.txt", "--approve-all", *agent)
+    assert "ask src/a: rejected\nload src/../secret.txt: done\n" in done.out

@@ -28,6 +28,7 @@ async def attach(plan: Plan) -> int:
         workspace=plan.workspace,
         budgets=plan.budgets,
         env=plan.env,
+        extra_env=plan.lineage,
         max_line_size=plan.max_line_size,
         write_files=plan.writes,
         ttl=plan.ttl,

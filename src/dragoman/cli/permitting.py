@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import sys
-from typing import TYPE_CHECKING, Final, TypeGuard
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.terminal import is_interactive
@@ -83,16 +84,18 @@ def permit_of(
     stage: Stage,
     *,
     rules: PolicySettings | None = None,
+    ceilings: Sequence[RulesPolicy] = (),
     peer: str = "",
     workspace: str = "",
     titled: bool = False,
 ) -> Permit:
     """Who decides under this policy, and under the rules of the user's settings if there are."""
-    if _has_rules(rules):
-        from dragoman.hub.policy import Desk, of_settings
+    whole = whole_policy(policy, rules, ceilings)
+    if whole is not None:
+        from dragoman.hub.policy import Desk
 
         return Desk(
-            of_settings(rules, policy.value),
+            whole,
             peer=peer,
             workspace=workspace,
             # Behind rules a reading that is none is no reading: here nothing passes unasked.
@@ -111,8 +114,19 @@ def permit_of(
             return Asking(stage)
 
 
-def _has_rules(rules: PolicySettings | None) -> TypeGuard[PolicySettings]:
-    return rules is not None and bool(rules.rules or rules.limits)
+def whole_policy(
+    policy: Policy, rules: PolicySettings | None, ceilings: Sequence[RulesPolicy] = ()
+) -> RulesPolicy | None:
+    """The flag, the rules of the settings, and the policies of those who delegated to us, of which
+    the strictest counts; None if the flag is all there is."""
+    if not ceilings and (rules is None or not (rules.rules or rules.limits)):
+        return None
+    from dragoman.hub.policy import PolicySettings, narrowed, of_settings
+
+    whole = of_settings(rules or PolicySettings(), policy.value)
+    for ceiling in ceilings:
+        whole = narrowed(ceiling, whole)
+    return whole
 
 
 def guard_of(permit: Permit) -> Permit | None:
@@ -121,23 +135,23 @@ def guard_of(permit: Permit) -> Permit | None:
     return getattr(permit, "guard", None)
 
 
-def may_write(policy: Policy, rules: PolicySettings | None) -> bool:
+def may_write(policy: Policy, whole: RulesPolicy | None) -> bool:
     """Whether the agent is offered to write files through us. Where there are rules, each file is
     decided about by itself (`guard_of`)."""
-    if not _has_rules(rules):
+    if whole is None:
         return policy.writes
-    from dragoman.hub.policy import may_allow_edits, of_settings
+    from dragoman.hub.policy import may_allow_edits
 
-    return may_allow_edits(of_settings(rules, policy.value))
+    return may_allow_edits(whole)
 
 
-def unattended(policy: Policy, rules: PolicySettings | None, *, peer: str) -> str | RulesPolicy:
+def unattended(policy: Policy, whole: RulesPolicy | None, *, peer: str) -> str | RulesPolicy:
     """What counts when the person who would be asked has left."""
-    if not _has_rules(rules):
+    if whole is None:
         return policy.unattended
-    from dragoman.hub.policy import for_whom, of_settings
+    from dragoman.hub.policy import for_whom
 
-    return for_whom(of_settings(rules, policy.value), peer=peer)
+    return for_whom(whole, peer=peer)
 
 
 _KEYS: Final = {

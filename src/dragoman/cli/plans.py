@@ -7,14 +7,14 @@ prints nothing: `talk` carries a plan out, `run` and `chat` have the options.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.times import seconds_of
-from dragoman.cli.permitting import Policy, may_write, policy_of
+from dragoman.cli.permitting import Policy, may_write, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
 from dragoman.errors import UsageError
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dragoman.hub.config import Config
     from dragoman.hub.config.schema import Settings
     from dragoman.hub.launching import Way
+    from dragoman.hub.policy import Policy as RulesPolicy
     from dragoman.hub.policy import PolicySettings
 
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
@@ -66,6 +67,10 @@ class Plan:
     policy: Policy
     rules: PolicySettings | None = None
     """What the settings say about single permissions, before the policy does."""
+    ceilings: Sequence[RulesPolicy] = ()
+    """The policies of those who delegated to us: nothing here is wider than they are."""
+    lineage: Mapping[str, str] = field(default_factory=dict)
+    """The variables that tell an agent of those, and how deep it is below them."""
     budgets: Budgets
     format: Any
     model: str | None = None
@@ -96,7 +101,12 @@ class Plan:
     @property
     def writes(self) -> bool:
         """Whether the agent is offered to write files through us."""
-        return may_write(self.policy, self.rules)
+        return may_write(self.policy, self.whole_policy)
+
+    @property
+    def whole_policy(self) -> RulesPolicy | None:
+        """What counts, with rules and ceilings; None if the policy is all there is."""
+        return whole_policy(self.policy, self.rules, self.ceilings)
 
 
 def plan_of(wishes: Wishes) -> Plan:
@@ -119,18 +129,22 @@ def plan_of(wishes: Wishes) -> Plan:
         from dragoman.cli.mcp_config import read_servers
 
         servers = read_servers(wishes.mcp_config)
+    policy = policy_of(
+        approve_all=wishes.approve_all,
+        approve_reads=wishes.approve_reads,
+        deny_all=wishes.deny_all,
+        interactive=is_interactive(),
+        default=settings.permissions_for(name),
+    )
+    ceilings, lineage = _inherited(policy, settings)
     return Plan(
         way=way,
         name=name,
         workspace=workspace,
-        policy=policy_of(
-            approve_all=wishes.approve_all,
-            approve_reads=wishes.approve_reads,
-            deny_all=wishes.deny_all,
-            interactive=is_interactive(),
-            default=settings.permissions_for(name),
-        ),
+        policy=policy,
         rules=settings.policy,
+        ceilings=ceilings,
+        lineage=lineage,
         budgets=_budgets(settings.budgets(way.budgets()), wishes.timeout),
         format=wishes.format or ("json" if wishes.json_strict else settings.format),
         model=wishes.model or own.model,
@@ -149,6 +163,23 @@ def plan_of(wishes: Wishes) -> Plan:
         no_wait=wishes.no_wait,
         keep_open=wishes.session is not None or wishes.no_wait,
     )
+
+
+def _inherited(
+    policy: Policy, settings: Settings
+) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
+    """What whoever delegated to us may do, and what an agent that we start is told of it."""
+    from dragoman.hub.lineage import inherited
+
+    lineage = inherited()
+    if not lineage.depth:
+        return (), {}
+    from dragoman.hub.delegating.ceiling import environment, inherited_ceilings
+
+    ceilings = inherited_ceilings(lineage)
+    whole = whole_policy(policy, settings.policy, ceilings)
+    assert whole is not None
+    return ceilings, {**lineage.environment(warm=True), **environment(whole)}
 
 
 def _warm(wishes: Wishes, settings: Settings) -> bool:

@@ -171,6 +171,7 @@ class Talk:
             plan.policy,
             self._stage,
             rules=plan.rules,
+            ceilings=plan.ceilings,
             peer=plan.name,
             workspace=str(plan.workspace),
             titled=way.quirks.command_titles,
@@ -182,6 +183,7 @@ class Talk:
             "budgets": plan.budgets,
             "dialect": plan.dialect,
             "env": plan.env,
+            "extra_env": plan.lineage,
             "on_event": self._watch,
             "write_files": plan.writes,
             "max_line_size": plan.max_line_size,
@@ -314,7 +316,9 @@ class Talk:
 
     def _job_terms(self) -> dict[str, Any]:
         plan = self.plan
-        return job_terms(self.job, policy=unattended(plan.policy, plan.rules, peer=plan.name))
+        return job_terms(
+            self.job, policy=unattended(plan.policy, plan.whole_policy, peer=plan.name)
+        )
 
     async def submit(self, blocks: Sequence[Block]) -> str:
         """Leave a prompt with the broker and do not wait for it; the id of the job."""

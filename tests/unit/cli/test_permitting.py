@@ -17,6 +17,7 @@ from dragoman.cli.permitting import (
     permit_of,
     policy_of,
     unattended,
+    whole_policy,
 )
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
@@ -208,11 +209,24 @@ def test_files_are_guarded_by_whoever_knows_the_rules(monkeypatch: pytest.Monkey
 def test_rules_say_whether_files_can_be_written_at_all() -> None:
     allow = PolicySettings(rules=(Rule(action="allow", kind="edit", paths=("src/**",)),))
     deny = PolicySettings(limits=(Rule(action="deny", kind="edit"),))
-    assert may_write(Policy.APPROVE_READS, allow) and not may_write(Policy.APPROVE_READS, None)
-    assert may_write(Policy.ASK, PolicySettings()) and not may_write(Policy.ASK, deny)
+    for policy, rules, writes in (
+        (Policy.APPROVE_READS, allow, True),
+        (Policy.APPROVE_READS, None, False),
+        (Policy.ASK, PolicySettings(), True),
+        (Policy.ASK, deny, False),
+    ):
+        assert may_write(policy, whole_policy(policy, rules)) is writes
 
 
 def test_when_the_person_has_left_the_rules_are_still_there() -> None:
-    assert unattended(Policy.ASK, PolicySettings(), peer="codex") == "approve-reads"
-    left = unattended(Policy.ASK, RULES, peer="gemini")
+    assert unattended(Policy.ASK, whole_policy(Policy.ASK, None), peer="x") == "approve-reads"
+    left = unattended(Policy.ASK, whole_policy(Policy.ASK, RULES), peer="gemini")
     assert left == RulesPolicy(preset="ask", rules=(Rule(action="deny", kind="fetch"),))
+
+
+@aio
+async def test_whoever_delegated_is_never_exceeded() -> None:
+    stage, above = cast(Stage, Typed()), (RulesPolicy(),)
+    permit = permit_of(Policy.APPROVE_ALL, stage, ceilings=above, workspace="/nowhere")
+    assert await answered(permit, "read") and not await answered(permit, "edit")
+    assert not may_write(Policy.APPROVE_ALL, whole_policy(Policy.APPROVE_ALL, None, above))

@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.cli.permitting import Policy
 from dragoman.cli.plans import Plan, Wishes, plan_of
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
+from dragoman.hub.policy import Policy as RulesPolicy
 from tests.unit.cli.calling import Shell
 
 
@@ -140,3 +142,19 @@ def test_the_rules_of_the_settings_are_part_of_the_plan(place: Shell) -> None:
     plan = planned(approve_reads=True)
     assert plan.rules is not None and plan.rules.rules[0].paths == ("src/**",)
     assert plan.writes
+
+
+def test_delegated_work_may_do_no_more_than_whoever_delegated_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = planned(approve_all=True)
+    assert (free.writes, free.ceilings, free.lineage) == (True, (), {})
+    monkeypatch.setenv("DRAGOMAN_DEPTH", "1")
+    lost = planned(approve_all=True)
+    assert not lost.writes and lost.ceilings == (RulesPolicy(preset="deny-all"),)
+    monkeypatch.setenv("DRAGOMAN_CEILING", '{"preset":"approve-reads"}')
+    plan = planned(approve_all=True)
+    assert not plan.writes and plan.ceilings == (RulesPolicy(preset="approve-reads"),)
+    assert plan.lineage["DRAGOMAN_DEPTH"] == "1"
+    told = msgspec.json.decode(plan.lineage["DRAGOMAN_CEILING"], type=RulesPolicy)
+    assert told == plan.whole_policy
