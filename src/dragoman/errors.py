@@ -621,7 +621,7 @@ class StoreError(DragomanError):
     """
 
     error_class = "store_failed"
-    blame = "world"
+    blame: ClassVar[Blame] = "world"
 
     def __init__(self, path: str, problem: str, *, remedy: str = "") -> None:
         super().__init__(f"{path}: {problem}{remedy and '; ' + remedy}")
