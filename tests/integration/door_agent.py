@@ -1,0 +1,69 @@
+"""A peer behind the door, as a program of its own: the prompt says what to do.
+
+``door_agent.py NAME`` calls itself NAME. It forgets its sessions when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from dragoman.agent import Agent, Session, Turn
+from dragoman.dialects.acp import v1 as acp
+
+NAME = sys.argv[1]
+
+agent = Agent(
+    NAME,
+    options=[
+        acp.SessionConfigSelect(
+            id="model",
+            name="Model",
+            category="model",
+            current_value="small",
+            options=[
+                acp.SessionConfigSelectOption(value="small", name="Small"),
+                acp.SessionConfigSelectOption(value="large", name="Large"),
+            ],
+        )
+    ],
+    embedded_context=True,
+)
+
+known: dict[str, list[str]] = {}
+
+
+@agent.new_session
+async def new(session: Session) -> None:
+    known[session.id] = []
+
+
+@agent.prompt
+async def answer(turn: Turn) -> None:
+    said = known[turn.session.id]
+    said.append(turn.text)
+    word, _, rest = turn.text.partition(" ")
+    match word:
+        case "brief":
+            for block in turn.blocks(acp.EmbeddedResource):
+                if isinstance(block.resource, acp.TextResourceContents):
+                    await turn.say(block.resource.text)
+        case "count":
+            for number in range(int(rest)):
+                await turn.say(f"{number} ")
+        case "wait":
+            await turn.say("waiting")
+            await asyncio.Event().wait()
+        case "write":
+            async with turn.tool("Write it", kind="edit", locations=[rest]) as tool:
+                await turn.say("written" if await turn.ask_permission(tool) else "not written")
+        case "model":
+            await turn.say(str(turn.session.options["model"]))
+        case "known":
+            await turn.say(", ".join(said))
+        case _:
+            await turn.say(f"{NAME} heard {turn.text}")
+
+
+if __name__ == "__main__":
+    agent.run()

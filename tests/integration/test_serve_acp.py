@@ -1,0 +1,263 @@
+"""`dragoman serve acp` as a program, with warm peers, driven by the official Python SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import acp as sdk
+import pytest
+from acp import schema
+
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.errors import ConnectError
+from dragoman.transports import connect_unix, connect_websocket
+from tests.aio import aio
+from tests.integration.cli_shell import Cli, warm_cli
+from tests.integration.test_bridge_official_client import Client
+
+AGENT = Path(__file__).with_name("door_agent.py")
+WAIT_TIMEOUT = 30.0
+
+
+@pytest.fixture
+def cli() -> Iterator[Cli]:
+    """A user with two peers that are kept warm."""
+    with warm_cli() as cli:
+        config = cli.home / "config_home"
+        (config / "peers").mkdir(parents=True)
+        (config / "config.toml").write_text('enabled_peers = ["left", "right"]\n')
+        for name in ("left", "right"):
+            command = json.dumps([sys.executable, str(AGENT), name, str(cli.home)])
+            (config / "peers" / f"{name}.toml").write_text(
+                f'name = "{name}"\ntitle = "{name}"\nprotocol = "acp"\nroles = ["review"]\n'
+                f"[[launch]]\ncommand = {command}\n"
+            )
+        yield cli
+
+
+class Editor(Client):
+    """An editor with one agent, and what it hears of each session."""
+
+    agent: sdk.ClientSideConnection
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions: list[str] = []
+
+    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+        self.sessions.append(session_id)
+        await super().session_update(session_id, update, **kwargs)
+
+    async def ask(self, session: str, text: str) -> str:
+        """What the agent says to a prompt."""
+        self.updates.clear()
+        answer = await self.agent.prompt(session, [sdk.text_block(text)])
+        assert answer.stop_reason == "end_turn"
+        return self.text()
+
+    async def hear(self, text: str) -> None:
+        """Wait until the agent has said something."""
+        while text not in str(self.updates):
+            self.heard.clear()
+            await self.heard.wait()
+
+
+@asynccontextmanager
+async def editor(cli: Cli, *words: str) -> AsyncIterator[Editor]:
+    client = Editor()
+    command, *arguments = cli.argv("serve", "acp", *words)
+    async with (
+        asyncio.timeout(WAIT_TIMEOUT),
+        sdk.spawn_agent_process(
+            client,  # type: ignore[arg-type]
+            command,
+            *arguments,
+            env=cli.env,
+            cwd=cli.cwd,
+        ) as (agent, process),
+    ):
+        client.agent = agent
+        await agent.initialize(1, client_capabilities=schema.ClientCapabilities())
+        yield client
+        assert process.stdin is not None
+        process.stdin.close()
+        assert await process.wait() == 0
+
+
+@aio
+async def test_an_editor_works_with_peers_and_changes_between_them(cli: Cli) -> None:
+    async with editor(cli) as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        chosen = await it.agent.set_config_option("peer", session, "left")
+        assert [option.id for option in chosen.config_options] == ["peer", "role", "model"]
+        assert await it.ask(session, "count 200") == "".join(f"{n} " for n in range(200))
+        assert await it.ask(session, "write notes.md") == "written"
+        assert it.asked == ["Write it"]
+        await it.agent.set_config_option("model", session, "large")
+        assert await it.ask(session, "model") == "large"
+        await it.agent.set_config_option("peer", session, "right")
+        told = await it.ask(session, "brief")
+        assert told.startswith("right takes over with a brief: 3 messages")
+        assert "User: write notes.md\nleft: written" in told and "- notes.md" in told
+
+
+@aio
+async def test_a_cancel_stops_the_turn_in_the_peer_and_other_sessions_go_on(cli: Cli) -> None:
+    async with editor(cli, "--peer", "left") as it:
+        one = (await it.agent.new_session(str(cli.cwd))).session_id
+        other = (await it.agent.new_session(str(cli.cwd))).session_id
+        # Nobody has measured whether the left one can do two things at once, so it does one.
+        await it.agent.set_config_option("peer", other, "right")
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(it.agent.prompt(one, [sdk.text_block("wait")]))
+            await it.hear("waiting")
+            assert await it.ask(other, "hello") == "right heard hello"
+            await it.agent.cancel(one)
+        assert turn.result().stop_reason == "cancelled"
+        assert await it.ask(one, "known") == "wait, known"
+
+
+@aio
+async def test_another_process_resumes_a_session_before_its_first_prompt_and_loads_it_later(
+    cli: Cli,
+) -> None:
+    async with editor(cli) as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+    async with editor(cli) as it:
+        await it.agent.resume_session(cwd=str(cli.cwd), session_id=session)
+        await it.agent.set_config_option("peer", session, "left")
+        assert await it.ask(session, "hello") == "left heard hello"
+    async with editor(cli) as it:
+        (listed,) = (await it.agent.list_sessions(cwd=str(cli.cwd))).sessions
+        assert (listed.session_id, listed.title) == (session, "hello")
+        await it.agent.load_session(cwd=str(cli.cwd), session_id=session)
+        said = [update.content.text for update in it.updates if hasattr(update, "content")]
+        assert said == ["hello", "left heard hello"]
+        # The peer was kept by its broker, and knows what was said.
+        assert await it.ask(session, "known") == "hello, known"
+
+
+@aio
+async def test_the_router_delegates_and_shows_it_as_a_tool_call(cli: Cli) -> None:
+    async with editor(cli, "--role", "review") as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        it.updates.clear()
+        answer = await it.agent.prompt(session, [sdk.text_block("look at it")])
+        assert answer.stop_reason == "end_turn"
+        calls = [update for update in it.updates if hasattr(update, "tool_call_id")]
+        assert (calls[0].title, calls[-1].status) == ("Delegate review", "completed")
+        assert calls[-1].raw_output["answered"] in ("left", "right")
+        assert it.text().strip().endswith("heard look at it")
+        stats = await it.ask(session, "/stats")
+        assert "| review | 1 | 1 |" in stats
+
+
+@aio
+async def test_a_door_that_is_told_to_end_ends_its_turn_and_leaves_nobody(cli: Cli) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *cli.argv("serve", "acp", "--peer", "left"),
+        env=cli.env,
+        cwd=cli.cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        async with asyncio.timeout(WAIT_TIMEOUT):
+
+            async def call(id: int, method: str, **params: Any) -> None:
+                request = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+                assert process.stdin is not None
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+
+            async def until(text: bytes) -> bytes:
+                assert process.stdout is not None
+                while text not in (line := await process.stdout.readline()):
+                    assert line
+                return line
+
+            await call(1, "initialize", protocolVersion=1)
+            await call(2, "session/new", cwd=str(cli.cwd), mcpServers=[])
+            opened = json.loads(await until(b'"id":2'))["result"]["sessionId"]
+            await call(
+                3, "session/prompt", sessionId=opened, prompt=[{"type": "text", "text": "wait"}]
+            )
+            await until(b"waiting")
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    listed = await asyncio.to_thread(cli.child, "jobs", "list", "--format", "json")
+    (job,) = [json.loads(line) for line in listed.out.splitlines()]
+    assert job["peer"] == "left"
+
+
+@asynccontextmanager
+async def listening(cli: Cli, *words: str) -> AsyncIterator[tuple[str, list[str]]]:
+    """A door with an address; what it said before it."""
+    process = await asyncio.create_subprocess_exec(
+        *cli.argv("serve", "acp", *words),
+        env=cli.env,
+        cwd=cli.cwd,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        said: list[str] = []
+        async with asyncio.timeout(WAIT_TIMEOUT):
+            while not (found := re.match(r"listening on (.*)", said[-1] if said else "")):
+                said.append((await process.stderr.readline()).decode())
+                assert said[-1], said
+            yield found[1], said
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@aio
+async def test_the_websocket_of_the_command_wants_the_token_that_it_told(cli: Cli) -> None:
+    async with listening(cli, "--websocket", "0") as (address, said):
+        token = said[0].split()[-1]
+        with pytest.raises(ConnectError) as refused:
+            await connect_websocket(address)
+        assert refused.value.status == 401
+        stream = await connect_websocket(address, headers={"Authorization": f"Bearer {token}"})
+        async with AcpClient(stream, ClientOptions()) as client:
+            session = await client.new_session(cli.cwd)
+            await session.set_config_option("peer", "left")
+            assert await session.ask("hello") == "left heard hello"
+
+
+@aio
+async def test_the_socket_of_the_command_serves_many_and_is_gone_with_it(cli: Cli) -> None:
+    path = cli.home / "door.sock"
+    async with listening(cli, "--socket", str(path)):
+        async with (
+            AcpClient(await connect_unix(path), ClientOptions()) as one,
+            AcpClient(await connect_unix(path), ClientOptions()) as other,
+        ):
+            first = await one.new_session(cli.cwd)
+            # A session of one client is there for the other.
+            await other.resume_session(first.id, cli.cwd)
+    assert not path.exists()
+
+
+def test_a_peer_that_nobody_enabled_is_refused_before_anything_is_served(cli: Cli) -> None:
+    done = cli("serve", "acp", "--peer", "gemini")
+    assert done.code == 2 and "dragoman peers enable gemini" in done.err and done.out == ""
