@@ -115,7 +115,7 @@ def test_two_folders_are_not_one() -> None:
 
 
 def test_a_title_is_a_command_only_where_the_program_writes_it() -> None:
-    call = {"kind": "execute", "title": "touch x", "locations": []}
+    call: dict[str, Any] = {"kind": "execute", "title": "touch x", "locations": []}
     assert act(titled=True, **call).line == "touch x"
     other = act(**call)
     assert other.line is None and other.hidden
