@@ -8,6 +8,7 @@ on the machine as another user does not have the token. How connections are take
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
@@ -25,6 +26,11 @@ MAX_BODY_SIZE: Final = 4 * 1024 * 1024
 
 BODY_TIMEOUT: Final = 10.0
 """Seconds for the body of a request to arrive, from this very machine."""
+
+LINGER_SIZE: Final = 4 * MAX_BODY_SIZE
+LINGER_TIMEOUT: Final = 2.0
+"""How much of a body that is too long is read all the same, and for how many seconds: a client
+whose connection is closed while it sends does not see why."""
 
 SEND_TIMEOUT: Final = 30.0
 """Seconds for a client to take a piece of an answer before its connection is given up."""
@@ -57,11 +63,12 @@ class Door:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
+            if refusal[0] == 413:
+                await self._linger(receive)
             await _refuse(send, *refusal)
             return
         try:
-            async with asyncio.timeout(self._body_timeout):
-                body = await self._read(receive)
+            body = await self._read(receive)
         except TimeoutError:
             await _refuse(send, 408, "the request did not arrive in time")
             return
@@ -102,17 +109,32 @@ class Door:
         """The body; None if it is too long. `ConnectionError` if its sender has gone."""
         parts: list[bytes] = []
         size = 0
+        give_up_at = asyncio.get_running_loop().time() + self._body_timeout
         while True:
-            message = await receive()
+            async with asyncio.timeout_at(give_up_at):
+                message = await receive()
             if message["type"] != "http.request":
                 raise ConnectionError
             part = message.get("body", b"")
             size += len(part)
             if size > self._max_body_size:
+                if message.get("more_body", False):
+                    await self._linger(receive)
                 return None
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)
+
+    async def _linger(self, receive: Receive) -> None:
+        """Take some more of a body that nobody wants."""
+        size = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(self._body_timeout, LINGER_TIMEOUT)):
+                while size < LINGER_SIZE:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
 
     def _bounded(self, send: Send) -> Send:
         async def bounded(message: Message) -> None:

@@ -119,6 +119,14 @@ async def test_a_body_that_is_longer_than_it_said_is_refused() -> None:
 
 
 @aio
+async def test_a_body_that_is_too_long_is_taken_in_part_so_that_its_sender_sees_why() -> None:
+    body = [b"x" * 10] * 5
+    assert await ask({**GOOD, "content-length": "50"}, body, max_body_size=15) == 413
+    status = await ask(GOOD, body, hang=True, max_body_size=15, body_timeout=0.05)
+    assert status == 413, "and not for ever"
+
+
+@aio
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     inner = Inner()
     assert await ask(GOOD, [b"{"], inner=inner, hang=True, body_timeout=0.01) == 408

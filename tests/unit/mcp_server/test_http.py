@@ -112,8 +112,8 @@ async def test_a_body_that_does_not_arrive_is_told_so(work: Path) -> None:
 
 
 @aio
-async def test_a_body_that_is_too_long_is_refused_before_it_is_sent(work: Path) -> None:
-    async with listening(work, max_body_size=50) as port:
+async def test_a_body_that_is_too_long_is_refused(work: Path) -> None:
+    async with listening(work, max_body_size=50, body_timeout=0.05) as port:
         assert (await talk(port, head(port, length=51))).startswith(b"HTTP/1.1 413 ")
         chunked = head(port).replace(b"Content-Length: 2", b"Transfer-Encoding: chunked")
         answer = await talk(port, chunked + b"40\r\n" + b"x" * 64 + b"\r\n")
