@@ -26,14 +26,18 @@ from dragoman.hub.broker.failures import revive
 from dragoman.hub.broker.knocking import ask_broker, knock
 from dragoman.hub.broker.listing import list_brokers, status_of, stop_broker
 from dragoman.hub.storing import open_store
-from dragoman.hub.working import is_alive
+from dragoman.hub.working import LOOK_INTERVAL, is_alive
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.records import Record
     from dragoman.hub.config.paths import Paths
-    from dragoman.hub.sessions.records import SessionRecord
+    from dragoman.hub.sessions.records import JobRecord, SessionRecord
 
 log: Final = logging.getLogger("dragoman.hub")
+
+LOOKS: Final = 5
+"""How often the store is asked whether a job has ended: a second in all, ten times what a process
+takes to store that."""
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds for a peer to close a session. It is closed here in any case."""
@@ -64,17 +68,6 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
     in a process of our own, of which `pid` runs the turns. Two processes with one session would
     not know of each other's turns. Raises `TurnInProgress` where somebody uses it.
     """
-    with open_store(read_only=True, paths=paths) as store:
-        jobs = [
-            *store.jobs("running", session_key=session.key),
-            *store.jobs("queued", session_key=session.key),
-        ]
-    for job in jobs:
-        if job.runner.get("pid") not in (None, pid) and is_alive(job.runner):
-            raise TurnInProgress(
-                f"the job {job.id} of the session {session.name or session.key} has not ended; "
-                f"`dragoman jobs watch {job.id}` shows it"
-            )
     others = [
         record
         for record in list_brokers(paths)
@@ -93,6 +86,29 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
             log.debug("the broker %s releases nothing: %s", record.name, error)
         except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
             log.debug("the broker %s does not answer: %s", record.name, error)
+    # Behind the above, which has them stored. What is left runs in a process that is no broker, or
+    # in one that takes no callers any more; the end of a job is told before it is stored.
+    looks = 0
+    while (job := _running(session, pid, paths)) is not None and looks < LOOKS:
+        looks += 1
+        await asyncio.sleep(LOOK_INTERVAL)
+    if job is None:
+        return
+    raise TurnInProgress(
+        f"the job {job.id} of the session {session.name or session.key} has not ended; "
+        f"`dragoman jobs watch {job.id}` shows it"
+    )
+
+
+def _running(session: SessionRecord, pid: int, paths: Paths) -> JobRecord | None:
+    """A job of a session that another process than `pid` runs."""
+    with open_store(read_only=True, paths=paths) as store:
+        jobs = [
+            *store.jobs("running", session_key=session.key),
+            *store.jobs("queued", session_key=session.key),
+        ]
+    theirs = (job for job in jobs if job.runner.get("pid") not in (None, pid))
+    return next((job for job in theirs if is_alive(job.runner)), None)
 
 
 async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError | None:

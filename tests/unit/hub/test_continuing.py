@@ -38,6 +38,7 @@ from dragoman.hub.continuing import (
     job_terms,
     merge,
     open_session,
+    place_of,
     recall,
     retire,
     submit,
@@ -279,3 +280,11 @@ async def test_what_a_broker_stores_soon_is_waited_for(state: Path) -> None:
         assert not waiting.done()
         with open_store() as store:
             store.create_session(session())
+
+
+def test_a_session_goes_on_in_the_folder_where_it_began_while_that_is_there(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "began").mkdir()
+    assert place_of(session(cwd=str(tmp_path / "began")), tmp_path) == tmp_path / "began"
+    assert place_of(session(cwd=str(tmp_path / "gone")), tmp_path) == tmp_path

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
+from dragoman.errors import TurnInProgress
+from dragoman.hub import visiting
 from dragoman.hub.broker.endpoint import brokers_folder
-from dragoman.hub.visiting import broker_with, close_at_peer, statuses
-from dragoman.transports.identity import own_identity
+from dragoman.hub.visiting import broker_with, close_at_peer, statuses, take_over
+from dragoman.transports.identity import identify, own_identity
 from tests.aio import aio
 from tests.unit.cli.brokers import RECORD
-from tests.unit.hub.stored import paths_in, session
+from tests.unit.hub.stored import job, paths_in, session, store_in
 
 
 @aio
@@ -34,3 +40,44 @@ async def test_a_broker_that_does_not_answer_has_no_session(tmp_path: Path) -> N
     ((found, status),) = await statuses(paths)
     assert (found.peer, status) == ("scout", None)
     assert await broker_with(session(), paths) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "free"),
+    [
+        ({"state": "ended"}, True),
+        ({"state": "running"}, False),
+        ({"state": "queued"}, False),
+        ({"state": "running", "session_key": "s-0000000002"}, True),
+    ],
+)
+@aio
+async def test_a_session_in_which_another_process_works_is_not_taken_over(
+    tmp_path: Path, fields: dict[str, Any], free: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visiting, "LOOK_INTERVAL", 0.001)
+    paths = paths_in(tmp_path)
+    parent = identify(os.getppid())
+    assert parent is not None
+    with store_in(tmp_path) as store:
+        for key in ("s-0000000001", "s-0000000002"):
+            store.create_session(session(key))
+        store.create_job(job(**{"outcome": None, "runner": dataclasses.asdict(parent), **fields}))
+    wanted = session(name="talk")
+    if free:
+        await take_over(wanted, broker=None, pid=os.getpid(), paths=paths)
+    else:
+        with pytest.raises(TurnInProgress, match="j-0000000001 of the session talk"):
+            await take_over(wanted, broker=None, pid=os.getpid(), paths=paths)
+    # What runs in our own broker waits there for its turn.
+    await take_over(wanted, broker="scout-1", pid=parent.pid, paths=paths)
+
+
+@aio
+async def test_a_job_whose_process_is_gone_holds_no_session(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    gone = dataclasses.replace(own_identity(), started="1")
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        store.create_job(job(state="running", outcome=None, runner=dataclasses.asdict(gone)))
+    await take_over(session(), broker=None, pid=1, paths=paths)

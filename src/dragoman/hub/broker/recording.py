@@ -406,6 +406,17 @@ class Recording:
         finally:
             self._ending = None
 
+    def said_so_far(self, job: Job) -> str:
+        """What the agent said until now, also what is still held back from the disk because it may
+        be the beginning of a secret."""
+        log_ = job.session.log
+        scribe = self._scribes.get(job.session.key)
+        start = max(log_.first, job.first_event, 0 if scribe is None else scribe.next)
+        lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]
+        chunks = [line for line in lines if _SAID in line]
+        rest = self._redact.text("".join(_texts(chunks))) if chunks else ""
+        return (job.text + rest)[:TEXT_SIZE]
+
     def record(self, job: Job) -> JobRecord:
         """The job as it is stored, and as callers see it."""
         return JobRecord(

@@ -359,6 +359,8 @@ class Broker:
             # What was said so far.
             await self.recording.settle(job.session)
         told: dict[str, Any] = msgspec.to_builtins(self.recording.record(job))
+        if job.state != "ended" and job.started_at is not None:
+            told["text"] = self.recording.said_so_far(job)
         return told | {"sessionId": job.session.id, "context": job.context}
 
     def timeout_of(self, method: str) -> float | None:

@@ -90,3 +90,26 @@ async def test_a_broker_that_drains_takes_no_new_session(tmp_path: Path) -> None
         async with asyncio.timeout(5):
             await caller.connection.wait_ended()
         assert at.broker._life.state is State.STOPPED
+
+
+@aio
+async def test_what_was_said_so_far_is_told_of_a_job_that_runs(tmp_path: Path) -> None:
+    agent = NearAgent()
+    secret = "correct-horse-battery"
+    async with standing(tmp_path, agent, secret_values=(secret,)) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        asked = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "job": "j-1"}
+        await caller.call("_dragoman/submit", asked)
+        await agent.until(lambda: agent.prompts)
+        # Less than is held back because it may be the beginning of a secret.
+        for text in ("It is ", secret[:9], secret[9:], "."):
+            agent.update(session, text)
+        live = at.broker.sessions.require(session)
+        await at.until(lambda: live.log.next == 4)
+        told = await caller.call("_dragoman/result", {"job": "j-1"})
+        assert told["state"] == "running"
+        assert told["text"].startswith("It is ")
+        assert secret not in told["text"] and told["text"].endswith(".")
+        agent.end()
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["text"] == told["text"]
