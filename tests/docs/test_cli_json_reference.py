@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from dragoman.cli.options import Format
+from dragoman.cli.output.beginnings import Telling, proof_as_json
 from dragoman.cli.output.broker_pages import as_json as broker_as_json
 from dragoman.cli.output.ladders import Progress, card_as_json
+from dragoman.hub.beginning import Proof
 from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
 from dragoman.hub.storing import open_store
 from dragoman.hub.verify.card import Card
@@ -106,6 +108,13 @@ def test_the_table_names_the_fields_of_every_line(
     # What brokers say is tested where there are some.
     assert fields_of(told, "broker list", "Broker") == list(broker_as_json(RECORD, None))[1:]
     assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
+    assert told.pop(("init", "Peer")) == []
+    assert told.pop(("init", "Proof")) == list(proof_as_json(Proof(name="x")))[1:]
+    beginning = Telling(Format.JSON)
+    assert told.pop(("init", "Beginning")) == list(beginning.as_json(0))[1:]
+    beginning.enabled(["x"], [], "config.toml")
+    enabled = json.loads(capsys.readouterr().out)
+    assert told.pop(("init", "Enabled")) == list(enabled)[1:]
     page = printed(shell, "peers", "show", "scout")["Peer"]
     assert set(told.pop(("peers show", "Peer"))) <= set(page)
     Progress(Format.JSON).rung(card_of("x").rungs[0])

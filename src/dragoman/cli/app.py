@@ -24,6 +24,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """What the system says of a file that takes nothing more."""
 
 COMMANDS: Final = {
+    "init": "Find out which agents are here, and end with one at work.",
     "run": "Ask an agent for one thing and watch it work.",
     "chat": "Talk with an agent, turn by turn.",
     "delegate": "Give work to the peer that has earned it.",
@@ -53,6 +54,7 @@ An agent that dragoman knows is called by its name, any other by its command lin
 
 \b
 Examples:
+  dragoman init                                 set up what is installed
   dragoman peers                                which agents are there
   dragoman run scout "where is main defined?"   ask the built-in one
   dragoman run codex "fix the failing test"     ask an installed one

@@ -8,6 +8,7 @@ asks and prints nothing: a surface does. Measuring is in `verify`, enabling in `
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,9 +25,9 @@ from dragoman.hub.report import Report
 from dragoman.hub.verify.card import Card, RungResult, Verdict
 from dragoman.hub.verify.ladder import climb
 
-AT_ONCE: Final = 2
+AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
 """Peers that are verified at the same time. They mostly wait, but agents are heavy when they start,
-and more of them at once would make a small machine look like a slow agent."""
+and too many at once would make a small machine look like a slow agent."""
 
 PROMPT: Final = "What can you do?"
 """The first piece of work: it needs no tool and no permission, and scout understands it, too."""

@@ -200,7 +200,7 @@ class Telling:
         if self._format is Format.TEXT:
             self._show("")
             # Peers have their say in it, so it is made harmless before it gets a colour.
-            words = self._paint(one_line(text), *filter(None, [style]))
+            words = self._paint(" ".join(neutral(text).splitlines()), *filter(None, [style]))
             before = ("" if bare else "   ") + (mark and f"{mark}  ")
             sys.stdout.write(f"{before}{words}".rstrip() + "\n")
             # It may take a while to the next one.

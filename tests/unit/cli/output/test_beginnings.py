@@ -1,0 +1,155 @@
+"""A beginning in words and lines: nothing a peer says reaches the terminal as a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.options import Format
+from dragoman.cli.output.beginnings import Telling, proof_as_json
+from dragoman.events.parts import Failure
+from dragoman.events.words import Outcome
+from dragoman.hub.beginning import Found, Proof, first_wish, look
+from dragoman.hub.delegating import Delegation
+from dragoman.hub.report import Report
+from dragoman.hub.routing import Decision
+from dragoman.hub.verify.card import RungResult, Verdict
+from tests.unit.hub.places import card_of, place_in, program
+
+
+def attempt(peer: str, outcome: Outcome, message: str = "") -> Report:
+    failure = Failure(message=message) if message else None
+    return Report(
+        peer=peer, role="review", outcome=outcome, failure=failure, started_at=0.0, ended_at=1.0
+    )
+
+
+def delegated(*attempts: Report) -> Delegation:
+    decision = Decision(
+        role="review", tier=None, size="small", candidates=(), passed_over=(), order="fixed", why=""
+    )
+    return Delegation(job="j-1", decision_id="d-1", decision=decision, attempts=attempts)
+
+
+@pytest.fixture
+def terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks sits at a terminal."""
+    monkeypatch.setattr("dragoman.cli.output.beginnings.is_terminal", lambda stream: True)
+    monkeypatch.setattr("dragoman.cli.output.beginnings.width_of", lambda stream: 30)
+
+
+def test_steps_are_numbered_and_names_line_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(tmp_path, "codex")
+    program(tmp_path, "gemini")
+    telling = Telling(Format.TEXT)
+    telling.found(look(place_in(tmp_path)))
+    telling.verifying(turns=False)
+    telling.proof(Proof(name="codex", card=card_of("codex"), kept=True))
+    telling.proof(Proof(name="gemini", card=card_of("gemini", verdict=Verdict.WARN)))
+    telling.choosing()
+    telling.enabled(["codex"], ["codex was enabled already."], "config.toml")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "1. What is installed here"
+    assert out[1] == "   codex   Codex, for execute"
+    assert out[2] == "   gemini  Gemini CLI, for research, exploration"
+    assert out[3].startswith("   not installed: ") and "codex," not in out[3]
+    assert out[4].startswith("2. ") and out[4].endswith("without asking their models anything")
+    assert out[5] == "   ok  codex: verified on 2026-05-04"
+    assert out[6] == "   ok  gemini: verified, 1 things measured, 1 of them to know about"
+    assert out[7] == "3. Who may be delegated to"
+    assert out[8:] == ["   enabled: codex (in config.toml)", "   codex was enabled already."]
+
+
+def test_what_a_peer_says_is_no_command_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    telling = Telling(Format.TEXT)
+    telling.proof(Proof(name="x", trouble="\x1b[2Jgone\nok  y: verified", cure="\x07ring"))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\x07" not in out
+    assert len(out.splitlines()) == 2 and out.startswith("   no  x: ")
+    assert telling.done.failed == ["x"]
+
+
+def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
+    terminals: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    telling = Telling(Format.TEXT)
+    for name, rung in (("a", "binary"), ("b", "handshake"), ("a", "handshake"), ("a", "session")):
+        telling.rung(name, RungResult(rung=rung, verdict=Verdict.PASS, evidence=""))
+    telling.proof(Proof(name="a", card=card_of("a")))
+    captured = capsys.readouterr()
+    shown = [part for part in captured.err.split("\r") if part.strip()]
+    assert shown[0] == "... a: binary"
+    assert shown[-1] == "... a: session, b: handshake"
+    assert all(len(part) < 30 for part in shown) and "\n" not in captured.err
+    # The line is wiped before another is written over it.
+    assert captured.err.endswith(" \r")
+    assert captured.out.startswith("   ok  a: ")
+
+
+def test_where_there_is_nothing_the_agents_that_are_known_best_come_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Telling(Format.TEXT).found(look(place_in(tmp_path)))
+    out = capsys.readouterr().out
+    assert "npm install -g @openai/codex\n" in out and "auggie" not in out
+
+
+def test_the_end_says_who_answered_and_what_comes_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wish = first_wish(place_in(tmp_path), ["copilot"])
+    telling = Telling(Format.TEXT)
+    telling.done.installed = telling.done.enabled = ["copilot"]
+    telling.ended(delegated(attempt("copilot", Outcome.OK)), wish, None, 0)
+    out = capsys.readouterr().out
+    assert "It works: copilot answered." in out
+    assert "   dragoman explain research\n" in out
+
+    crash = attempt("copilot", Outcome.CRASHED, "it fell over")
+    telling.ended(delegated(crash, attempt("scout", Outcome.OK)), wish, crash, 1)
+    out = capsys.readouterr().out
+    assert "copilot did not do it: crashed: it fell over\nscout answered in its place.\n" in out
+
+    telling.done.enabled = []
+    telling.ended(delegated(attempt("scout", Outcome.OK)), wish, None, 10)
+    assert "none of your agents is in use" in capsys.readouterr().out
+    telling.ended(delegated(attempt("scout", Outcome.CRASHED)), wish, None, 1)
+    assert "dragoman doctor" in capsys.readouterr().out
+
+
+def test_an_interrupt_tells_what_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    telling = Telling(Format.JSON)
+    telling.interrupted(130)
+    captured = capsys.readouterr()
+    assert "Nothing was changed." in captured.err
+    assert json.loads(captured.out)["interrupted"] is True
+    telling = Telling(Format.TEXT)
+    telling.done.verified, telling.done.enabled = ["a", "b"], ["b"]
+    telling.interrupted(130)
+    assert "stays: a, b verified; b enabled." in capsys.readouterr().err
+
+
+def test_programs_get_lines_and_the_quiet_the_names_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = card_of("x")
+    assert proof_as_json(Proof(name="x", card=card, kept=True)) == {
+        "type": "Proof",
+        "peer": "x",
+        "ready": True,
+        "version": "1.2.3",
+        "kept": True,
+        "trouble": None,
+        "cure": None,
+    }
+    telling = Telling(Format.QUIET)
+    telling.found(Found((), ()))
+    telling.proof(Proof(name="x", card=card))
+    telling.enabled(["x", "y"], ["a note"], "config.toml")
+    wish = first_wish(place_in(tmp_path), [])
+    telling.ended(delegated(attempt("scout", Outcome.OK)), wish, None, 0)
+    assert capsys.readouterr().out == "x\ny\n"
