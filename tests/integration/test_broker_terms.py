@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +24,48 @@ from tests.integration.cli_shell import Cli, Done, warm_cli
 
 WAIT_TIMEOUT = 10.0
 """Seconds for something that a broker does by itself."""
+
+LEAKY = """
+import json, os, sys
+
+SECRET = os.environ["ACME_API_KEY"]
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def tell(**update):
+    send(method="session/update", params={"sessionId": "s", "update": update})
+
+def say(text, kind="agent_message_chunk"):
+    tell(sessionUpdate=kind, content={"type": "text", "text": text})
+
+print("my key is", SECRET, file=sys.stderr, flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message.get("method")
+    if method == "initialize":
+        send(id=id, result={"protocolVersion": 1, "agentCapabilities": {}})
+    elif method == "session/new":
+        send(id=id, result={"sessionId": "s"})
+    elif method == "session/prompt":
+        text = message["params"]["prompt"][0]["text"]
+        for letter in SECRET:
+            say(letter, "agent_thought_chunk")
+        say("I heard " + text)
+        said = [{"type": "content", "content": {"type": "text", "text": "out: " + SECRET}}]
+        tell(sessionUpdate="tool_call", toolCallId="t", title="echo " + SECRET, kind="execute",
+             status="completed", rawInput={"command": SECRET}, content=said)
+        tell(sessionUpdate="session_info_update", title="about " + SECRET)
+        if "fail" in text:
+            send(id=id, error={"code": -32000, "message": "bad key " + SECRET, "data": SECRET})
+        elif "die" in text:
+            sys.exit("died of " + SECRET)
+        else:
+            send(id=id, result={"stopReason": "end_turn"})
+    elif id is not None:
+        send(id=id, result={})
+"""
+"""An agent that gives its key away wherever it can."""
 
 ASK = ("run", "scout", "where is main defined?", "--format", "json")
 
@@ -133,3 +176,31 @@ def test_the_next_command_cleans_up_behind_a_killed_broker_and_goes_on(warm: Cli
     assert (second["outcome"], second["session"]) == ("ok", first["session"])
     assert second["context"] == "restored"
     assert [each.broker.pid == record.broker.pid for each in brokers(warm)] == [False]
+
+
+def test_a_secret_is_in_no_file_of_a_broker(warm: Cli) -> None:
+    secret, key = "correct-horse-battery-staple", "sk-ant-api03-" + "abcdef0123456789" * 3
+    warm.extra["ACME_API_KEY"] = secret
+    program = warm.home / "leaky.py"
+    program.write_text(LEAKY)
+    words = ("--env", "ACME_API_KEY", "--deny-all", "--", sys.executable, str(program))
+    for number, prompt in enumerate(("say", "fail", "die")):
+        text = f"{prompt} {secret} {key}"
+        done = warm("run", text, "-s", f"talk-{number}", "--format", "json", *words)
+        assert done.out, done.err
+    (record,) = brokers(warm)
+    assert record.log, "it has a log"
+    assert warm("broker", "stop", "--all").code == 0
+    shown = warm("sessions", "show", "talk-0").out
+    assert "I heard say" in shown, "all but the secrets is kept"
+    files = [path for path in warm.home.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".db" for path in files) and any(
+        path.suffix == ".log" for path in files
+    )
+    leaks = [
+        (path.name, word)
+        for path in files
+        for word in (secret, secret[:14], key, "abcdef0123456789")
+        if word.encode() in path.read_bytes()
+    ]
+    assert leaks == []

@@ -1,0 +1,36 @@
+"""What docs/explanation/brokers.md says of states and methods is what the code has."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from dragoman.hub.broker import extensions, life
+from tests.docs.markdown import ROOT, blocks, section, table
+
+DOCUMENT = ROOT / "docs" / "explanation" / "brokers.md"
+
+
+def test_the_picture_is_made_of_the_table() -> None:
+    (picture,) = [block for block in blocks(DOCUMENT) if block.info == "mermaid"]
+    assert picture.text == life.diagram()
+
+
+def test_every_state_is_explained_as_in_the_code() -> None:
+    source = inspect.getsource(life.State)
+    said = dict(re.findall(r'    [A-Z]+ = "(\w+)"\n    """(.*?)"""', source))
+    assert list(said) == [state.value for state in life.State]
+    told = {cells[0].strip("`"): cells[1] for cells in table(section(DOCUMENT, "Its states"))}
+    assert told == said
+
+
+def test_every_method_on_the_socket_is_listed() -> None:
+    methods = {
+        value
+        for value in vars(extensions).values()
+        if isinstance(value, str) and value.startswith("_dragoman/")
+    }
+    listed = [
+        cells[0].strip("`") for cells in table(section(DOCUMENT, "What is spoken on the socket"))
+    ]
+    assert sorted(listed) == sorted(methods)
