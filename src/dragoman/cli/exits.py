@@ -68,11 +68,12 @@ def of_result(result: Result) -> Exit:
     outcome = result.outcome.value
     if result.failure is not None and result.failure.kind == "not_found":
         return Exit.NO_SESSION
-    if result.denials and outcome in _BLAMELESS:
+    return of_outcome(outcome, denied=bool(result.denials))
+
+
+def of_outcome(outcome: str, *, denied: bool = False) -> Exit:
+    """The code for an outcome of which nothing more is known than whether something was `denied`,
+    such as that of a stored job."""
+    if denied and outcome in _BLAMELESS:
         return Exit.DENIED
-    return of_outcome(outcome)
-
-
-def of_outcome(outcome: str) -> Exit:
-    """The code for an outcome of which nothing more is known, such as that of a stored job."""
     return _OUTCOMES.get(outcome, Exit.FAILED)

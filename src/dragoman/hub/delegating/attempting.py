@@ -104,10 +104,11 @@ class Attempt:
                 return await self._in_copy(way)
             return await self._in_place(way)
         except DragomanError as error:
-            # The copy or the look at the disk failed; the turn has its own net.
-            if self.seen.prompted:
-                raise
-            return self._without_turn(error, Changed())
+            # The copy or a look at the disk failed; the turn itself has a net of its own.
+            if not self.seen.prompted:
+                return self._without_turn(error, Changed())
+            setting.on_notice(f"what {self.candidate.peer} changed is not known: {error}")
+            return self._report(setting.clock(), None, setting.wish.workspace)
 
     async def _in_place(self, way: Way) -> Report:
         workspace = self.setting.wish.workspace
@@ -173,6 +174,7 @@ class Attempt:
             str(workspace),
             role=wish.role,
             caller=setting.caller,
+            ask_before_preset=policy.preset == "ask",
             titled=way.quirks.command_titles,
         )
         warm = settings.warm and not wish.cold and not wish.isolate
@@ -212,7 +214,7 @@ class Attempt:
 
     # -- the report
 
-    def _report(self, ended_at: float, changed: Changed, workspace: Path) -> Report:
+    def _report(self, ended_at: float, changed: Changed | None, workspace: Path) -> Report:
         seen = self.seen
         for note in seen.notes:
             self.setting.on_notice(f"{self.candidate.peer}: {note}")
@@ -234,7 +236,7 @@ class Attempt:
         )
 
     def _without_turn(
-        self, error: DragomanError, changed: Changed, ended_at: float | None = None
+        self, error: DragomanError, changed: Changed | None, ended_at: float | None = None
     ) -> Report:
         outcome, failure = outcome_of_error(error)
         return report_of_error(

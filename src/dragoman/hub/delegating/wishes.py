@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from dragoman.errors import DelegationInvalid, UsageError
+from dragoman.hub.catalogue.descriptor import Tier
 from dragoman.hub.config.schema import Fallback, Permissions
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 Attach: TypeAlias = "Callable[[Path, Capabilities], Sequence[Block]]"
 """What goes along with a prompt, for a workspace and a peer that can take certain things."""
+
+
+TIERS: Final[tuple[str, ...]] = get_args(Tier)
 
 
 def nothing(workspace: Path, can: Capabilities) -> Sequence[Block]:
@@ -58,6 +62,8 @@ class Wish:
     def __post_init__(self) -> None:
         if not self.prompt.strip():
             raise UsageError("there is nothing to delegate: the prompt is empty")
+        if self.tier is not None and self.tier not in TIERS:
+            raise UsageError(f"there is no tier {self.tier!r}: use {', '.join(TIERS)}")
         if self.apply and not self.isolate:
             raise UsageError("only what was done in a copy can be applied: add --isolate")
 

@@ -13,11 +13,14 @@ from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
 from dragoman.cli.output.showing import Show
 from dragoman.cli.output.text import TextShow
+from dragoman.client.permissions import Denial
 from dragoman.events.words import Outcome
 from dragoman.hub.delegating.limits import OVER_BUDGET
 from dragoman.hub.routing import Candidate
+from dragoman.hub.worktree import CheckResult
 from tests.unit.hub.delegating.test_results import DECISION, over, report
 
+DENIAL = Denial("t", "Write", "edit")
 FIRST = Candidate(peer="alpha", tier="fast", model="m", why="it claims review")
 FAILED = report("alpha", Outcome.FAILED)
 DONE = over(FAILED, report("beta", text="well\n", reason="alpha failed"))
@@ -74,6 +77,9 @@ def test_nothing_is_written_where_nobody_reads() -> None:
         (over(FAILED), 1),
         (over(report("a", Outcome.TIMED_OUT)), 3),
         (over(report("a", Outcome.DENIED)), 5),
+        (over(report("a", Outcome.FAILED, denials=(DENIAL,))), 5),
+        (over(report("a", Outcome.CRASHED, denials=(DENIAL,))), 1),
+        (over(report("a", check=CheckResult(command="false", ok=False))), 1),
         (over(report("a", Outcome.AUTH_REQUIRED)), 6),
         (over(report("a", Outcome.QUOTA)), 8),
         (over(report("a", Outcome.TRUNCATED, error_class=OVER_BUDGET)), 9),

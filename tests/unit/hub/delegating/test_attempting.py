@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from dragoman.errors import UsageError
 from dragoman.hub.catalogue.descriptor import Descriptor, Launch
 from dragoman.hub.delegating.attempting import prefixed, runtime_role
 from dragoman.hub.launching import Way
+from dragoman.hub.worktree import Snapshot
 from tests.aio import aio
 from tests.integration.delegated_peers import bench_in
 
@@ -61,3 +64,26 @@ async def test_a_check_is_run_only_for_work_that_ended_well(tmp_path: Path) -> N
     assert (tmp_path / "checked").exists()
     bare = await bench.delegate(check="")
     assert bare.final.check is None
+
+
+@aio
+async def test_what_nobody_could_look_at_is_told_and_nobody_else_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_in(tmp_path)
+    bench.peer("alpha", "error")
+    bench.peer("beta", "ok")
+    bench.settings("alpha", "beta")
+    take, looks = Snapshot.take, count()
+
+    async def first_only(workspace: Path) -> Snapshot:
+        if next(looks):
+            raise UsageError("the folder is gone")
+        return await take(workspace)
+
+    monkeypatch.setattr(Snapshot, "take", first_only)
+    done = await bench.delegate()
+    assert len(done.attempts) == 1 and done.final.changed is None
+    assert done.stopped == "alpha: nobody looked what it changed"
+    assert bench.heard.notices == ["what alpha changed is not known: the folder is gone"]
+    assert bench.told("beta", "starts") == []

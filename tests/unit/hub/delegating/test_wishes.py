@@ -14,7 +14,11 @@ from tests.unit.hub.places import place_in
 
 @pytest.mark.parametrize(
     ("fields", "problem"),
-    [({"prompt": " \n"}, "the prompt is empty"), ({"apply": True}, "add --isolate")],
+    [
+        ({"prompt": " \n"}, "the prompt is empty"),
+        ({"apply": True}, "add --isolate"),
+        ({"tier": "quick"}, "use fast, standard, strong"),
+    ],
 )
 def test_a_wish_that_cannot_be_done_is_refused(fields: dict[str, object], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
