@@ -334,10 +334,15 @@ class Turns:
                 self._keep_vigil(job)
 
     def cancel_for(self, caller: Caller, session: LiveSession) -> None:
-        """A caller cancels in a session: what it asked for itself, and what nobody else follows."""
-        for job in [*self.queue.waiting(session.key), *self.queue.running]:
-            if job.session is session and job.caller in (caller, None):
-                self.cancel(job)
+        """A caller cancels in a session: what it asked for itself, or else what nobody follows.
+
+        Never both: whoever gives up waiting behind a job that was left here does not mean that job.
+        """
+        jobs = [*self.queue.waiting(session.key), *self.queue.running]
+        jobs = [job for job in jobs if job.session is session]
+        own = [job for job in jobs if job.caller is caller]
+        for job in own or [job for job in jobs if job.caller is None]:
+            self.cancel(job)
 
     def _keep_vigil(self, job: Job) -> None:
         """Nobody follows the turn, so that its budgets have to be watched here."""

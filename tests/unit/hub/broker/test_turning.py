@@ -108,6 +108,29 @@ async def test_a_cancel_is_sent_once_and_a_late_answer_ends_the_quarantine(tmp_p
 
 
 @aio
+async def test_a_cancel_behind_a_job_that_was_left_here_leaves_that_job_alone(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller, at.caller() as other:
+        session = await caller.new(tmp_path)
+        left = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "job": "j-left"}
+        await caller.call("_dragoman/submit", left)
+        await agent.until(lambda: agent.prompts)
+        waiting = begin(at, caller.prompting(session, "y"))
+        await at.until(lambda: len(at.broker.turns.queue) == 1)
+        caller.cancel(session)
+        assert (await waiting)["stopReason"] == "cancelled"
+        job = at.broker.turns.jobs.get("j-left")
+        assert job is not None
+        assert (job.state, job.session.is_cancelling) == ("running", False)
+        # With nothing of its own there, a caller can only mean that job.
+        other.cancel(session)
+        await at.until(lambda: job.session.is_cancelling)
+        agent.end()
+
+
+@aio
 async def test_a_prompt_that_waits_for_the_peer_can_be_cancelled_at_once(tmp_path: Path) -> None:
     first, second = NearAgent(**RESUMES), NearAgent(**RESUMES)
     async with standing(tmp_path, first, second) as at, at.caller() as caller:
