@@ -1,0 +1,130 @@
+"""A real agent that is configured with our MCP server delegates to another real agent.
+
+Nothing stands between: the agent's own program starts `dragoman serve mcp`, whose tools its model
+calls, and the peer that is asked is a program of its own, too. Only the model behind both is the
+fake one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dragoman.testing.fake_model import FakeModel
+from tests.aio import aio
+from tests.peers.agents import GEMINI, QWEN
+from tests.peers.commands import dragoman, living_in, surroundings
+from tests.peers.programs import peer_environment, peer_program
+
+TURN_TIMEOUT = 100.0
+"""Seconds for an agent's whole turn. Inside, dragoman and another agent start."""
+
+SERVER = "dragoman"
+
+SETTINGS = 'enabled_peers = ["qwen"]\n'
+
+
+@dataclass(frozen=True)
+class Host:
+    """A user who has put our server into the settings of Gemini."""
+
+    home: Path
+    workspace: Path
+    environment: dict[str, str]
+    model: FakeModel
+
+    async def ask(self, prompt: str) -> subprocess.CompletedProcess[str]:
+        """What Gemini says to a prompt, as a command of a shell."""
+        return await asyncio.to_thread(
+            subprocess.run,
+            [*peer_program("gemini"), "-p", prompt],
+            cwd=self.workspace,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TURN_TIMEOUT,
+            check=False,
+        )
+
+
+def call(tool: str, **arguments: str) -> str:
+    """The words that let the fake model call a tool of ours, by the name that Gemini gives it."""
+    return f"TOOL:mcp_{SERVER}_{tool}:{json.dumps(arguments)}"
+
+
+@asynccontextmanager
+async def host(home: Path, workspace: Path) -> AsyncIterator[Host]:
+    async with FakeModel() as model:
+        environment = {
+            **peer_environment(home),
+            **GEMINI.provider(model.url),
+            **QWEN.provider(model.url),
+        }
+        QWEN.configure(home)
+        configure(home, workspace, environment)
+        yield Host(home, workspace, environment, model)
+
+
+def configure(home: Path, workspace: Path, environment: dict[str, str]) -> None:
+    config = home / ".config" / "dragoman"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(SETTINGS)
+    server = {
+        "command": sys.executable,
+        "args": ["-m", "dragoman", "serve", "mcp"],
+        # Gemini gives a server nothing of its own environment that it does not name.
+        "env": surroundings(environment),
+        "trust": True,
+        "timeout": int(TURN_TIMEOUT * 1000),
+    }
+    folder = home / ".gemini"
+    folder.mkdir()
+    settings = {
+        "mcpServers": {SERVER: server},
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings))
+    # It starts servers only in folders that its user trusts.
+    trusted = {str(workspace): "TRUST_FOLDER"}
+    (folder / "trustedFolders.json").write_text(json.dumps(trusted))
+
+
+@pytest.mark.timeout(120)
+@aio
+async def test_an_agent_delegates_to_another_agent(home: Path, workspace: Path) -> None:
+    async with host(home, workspace) as user:
+        said = await user.ask(call("delegate", role="write", prompt="CHUNKS:3", fallback="none"))
+        assert said.returncode == 0, said.stderr
+        assert "chunk-1 chunk-2 chunk-3" in said.stdout
+        assert "[dragoman: qwen did it]" in said.stdout
+        listed = await dragoman(
+            "jobs", "list", "--format", "json", cwd=workspace, environment=user.environment
+        )
+    ended = [(line["peer"], line["outcome"]) for line in listed.lines]
+    assert ("qwen", "ok") in ended
+    assert living_in(home) == []
+
+
+@pytest.mark.timeout(120)
+@aio
+async def test_an_agent_that_asks_itself_is_stopped(home: Path, workspace: Path) -> None:
+    # The inner one calls the same tool of the same server, and would go on for ever.
+    inner = call("ask_peer", peer="gemini", prompt="go on")
+    async with host(home, workspace) as user:
+        said = await user.ask(call("ask_peer", peer="gemini", prompt=inner))
+        asked = [one.text for one in user.model.questions if one.tools]
+    assert said.returncode == 0, said.stderr
+    assert "FAILED: nobody can be asked" in said.stdout
+    assert "this is delegated work already, at depth 1, and 1 is the limit" in said.stdout
+    assert inner in asked, "the inner one was asked"
+    assert "go on" not in asked, "and nobody below it"
+    assert living_in(home) == []
