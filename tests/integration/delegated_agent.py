@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -132,12 +133,26 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
                 wrote(session, cwd / "done.txt", "done\n")
                 say(session, "written")
             answer(id, {"stopReason": "end_turn"})
+        case "nest":
+            source = str(Path(__file__).resolve().parents[2] / "src")
+            plain = {"PATH": os.environ["PATH"], "HOME": str(FOLDER), "PYTHONPATH": source}
+            codes = [nested({**os.environ, **plain}), nested(plain)]
+            say(session, " ".join(map(str, codes)))
+            answer(id, {"stopReason": "end_turn"})
         case "killed":
             say(session, "about to die")
             os.kill(os.getpid(), signal.SIGKILL)
         case _:
             say(session, f"{NAME} did: {text}")
             answer(id, {"stopReason": "end_turn"})
+
+
+def nested(environment: dict[str, str]) -> int:
+    """The exit code of a delegation from here."""
+    command = [sys.executable, "-m", "dragoman", "delegate", "exploration", "list the TODOs"]
+    return subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    ).returncode
 
 
 def how() -> str:

@@ -79,6 +79,19 @@ async def test_a_patch_is_applied_if_the_check_passes(bench: Bench) -> None:
 
 
 @aio
+async def test_a_patch_that_does_not_fit_any_more_is_kept_and_told(bench: Bench) -> None:
+    commit(bench.work)
+    bench.peer("alpha", "write")
+    bench.settings("alpha")
+    mine = bench.work / "done.txt"
+    done = await bench.delegate(isolate=True, apply=True, check=f"echo mine > {mine}")
+    assert not done.ok and done.outcome.value == "failed" and done.final.applied is not None
+    assert [one.path for one in done.final.applied.conflicts] == ["done.txt"]
+    assert mine.read_text() == "mine\n" and "done.txt" in text_of(str(done.final.applied.kept))
+    assert any("conflict: done.txt" in line for line in done.lines())
+
+
+@aio
 async def test_after_a_failure_in_a_copy_another_may_try(bench: Bench) -> None:
     commit(bench.work)
     bench.peer("alpha", "write-and-crash")
@@ -148,6 +161,16 @@ async def test_too_deep_is_an_end_also_for_last_resorts(bench: Bench) -> None:
         await bench.delegate()
     assert bench.told("alpha", "starts") == []
     assert [line["event"] for line in bench.events()] == ["delegation_decided"]
+
+
+@aio
+async def test_a_peer_that_delegates_in_turn_is_stopped_also_with_an_environment_of_its_own(
+    bench: Bench,
+) -> None:
+    bench.peer("alpha", "nest")
+    bench.settings("alpha", more="")
+    done = await bench.delegate()
+    assert done.text == "7 7"
 
 
 # -- limits and health
@@ -334,6 +357,18 @@ def test_the_exit_code_says_why_nothing_was_done(tmp_path: Path) -> None:
     peers = [one["peer"] for one in explained["passed_over"]]
     assert "alpha" in peers and len(peers) == len(set(peers))
     assert os.listdir(cli.cwd) == []
+
+
+def test_a_person_at_the_terminal_is_asked_for_permissions(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    config = cli.home / "config_home"
+    add_peer(config, cli.home, "alpha", "ask", ("review",))
+    (config / "config.toml").write_text('enabled_peers = ["alpha"]\n')
+    with cli.terminal("delegate", "review", "look") as terminal:
+        terminal.expect("allow?")
+        terminal.type("y\n")
+        assert terminal.wait() == 0
+    assert (cli.cwd / "done.txt").read_text() == "done\n"
 
 
 def started(cli: Cli, *words: str) -> tuple[subprocess.Popen[str], str]:  # noqa: TID251 - a type

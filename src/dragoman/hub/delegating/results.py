@@ -38,13 +38,15 @@ class Delegation(Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        return self.final.ok
+        """Whether the work is done: said, checked, and applied where that was asked for."""
+        applied = self.final.applied
+        return self.final.ok and (applied is None or applied.ok)
 
     @property
     def outcome(self) -> Outcome:
         """How it ended. Work that its check does not pass is not done, whatever was said."""
         outcome = self.final.outcome
-        return outcome if self.final.ok or outcome is not Outcome.OK else Outcome.FAILED
+        return outcome if self.ok or outcome is not Outcome.OK else Outcome.FAILED
 
     @property
     def answered(self) -> str | None:
