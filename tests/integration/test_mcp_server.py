@@ -369,3 +369,35 @@ async def test_a_server_over_http_that_ends_leaves_no_peer(cli: Cli) -> None:
             await until_running(client, started.structured_content["job"])
         assert cli.agents_left() != []
     assert cli.agents_left() == []
+
+
+CALLER = """
+import asyncio, sys, httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+async def main(url, token):
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+        async with Client(streamable_http_client(url, http_client=http), mode="legacy") as client:
+            asked = {"peer": "tester", "prompt": "hello"}
+            print((await client.call_tool("ask_peer", asked)).content[0].text)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the caller cannot be found")
+@aio
+async def test_delegated_work_that_comes_over_http_is_known_by_its_process(cli: Cli) -> None:
+    async with listening(cli) as address:
+        for deep, words in (({}, "you said hello"), ({"DRAGOMAN_DEPTH": "1"}, "at depth 1")):
+            said = await asyncio.to_thread(
+                subprocess.run,
+                [sys.executable, "-c", CALLER, address.url, address.token],
+                env={**cli.env, **deep},
+                capture_output=True,
+                text=True,
+                timeout=WAIT,
+                check=False,
+            )
+            assert words in said.stdout, said.stderr

@@ -31,6 +31,7 @@ from dragoman.hub.working import cancel_job, find_job, wait_for
 from dragoman.mcp_server import answers, tools
 from dragoman.mcp_server.answers import Answer
 from dragoman.mcp_server.asking import Lead, Question, ask
+from dragoman.mcp_server.callers import caller_of, environment_of
 from dragoman.mcp_server.errands import Errand, Errands
 from dragoman.mcp_server.folders import choose_workspace, may_see
 from dragoman.mcp_server.progress import Progress
@@ -277,7 +278,12 @@ class Front:
         return look_around(folder)
 
     def _lineage(self, place: Place, call: _Call) -> Lineage:
-        return inherited(place.environ, call.context.meta)
+        """Where a wish stands: as deep as this server, or its client if that is deeper."""
+        own = inherited(place.environ, call.context.meta)
+        pid = call.caller()
+        if pid is None:
+            return own
+        return max(own, inherited(environment_of(pid), pid=pid), key=lambda one: one.depth)
 
 
 class _Call:
@@ -286,6 +292,11 @@ class _Call:
     def __init__(self, context: Context, params: types.CallToolRequestParams) -> None:
         self.context = context
         self._params = params
+
+    def caller(self) -> int | None:
+        """The process of a client that has connected; None on stdio, or where nobody knows."""
+        client = getattr(self.context.request, "client", None)
+        return None if client is None else caller_of(client.port)
 
     async def roots(self) -> list[str] | None:
         """The addresses of the client's roots; None if it has no such notion.

@@ -1,0 +1,67 @@
+"""Which process is at the other end of a connection from this very machine.
+
+Owns the way from the port of a client to its process, as far as the system shows it. A server on
+stdio is a child of whoever calls it; one that listens is nobody's, and would let delegated work
+delegate for ever if it did not look. What is found there is read by `dragoman.hub.lineage`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from dragoman.transports.identity import PROC
+
+LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
+"""127.0.0.1 as the kernel writes it, alone and inside of an IPv6 address."""
+
+
+def caller_of(port: int, *, proc: Path = PROC) -> int | None:
+    """The process of this user that has a connection from this port of 127.0.0.1; None if that
+    cannot be told."""
+    if sys.platform != "linux":
+        return None
+    wanted = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+    if not wanted:
+        return None
+    own = os.getpid()
+    for folder in proc.iterdir():
+        if not folder.name.isdigit() or int(folder.name) == own:
+            continue
+        if any(link in wanted for link in _links(folder / "fd")):
+            return int(folder.name)
+    return None
+
+
+def _links(folder: Path) -> Iterator[str]:
+    """Where the descriptors of a process lead to."""
+    # It may be another user's, or end while it is looked at.
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            with suppress(OSError):
+                yield os.readlink(folder / name)
+
+
+def _inodes(port: int, proc: Path) -> Iterator[str]:
+    ends = {f"{address}:{port:04X}" for address in LOOPBACK}
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in (proc / "net" / name).read_text().splitlines()[1:]:
+                words = line.split()
+                # The inode is 0 when the connection is over and only its memory is left.
+                if len(words) > 9 and words[1] in ends and words[9] != "0":
+                    yield words[9]
+
+
+def environment_of(pid: int, *, proc: Path = PROC) -> dict[str, str]:
+    """The variables of ours that a process was started with; none if that cannot be told."""
+    try:
+        text = (proc / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    found = (entry.decode("utf-8", "replace").partition("=") for entry in text.split(b"\0"))
+    return {name: value for name, _, value in found if name.startswith("DRAGOMAN_")}
