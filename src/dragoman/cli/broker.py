@@ -137,7 +137,12 @@ def logs_command(
 
 @app.command("stop", context_settings=CONTEXT)
 def stop_command(
-    broker: BrokerArgument = None,
+    broker: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[BROKER]", help="Its name, or all of one peer.", show_default=False
+        ),
+    ] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Stop every broker.")] = False,
     drain: Annotated[
