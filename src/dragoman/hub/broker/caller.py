@@ -160,6 +160,8 @@ class Caller:
             asked = acp.INITIALIZE.decode_params(request.params)
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
+        if not self.greeted:
+            self._broker.check_room()
         self.capabilities = asked.client_capabilities
         self.greeted = True
         self._broker.work_changed()

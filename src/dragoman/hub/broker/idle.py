@@ -29,7 +29,8 @@ class IdleClock:
     """Runs while a broker is idle, and calls `over` when that was for too long."""
 
     def __init__(self, ttl: float, over: Callable[[], None]) -> None:
-        self._ttl = ttl
+        self.ttl = ttl
+        """Seconds."""
         self._over = over
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
@@ -52,7 +53,7 @@ class IdleClock:
         self._wind()
 
     def keep_for(self, ttl: float) -> None:
-        self._ttl = ttl
+        self.ttl = ttl
         self._wind()
 
     def _wind(self) -> None:
@@ -60,7 +61,7 @@ class IdleClock:
             self._timer.cancel()
             self._timer = None
         if self._since is not None:
-            self._timer = self._loop.call_at(self._since + self._ttl, self._over)
+            self._timer = self._loop.call_at(self._since + self.ttl, self._over)
 
 
 @dataclass(frozen=True, slots=True)

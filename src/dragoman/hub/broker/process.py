@@ -165,7 +165,8 @@ class BrokerProcess:
             self._serving.stop(drain=False)
 
     def _idle_too_long(self) -> None:
-        log.info("%s ends: nobody needed it for %g s", self.endpoint.name, self.spec.ttl)
+        ttl = self.spec.ttl if self._clock is None else self._clock.ttl
+        log.info("%s ends: nobody needed it for %g s", self.endpoint.name, ttl)
         if self._serving is not None:
             self._serving.stop(drain=True)
 

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import time
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -27,7 +27,7 @@ from dragoman.errors import (
     DragomanError,
     UnknownJob,
 )
-from dragoman.hub.broker import extensions, failures
+from dragoman.hub.broker import crowding, extensions, failures
 from dragoman.hub.broker.caller import Caller
 from dragoman.hub.broker.hosting import Host
 from dragoman.hub.broker.jobs import Job
@@ -59,7 +59,7 @@ class Hello(msgspec.Struct, rename="camel"):
 
     version: str = ""
     identity: str = ""
-    ttl: float | None = None
+    ttl: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
 class Broker:
@@ -76,7 +76,8 @@ class Broker:
         self.recording = Recording(spec, runner=runner)
         self.sessions = Sessions(self, self.recording)
         self.turns = Turns(self, parallel=spec.parallel is True)
-        self._callers: set[Caller] = set()
+        self._callers: dict[Caller, None] = {}
+        """In the order in which they came."""
         self._far: Far | None = None
         self._waiting: set[asyncio.Future[Far]] = set()
         self._opening = 0
@@ -93,7 +94,10 @@ class Broker:
     async def serve(self, stream: Stream) -> None:
         """Serve one caller until it has gone."""
         caller = Caller(self, stream)
-        self._callers.add(caller)
+        self._callers[caller] = None
+        if (leaving := crowding.one_too_many(self._callers)) is not None:
+            log.warning("there are too many connections; one that says nothing is ended")
+            self.tasks.start(leaving.connection.aclose(), "send a caller away")
         try:
             await caller.serve()
         finally:
@@ -128,15 +132,18 @@ class Broker:
         self.turns.close()
         # The peer goes first: the turns that still run are answered by that.
         await self.tasks.aclose()
-        for caller in list(self._callers):
-            # What was answered last leaves before the connection ends.
-            try:
-                async with asyncio.timeout(LAST_WORDS_TIMEOUT):
-                    await caller.connection.drain()
-            except (TimeoutError, ConnectionLost):
-                log.debug("a caller did not take its last answers")
-            await caller.connection.aclose()
+        # All at once: those who do not read must not add up.
+        await asyncio.gather(*map(self._part, list(self._callers)))
         await self.recording.close()
+
+    async def _part(self, caller: Caller) -> None:
+        """End a connection, after what was answered last has left."""
+        try:
+            async with asyncio.timeout(LAST_WORDS_TIMEOUT):
+                await caller.connection.drain()
+        except (TimeoutError, ConnectionLost):
+            log.debug("a caller did not take its last answers")
+        await caller.connection.aclose()
 
     def _changed(self, state: State) -> None:
         # These two change with every turn.
@@ -148,7 +155,7 @@ class Broker:
             self._ending.set()
 
     def _left(self, caller: Caller) -> None:
-        self._callers.discard(caller)
+        self._callers.pop(caller, None)
         self.turns.left(caller)
         for session in self.sessions:
             if caller in session.readers:
@@ -254,6 +261,11 @@ class Broker:
 
     # -- for callers
 
+    def check_room(self) -> None:
+        """Refuse a caller for which there is no room."""
+        if crowding.is_full(self._callers):
+            raise BrokerBusy("this broker has as many callers as it can; try again later")
+
     def check_work(self) -> None:
         """Refuse what is new when the broker is about to end."""
         if not self._life.takes_work:
@@ -307,7 +319,7 @@ class Broker:
         pid = None if self.far is None else self.far.pid
         return {
             **self._hello(),
-            "callers": len(self._callers - {caller}),
+            "callers": len(self._callers.keys() - {caller}),
             "peerPid": pid,
             "peerRss": None if pid is None else resident_size(pid),
             "rss": resident_size(os.getpid()),
@@ -334,7 +346,7 @@ class Broker:
         }
 
     def asked_to_stop(self, asked: extensions.Stop, caller: Caller) -> bool:
-        others = any(each.greeted for each in self._callers - {caller})
+        others = any(each.greeted for each in self._callers.keys() - {caller})
         if asked.if_idle and (self.turns.queue.busy or others):
             return False
         # After the answer has left.

@@ -113,3 +113,14 @@ async def test_what_was_said_so_far_is_told_of_a_job_that_runs(tmp_path: Path) -
         agent.end()
         ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
         assert ended["text"] == told["text"]
+
+
+@aio
+async def test_a_time_to_stay_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
+        with pytest.raises(RemoteError) as refused:
+            await caller.call("_dragoman/hello", {"ttl": -5})
+        assert refused.value.code == -32602
+        assert at.host.ttl is None
+        await caller.call("_dragoman/hello", {"ttl": 0})
+        assert at.host.ttl == 0
