@@ -78,6 +78,8 @@ class Broker:
         self.turns = Turns(self, parallel=spec.parallel is True)
         self._callers: dict[Caller, None] = {}
         """In the order in which they came."""
+        self._crowded = False
+        """Whether somebody had to go, which is told once."""
         self._far: Far | None = None
         self._waiting: set[asyncio.Future[Far]] = set()
         self._opening = 0
@@ -96,7 +98,11 @@ class Broker:
         caller = Caller(self, stream)
         self._callers[caller] = None
         if (leaving := crowding.one_too_many(self._callers)) is not None:
-            log.warning("there are too many connections; one that says nothing is ended")
+            # Not counted any more, while its connection is being closed.
+            del self._callers[leaving]
+            level = logging.DEBUG if self._crowded else logging.WARNING
+            log.log(level, "there are too many connections; one that says nothing is ended")
+            self._crowded = True
             self.tasks.start(leaving.connection.aclose(), "send a caller away")
         try:
             await caller.serve()
