@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers check bench fmt clean
+.PHONY: help demo test test-peers check bench docs picture fmt clean
 
 help:  ## show this list
 	@echo "dragoman: make <target>"
@@ -41,6 +41,14 @@ bench: $(READY)  ## measure the speed against the official SDK, a bare loop and 
 	@$(BIN)/python -m bench $(ARGS)
 	@$(BIN)/python -m bench.cli $(filter --quick,$(ARGS))
 	@$(BIN)/python -m bench.warm $(filter --quick,$(ARGS))
+
+docs: $(READY)  ## build the documentation as a site in build/docs; needs no network
+	@$(BIN)/python scripts/build_docs.py
+
+# To another place first: a run that fails leaves the old picture.
+picture: $(READY)  ## draw the picture in the README anew, from a real run
+	@mkdir -p build && $(BIN)/python scripts/render_run.py > build/run.svg
+	@mv build/run.svg docs/images/run.svg
 
 fmt: $(READY)  ## format the code and sort the imports
 	@$(BIN)/ruff check --quiet --select I --fix .

@@ -55,7 +55,7 @@ def init(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PEER]...",
+            metavar="PEER",
             help="Only these peers.",
             show_default=False,
             autocompletion=complete_peer,
