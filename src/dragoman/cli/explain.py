@@ -68,7 +68,7 @@ def explain(
     from dragoman.cli.exits import Exit
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
-    from dragoman.hub.delegating.delegation import decide_for
+    from dragoman.hub.delegating.deciding import decide_for
     from dragoman.hub.delegating.wishes import Wish, read_agent
     from dragoman.hub.place import look_around
     from dragoman.hub.routing import explain as lines_of

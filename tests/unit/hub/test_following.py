@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.following import follow_job, follow_session
+from dragoman.hub.following import follow_job, follow_session, follow_sessions
 from tests.aio import aio
 from tests.unit.hub.stored import job, paths_in, said, session, store_in
 from tests.unit.hub.test_working import GONE
@@ -42,3 +42,30 @@ async def test_a_job_whose_broker_was_killed_ends_with_what_is_stored(tmp_path: 
         store.create_job(running)
     found = [each async for each in follow_job(session(), running, paths=paths_in(tmp_path))]
     assert [number for number, _ in found] == [0, 1]
+
+
+@aio
+async def test_a_job_that_goes_on_in_another_session_is_followed_there(tmp_path: Path) -> None:
+    first, second = session(), session(key="s-0000000002", peer_session_id="other")
+    delegated = job(state="running", outcome=None, ended_at=None, runner={}, session_key="")
+    with store_in(tmp_path) as store:
+        for record, line in ((first, LINES[0]), (second, LINES[1])):
+            store.create_session(record)
+            store.append(record.key, 0, [line])
+        store.create_job(delegated)
+        store.update_job(delegated.id, session_key=first.key)
+        seen = []
+        async for record, lines in follow_sessions(delegated, paths=paths_in(tmp_path)):
+            async for _, line in lines:
+                seen.append((record.key, line))
+                # The peer has failed, and the next one has a session of its own.
+                fields = {"state": "ended", "next_event": 1} if record.key == second.key else {}
+                store.update_job(delegated.id, session_key=second.key, **fields)
+    assert seen == [(first.key, LINES[0]), (second.key, LINES[1])]
+
+
+@aio
+async def test_a_job_that_ended_without_a_session_has_nothing_to_follow(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.create_job(ended := job(session_key=""))
+    assert [each async for each in follow_sessions(ended, paths=paths_in(tmp_path))] == []

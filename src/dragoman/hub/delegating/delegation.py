@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from dragoman.errors import NoPeer, StoreError
+from dragoman.errors import StoreError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
-from dragoman.hub.config.schema import Fallback
 from dragoman.hub.delegating import lessons
 from dragoman.hub.delegating.attempting import WORKTREES, Attempt, Setting, runtime_role
 from dragoman.hub.delegating.books import Books
 from dragoman.hub.delegating.ceiling import inherited_ceilings
+from dragoman.hub.delegating.deciding import allowed, nobody
 from dragoman.hub.delegating.gathering import BREAKER, LOCAL, gather, login_of
 from dragoman.hub.delegating.results import Delegation
 from dragoman.hub.delegating.stopping import Reins
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Reading, Sign, backoff
-from dragoman.hub.ledger import AttemptRecord, Ending, Ledger, ledger_path, new_decision_id
+from dragoman.hub.ledger import AttemptRecord, Ending, new_decision_id
 from dragoman.hub.lineage import Lineage, inherited
 from dragoman.hub.prices import read_prices
 from dragoman.hub.report import Report
-from dragoman.hub.routing import Candidate, Decision, Reason, decide
+from dragoman.hub.routing import Candidate, Decision, decide
 from dragoman.hub.sessions.records import new_job_id
 from dragoman.hub.telemetry import calling
 from dragoman.hub.worktree import sweep
@@ -51,11 +51,6 @@ STORED_TIMEOUT: Final = 2.0
 
 LOOK_INTERVAL: Final = 0.02
 """Seconds between two looks whether it has."""
-
-UNSUITED: Final = frozenset(
-    {Reason.ROLE_NOT_CLAIMED, Reason.NOT_WISHED, Reason.NOT_INSTALLED, Reason.NOT_ENABLED}
-)
-"""Reasons that no budget has to do with."""
 
 _PHRASES: Final = {
     Outcome.OK: "did not pass the check",
@@ -98,26 +93,6 @@ class Audience:
 
     def notice(self, text: str) -> None:
         """Something that a person should know."""
-
-
-def decide_for(
-    wish: Wish,
-    place: Place,
-    *,
-    ledger: Ledger | None = None,
-    lineage: Lineage | None = None,
-    rng: random.Random | None = None,
-    now: float | None = None,
-) -> Decision:
-    """What would be decided now; nothing is started or written. Without a ledger it is opened."""
-    now = time.time() if now is None else now
-    lineage = inherited(place.environ) if lineage is None else lineage
-    if ledger is None:
-        with Ledger.open(ledger_path(place.paths.state), read_only=True) as opened:
-            inputs = gather(wish, place, ledger=opened, lineage=lineage, now=now)
-    else:
-        inputs = gather(wish, place, ledger=ledger, lineage=lineage, now=now)
-    return decide(inputs, rng or random.Random(), now)
 
 
 async def delegate(
@@ -392,29 +367,6 @@ class _Course:
         except (TimeoutError, StoreError):
             # It was not prompted, or nothing is stored: then there is nothing to show.
             return
-
-
-def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
-    """The candidates that may be asked, in order."""
-    peers = [one for one in decision.candidates if not one.last_resort]
-    match fallback:
-        case "all":
-            return list(decision.candidates)
-        case "peers":
-            return [one for one in peers if one.peer != LOCAL]
-        case "none":
-            return peers[:1]
-
-
-def nobody(decision: Decision) -> NoPeer:
-    """The error for a decision that leaves nobody to ask."""
-    near = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
-    reasons = {one.peer: one.detail for one in near}
-    for one in decision.candidates:
-        reasons[one.peer] = "it is a last resort, and those were not wanted"
-    budget = [one for one in decision.passed_over if one.reason not in UNSUITED]
-    over = bool(budget) and all(one.reason is Reason.OVER_BUDGET for one in budget)
-    return NoPeer(decision.role, reasons, over_budget=over)
 
 
 def _message(report: Report) -> str:

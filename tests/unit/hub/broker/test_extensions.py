@@ -42,6 +42,13 @@ def test_what_is_for_us_is_read_and_taken_out() -> None:
     assert plain(extensions.pack(extensions.without_our_meta(body))) == {"a": 1, "_meta": {"x": 2}}
 
 
+def test_a_peer_is_told_how_deep_it_stands_and_nothing_else_of_ours() -> None:
+    ours = {"job": "j-1", "depth": 2, "lineage": ["j-0"], "policy": "deny-all"}
+    body = extensions.members(raw({"a": 1, "_meta": {"dragoman": ours}}))
+    sent = plain(extensions.pack(extensions.without_our_meta(body)))
+    assert sent == {"a": 1, "_meta": {"dragoman": {"depth": 2, "lineage": ["j-0"]}}}
+
+
 @pytest.mark.parametrize("meta", [None, {}, {"dragoman": {}}])
 def test_without_our_words_the_defaults_count(meta: Any) -> None:
     body = extensions.members(raw({"a": 1, "_meta": meta}))

@@ -1,0 +1,71 @@
+"""Who may be asked, before anybody is: the decision about a wish, and what is left of it.
+
+Owns the way from a wish to a decision without doing anything about it, the part of the candidates
+that a user wants to be asked, and the words where nobody is left. The decision itself is made in
+`dragoman.hub.routing`, of what `gathering` finds; `delegation` carries it out.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Final
+
+from dragoman.errors import NoPeer
+from dragoman.hub.config.schema import Fallback
+from dragoman.hub.delegating.gathering import LOCAL, gather
+from dragoman.hub.delegating.wishes import Wish
+from dragoman.hub.ledger.ledger import Ledger, ledger_path
+from dragoman.hub.lineage import Lineage, inherited
+from dragoman.hub.routing import Candidate, Decision, Reason, decide
+
+if TYPE_CHECKING:
+    from dragoman.hub.place import Place
+
+UNSUITED: Final = frozenset(
+    {Reason.ROLE_NOT_CLAIMED, Reason.NOT_WISHED, Reason.NOT_INSTALLED, Reason.NOT_ENABLED}
+)
+"""Reasons that no budget has to do with."""
+
+
+def decide_for(
+    wish: Wish,
+    place: Place,
+    *,
+    ledger: Ledger | None = None,
+    lineage: Lineage | None = None,
+    rng: random.Random | None = None,
+    now: float | None = None,
+) -> Decision:
+    """What would be decided now; nothing is started or written. Without a ledger it is opened."""
+    now = time.time() if now is None else now
+    lineage = inherited(place.environ) if lineage is None else lineage
+    if ledger is None:
+        with Ledger.open(ledger_path(place.paths.state), read_only=True) as opened:
+            inputs = gather(wish, place, ledger=opened, lineage=lineage, now=now)
+    else:
+        inputs = gather(wish, place, ledger=ledger, lineage=lineage, now=now)
+    return decide(inputs, rng or random.Random(), now)
+
+
+def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
+    """The candidates that may be asked, in order."""
+    peers = [one for one in decision.candidates if not one.last_resort]
+    match fallback:
+        case "all":
+            return list(decision.candidates)
+        case "peers":
+            return [one for one in peers if one.peer != LOCAL]
+        case "none":
+            return peers[:1]
+
+
+def nobody(decision: Decision) -> NoPeer:
+    """The error for a decision that leaves nobody to ask."""
+    near = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
+    reasons = {one.peer: one.detail for one in near}
+    for one in decision.candidates:
+        reasons[one.peer] = "it is a last resort, and those were not wanted"
+    budget = [one for one in decision.passed_over if one.reason not in UNSUITED]
+    over = bool(budget) and all(one.reason is Reason.OVER_BUDGET for one in budget)
+    return NoPeer(decision.role, reasons, over_budget=over)
