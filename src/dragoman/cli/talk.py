@@ -317,7 +317,9 @@ class Talk:
     def _job_terms(self) -> dict[str, Any]:
         plan = self.plan
         return job_terms(
-            self.job, policy=unattended(plan.policy, plan.whole_policy, peer=plan.name)
+            self.job,
+            policy=unattended(plan.policy, plan.whole_policy, peer=plan.name),
+            budgets=plan.budgets,
         )
 
     async def submit(self, blocks: Sequence[Block]) -> str:

@@ -36,6 +36,7 @@ from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind
 
 if TYPE_CHECKING:
+    from dragoman.client.budgets import Budgets
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
     from dragoman.hub.policy import Policy
@@ -334,9 +335,19 @@ async def wait_stored(*, key: str = "", job: str = "") -> None:
 # -- prompting through a broker
 
 
-def job_terms(job: str, *, policy: str | Policy, fresh: bool = False) -> dict[str, Any]:
-    """What a broker is told beside a prompt: its job, and who decides when we have left."""
-    return {"dragoman": {"job": job, "policy": msgspec.to_builtins(policy), "fresh": fresh}}
+def job_terms(
+    job: str, *, policy: str | Policy, fresh: bool = False, budgets: Budgets | None = None
+) -> dict[str, Any]:
+    """What a broker is told beside a prompt: its job, and when we have left, who decides and how
+    long it may take."""
+    terms = {"job": job, "policy": msgspec.to_builtins(policy), "fresh": fresh}
+    if budgets is not None:
+        terms["budgets"] = {
+            "firstEvent": budgets.first_event,
+            "silence": budgets.silence,
+            "total": budgets.total,
+        }
+    return {"dragoman": terms}
 
 
 def context_of(event: Event | None) -> str | None:

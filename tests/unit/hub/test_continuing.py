@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening, SessionSummary
 from dragoman.client.results import Result
 from dragoman.errors import (
@@ -288,3 +289,9 @@ def test_a_session_goes_on_in_the_folder_where_it_began_while_that_is_there(
     (tmp_path / "began").mkdir()
     assert place_of(session(cwd=str(tmp_path / "began")), tmp_path) == tmp_path / "began"
     assert place_of(session(cwd=str(tmp_path / "gone")), tmp_path) == tmp_path
+
+
+def test_a_broker_is_told_how_long_a_turn_may_take_when_nobody_follows_it() -> None:
+    terms = job_terms("j-1", policy="deny-all", budgets=Budgets(total=7.0, silence=None))
+    told = {"firstEvent": 180.0, "silence": None, "total": 7.0}
+    assert terms["dragoman"]["budgets"] == told

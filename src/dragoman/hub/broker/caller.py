@@ -186,6 +186,7 @@ class Caller:
             stay=meta.stay,
             policy=meta.policy,
             fresh=meta.fresh,
+            budgets=meta.budgets,
         )
         if session not in self.sessions.values():
             # A caller may prompt in a session that another one opened.
@@ -201,7 +202,14 @@ class Caller:
         asked = extensions.read(request.params, extensions.Submit)
         session = self._broker.sessions.require(asked.session_id)
         params = {"sessionId": extensions.pack(asked.session_id), "prompt": asked.prompt}
-        job = Job(asked.job, session, params, policy=asked.policy, fresh=asked.fresh)
+        job = Job(
+            asked.job,
+            session,
+            params,
+            policy=asked.policy,
+            fresh=asked.fresh,
+            budgets=asked.budgets,
+        )
         self._broker.turns.put(job)
         return {"job": job.id, "state": job.state}
 

@@ -144,7 +144,7 @@ def spec_of(
         env=environment,
         workspace=real_workspace(workspace),
         details=chosen,
-        budgets=budgets or way.budgets(),
+        budgets=_for_all(budgets, way.budgets()),
         max_line_size=max_line_size or (None if descriptor is None else descriptor.max_line_size),
         mode_after_open=way.quirks.mode_after_open,
         missing_file_is_empty=way.quirks.missing_file_is_empty,
@@ -326,6 +326,19 @@ async def complete(way: Way, spec: BrokerSpec) -> BrokerSpec:
     card = CardStore(Path(spec.paths.data) / CARDS).latest(spec.peer)
     parallel = None if card is None else card.facts.parallel_sessions
     return msgspec.structs.replace(spec, parallel=parallel)
+
+
+def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
+    """The budgets of a broker. It serves others, too, and they must not run out of time because the
+    first caller was in a hurry: that one watches over its own turn, and tells what counts when it
+    has left."""
+    if budgets is None:
+        return usual
+    longest: dict[str, float | None] = {}
+    for field in dataclasses.fields(Budgets):
+        ours, theirs = getattr(usual, field.name), getattr(budgets, field.name)
+        longest[field.name] = None if ours is None or theirs is None else max(ours, theirs)
+    return Budgets(**longest)  # type: ignore[arg-type]
 
 
 def _is_plain(value: Any) -> bool:

@@ -84,6 +84,20 @@ class SessionMeta(Struct):
     key: str | None = None
 
 
+class TurnBudgets(Struct, rename="camel"):
+    """How long a turn may take, in seconds; None is for ever. The broker holds a turn to it when
+    nobody follows it; while its caller is there, that one does."""
+
+    first_event: float | None = None
+    silence: float | None = None
+    total: float | None = None
+
+    def __post_init__(self) -> None:
+        for budget in (self.first_event, self.silence, self.total):
+            if budget is not None and not budget > 0:
+                raise ValueError("a budget is a time in seconds")
+
+
 class PromptMeta(Struct):
     """With a prompt: its job, and what becomes of it when the caller has left."""
 
@@ -91,6 +105,7 @@ class PromptMeta(Struct):
     stay: bool = True
     policy: PolicyTerms | None = None
     fresh: bool = False
+    budgets: TurnBudgets | None = None
 
     def __post_init__(self) -> None:
         _check(self.policy)
@@ -104,6 +119,7 @@ class Submit(Struct, rename="camel"):
     job: str
     policy: PolicyTerms | None = None
     fresh: bool = False
+    budgets: TurnBudgets | None = None
 
     def __post_init__(self) -> None:
         _check(self.policy)

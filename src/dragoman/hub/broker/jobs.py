@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.errors import UsageError
+from dragoman.errors import BudgetExceeded, UsageError
 from dragoman.events.words import Outcome
-from dragoman.hub.broker.extensions import PolicyTerms
+from dragoman.hub.broker.extensions import PolicyTerms, TurnBudgets
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.caller import Caller
@@ -45,6 +45,7 @@ class Job:
         stay: bool = True,
         policy: PolicyTerms | None = None,
         fresh: bool = False,
+        budgets: TurnBudgets | None = None,
     ) -> None:
         self.id = id
         self.session = session
@@ -59,6 +60,10 @@ class Job:
         self.stay = stay
         self.policy = policy
         self.fresh = fresh
+        self.budgets = budgets
+        """How long it may take, if whoever asked has said so."""
+        self.expired: BudgetExceeded | None = None
+        """The budget that it has used up, and is cancelled for."""
         self.state = "queued"
         self.context = "live"
         self.outcome: Outcome | None = None

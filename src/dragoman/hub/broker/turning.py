@@ -30,6 +30,7 @@ from dragoman.errors import (
 )
 from dragoman.events import model
 from dragoman.events.place import Place
+from dragoman.events.words import Outcome
 from dragoman.hub.broker import extensions, failures
 from dragoman.hub.broker.cancelling import Move, Trigger
 from dragoman.hub.broker.jobs import Job, Jobs
@@ -250,7 +251,12 @@ class Turns:
             return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
         ended = meaning.of_answer(response, _NOWHERE, None)
         usage = None if ended.usage is None else msgspec.to_builtins(ended.usage, enc_hook=str)
-        job.end(ended.outcome, next_event=next_event, stop=ended.stop, usage=usage)
+        outcome, told = ended.outcome, None
+        if job.expired is not None and outcome is Outcome.CANCELLED:
+            # The peer was told to stop, and that is not why.
+            outcome, failure = explain(job.expired)
+            told = msgspec.to_builtins(failure, enc_hook=str)
+        job.end(outcome, next_event=next_event, stop=ended.stop, usage=usage, failure=told)
         return None
 
     def _answer(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
@@ -346,7 +352,7 @@ class Turns:
 
     def _keep_vigil(self, job: Job) -> None:
         """Nobody follows the turn, so that its budgets have to be watched here."""
-        budgets = self._hall.budgets
+        budgets = job.budgets or self._hall.budgets
         limits = [b for b in (budgets.first_event, budgets.silence, budgets.total) if b is not None]
         if not limits or job in self._vigils:
             return
@@ -371,7 +377,8 @@ class Turns:
 
         def expire(budget: str, timeout: float) -> None:
             self._vigils.pop(job, None)
-            log.warning("job %s: %s", job.id, BudgetExceeded(budget, timeout))
+            job.expired = BudgetExceeded(budget, timeout)
+            log.warning("job %s: %s", job.id, job.expired)
             job.session.note("budget", {"job": job.id, "budget": budget})
             self.cancel(job)
 

@@ -180,3 +180,25 @@ async def test_a_turn_that_nobody_follows_is_watched(tmp_path: Path) -> None:
             await agent.until(lambda: agent.prompts)
         await agent.until(lambda: agent.told)
         assert agent.told[0][0] == "session/cancel"
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+@aio
+async def test_a_submitted_turn_is_held_to_the_time_that_was_said_and_ends_as_timed_out(
+    tmp_path: Path, stubborn: bool
+) -> None:
+    agent = NearAgent()
+    budgets = Budgets(first_event=None, silence=None, cancel_grace=0.05)
+    async with standing(tmp_path, agent, budgets=budgets) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        params = {"sessionId": session, "prompt": [], "job": "j-1", "budgets": {"total": 0.05}}
+        await caller.call("_dragoman/submit", params)
+        await agent.until(lambda: agent.told)
+        assert agent.told[0][0] == "session/cancel"
+        if not stubborn:
+            agent.end("cancelled")
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["outcome"] == "timed_out"
+        assert "budget for total" in ended["failure"]["message"]
+        with pytest.raises(RemoteError, match="Invalid params"):
+            await caller.call("_dragoman/submit", params | {"budgets": {"total": 0}})
