@@ -37,6 +37,12 @@ def prepare(wishes: Wishes, trace: Path | None) -> tuple[Plan, Show]:
     except DragomanError as error:
         show_as(asked, strict=wishes.json_strict).failed(error)
         raise typer.Exit(faults.exit_code(error)) from None
+    if os.environ.get(VARIABLE):
+        # Not at the top: a command without a trace does not load it.
+        from dragoman.hub.storing import redactor
+        from dragoman.rpc.trace import conceal
+
+        conceal(redactor((*plan.way.inherit, *plan.env)).line)
     show = show_as(plan.format, strict=wishes.json_strict, verbose=wishes.verbose)
     for notice in plan.notices:
         show.notice(notice)

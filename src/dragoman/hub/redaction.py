@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from dragoman.hub.config.checking import SECRET_NAME, SECRET_VALUE
+from dragoman.hub.config.checking import SECRET_VALUE, SECRET_VARIABLE
 from dragoman.hub.config.paths import VARIABLES
 
 SHOWN: Final = (
@@ -35,7 +35,7 @@ class Redaction:
         named = {
             value
             for name, value in environ.items()
-            if (name in secret_names or SECRET_NAME.search(name)) and len(value) >= SHORTEST
+            if (name in secret_names or SECRET_VARIABLE.search(name)) and len(value) >= SHORTEST
         }
         # A secret that is part of another one must not leave the rest of it behind.
         self._values = sorted(named, key=len, reverse=True)

@@ -19,6 +19,7 @@ from dragoman.cli.plans import Wishes
 from dragoman.cli.setting import perform, prepare
 from dragoman.cli.stage import Stage
 from dragoman.errors import UsageError
+from dragoman.rpc import trace
 from dragoman.rpc.trace import VARIABLE
 from tests.unit.cli.calling import Shell
 
@@ -30,6 +31,7 @@ def place(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(VARIABLE, "")
     yield
     log.handlers[:], log.level, log.propagate = before
+    trace.conceal(None)
 
 
 def wishes(**given: Any) -> Wishes:
@@ -61,6 +63,18 @@ def test_formats_that_contradict_each_other_are_an_error() -> None:
 def test_a_trace_goes_to_the_file_whatever_folder_the_agent_works_in(tmp_path: Path) -> None:
     prepare(wishes(), Path("wire.log"))
     assert os.environ[VARIABLE] == str(Path.cwd() / "wire.log")
+
+
+def test_values_of_credentials_are_in_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "open sesame")
+    prepare(wishes(), tmp_path / "wire.log")
+    written = trace.from_environment()
+    assert written is not None
+    written.record("c", "send", b'{"text":"say open sesame"}')
+    written.close()
+    assert b"sesame" not in (tmp_path / "wire.log").read_bytes()
 
 
 def test_notices_of_the_plan_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

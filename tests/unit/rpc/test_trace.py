@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.rpc import Router, Settings, Trace
 from dragoman.rpc import trace as trace_module
-from dragoman.rpc.trace import MASK, VARIABLE, from_environment, mask
+from dragoman.rpc.trace import MASK, VARIABLE, conceal, from_environment, mask
 from tests.aio import aio
 from tests.unit.rpc.other_side import talk, turns
 
@@ -259,6 +259,22 @@ SHAPES = [
 @pytest.mark.parametrize("secret", SHAPES)
 def test_a_known_kind_of_key_is_masked_wherever_it_stands(secret: str) -> None:
     assert mask([f"use {secret}, please"]) == [f"use {MASK}, please"]
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+def test_a_known_kind_of_key_is_masked_right_behind_another_script(secret: str) -> None:
+    assert mask(f"鍵{secret}。") == f"鍵{MASK}。"
+
+
+def test_what_is_to_be_concealed_is_in_no_record(tmp_path: Path) -> None:
+    trace = Trace(tmp_path / "wire.log")
+    conceal(lambda record: record.replace(b"open sesame", b"-"))
+    try:
+        trace.record("c", "send", b'{"text":"say open sesame"}')
+    finally:
+        conceal(None)
+        trace.close()
+    assert b'"say -"' in (tmp_path / "wire.log").read_bytes()
 
 
 def test_a_bearer_in_the_middle_of_text_is_masked() -> None:

@@ -189,13 +189,13 @@ def _digest(value: Any) -> str:
 
 def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
     """The values of the variables that hold credentials, by their names or as they look."""
-    from dragoman.hub.config.checking import SECRET_NAME
+    from dragoman.hub.config.checking import SECRET_VARIABLE
     from dragoman.hub.redaction import SHORTEST
 
     known = set(names)
     found = {
         value
         for name, value in environ.items()
-        if (name in known or SECRET_NAME.search(name)) and len(value) >= SHORTEST
+        if (name in known or SECRET_VARIABLE.search(name)) and len(value) >= SHORTEST
     }
     return tuple(sorted(found))

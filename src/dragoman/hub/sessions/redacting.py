@@ -51,8 +51,9 @@ _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # The quick look, at a text in lower case: a few searches for a word, each many times as fast as a
 # pattern, and a pattern only where the word was found. It may see a secret where none is, and
-# never the other way round. A text may also be a line of JSON, where `\n` is written out.
-_START: Final = r"(?:(?<![a-z0-9_])|(?<=\\[nrtbf]))"
+# never the other way round. A text may also be a line of JSON, where `\n` is written out, and
+# every letter that is not of ASCII may be.
+_START: Final = r"(?:(?<![a-z0-9_])|(?<=\\[nrtbf])|(?<=\\u[0-9a-f]{4}))"
 _SHAPES: Final = (
     *((f"{word}-", rf"{_START}{word}-[\w-]{{8}}") for word in ("sk", "pk", "rk", "xai")),
     ("glpat-", rf"{_START}glpat-[\w-]{{8}}"),

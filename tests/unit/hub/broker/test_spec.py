@@ -120,3 +120,21 @@ def test_a_link_to_a_workspace_is_the_workspace(tmp_path: Path) -> None:
 def test_secrets_are_known_by_name_or_by_their_look() -> None:
     environ = {"ACME": "first secret", "X_API_KEY": "second secret", "Y_TOKEN": "ab", "Z": "plain"}
     assert secret_values(environ, ["ACME"]) == ("first secret", "second secret")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PGPASSWORD", "MYSQL_PWD", "DB_PASS", "SSHPASS", "GITHUB_PAT", "API_KEY_PROD"),
+        *("SECRET_ONE", "AUTH_TOKEN_2", "PASSWD_OF_MINE", "MYAPIKEY", "AWS_ACCESS_KEY_ID"),
+    ],
+)
+def test_the_usual_names_of_credentials_are_known(name: str) -> None:
+    assert secret_values({name: "something"}, ()) == ("something",)
+
+
+@pytest.mark.parametrize(
+    "name", ["PWD", "OLDPWD", "PATH", "TOKENIZERS_PARALLELISM", "KEYBOARD", "COMPASS", "BYPASS"]
+)
+def test_other_variables_are_no_credentials(name: str) -> None:
+    assert secret_values({name: "something"}, ()) == ()

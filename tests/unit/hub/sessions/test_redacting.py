@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
@@ -135,3 +137,13 @@ def test_a_long_word_without_an_end_costs_no_more_than_its_length() -> None:
     text = "QUJDREVG" * 100_000 + f" {SECRET}"
     clean = Redactor().text(text)
     assert clean == text[: -len(SECRET)] + "[redacted]"
+
+
+@pytest.mark.parametrize("behind", ["鍵", "é"])
+def test_a_key_right_behind_another_script_is_found_however_that_is_written(behind: str) -> None:
+    for line in (
+        json.dumps({"a": behind + SECRET}),
+        json.dumps({"a": behind + SECRET}, ensure_ascii=False),
+    ):
+        assert SECRET.encode() not in Redactor().line(line.encode())
+    assert SECRET not in Redactor().text(behind + SECRET)
