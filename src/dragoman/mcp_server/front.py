@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -35,6 +36,7 @@ from dragoman.mcp_server.callers import caller_of, environment_of
 from dragoman.mcp_server.errands import Errand, Errands
 from dragoman.mcp_server.folders import choose_workspace, may_see
 from dragoman.mcp_server.progress import Progress
+from dragoman.rpc.tasks import was_cancelled
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
@@ -205,17 +207,24 @@ class Front:
 
     async def _wait(self, call: _Call, errand: Errand) -> Answer:
         """The end of an errand; until then the client is told how it goes."""
-        teller = self.errands.spawn(call.tell(errand.progress), "tell the progress")
         try:
-            # In a task of its own: the SDK cancels a call again and again until it has ended, and
-            # a peer's turn needs time to end in order.
-            return await asyncio.shield(errand.task)
+            async with self._telling(call, errand.progress):
+                # In a task of its own: the SDK cancels a call again and again until it has ended,
+                # and a peer's turn needs time to end in order.
+                return await asyncio.shield(errand.task)
         except asyncio.CancelledError:
-            if errand.task.cancelled():
-                raise UsageError("the server is about to end") from None
+            if errand.task.cancelled() and not was_cancelled():
+                raise UsageError("it was cancelled before a peer had begun to work") from None
             if not errand.lasting:
                 errand.stop()
             raise
+
+    @asynccontextmanager
+    async def _telling(self, call: _Call, progress: Progress) -> AsyncIterator[None]:
+        """Tell the client how it goes for as long as the block takes."""
+        teller = self.errands.spawn(call.tell(progress), "tell the progress")
+        try:
+            yield
         finally:
             teller.cancel()
 
@@ -236,17 +245,18 @@ class Front:
     async def _result(self, wanted: tools.JobResult, call: _Call) -> Answer:
         errand = self.errands.find(wanted.job)
         if errand is not None and not errand.task.done() and wanted.wait:
-            teller = self.errands.spawn(call.tell(errand.progress), "tell the progress")
-            try:
+            async with self._telling(call, errand.progress):
                 await asyncio.wait({errand.task}, timeout=wanted.wait)
-            finally:
-                teller.cancel()
         if errand is not None and errand.task.done() and not errand.task.cancelled():
             return errand.task.result()
         found = await self._found(wanted.job, call)
         if errand is not None or not wanted.wait or found.data["state"] == "ended":
             return found
-        return answers.of_job(await wait_for(wanted.job, timeout=wanted.wait))
+        # Another process runs it, and nothing is told but that it still does.
+        progress = Progress()
+        progress.tell(found.text.splitlines()[0])
+        async with self._telling(call, progress):
+            return answers.of_job(await wait_for(wanted.job, timeout=wanted.wait))
 
     async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> Answer:
         errand = self.errands.find(wanted.job)

@@ -164,6 +164,31 @@ async def test_a_cancelled_call_stops_the_peer(mode: str, work: Path, peer: Peer
 
 
 @aio
+async def test_work_that_is_stopped_before_it_has_begun_says_so(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting = asyncio.Event()
+
+    async def never(question: Question, **_: Any) -> Asked:
+        starting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(module, "ask", never)
+    front = Front(cwd=work)
+    async with Client(front.server, mode="legacy") as client:
+        call = asyncio.get_running_loop().create_task(
+            client.call_tool("ask_peer", {"peer": "scout", "prompt": "x"})
+        )
+        async with asyncio.timeout(10):
+            await starting.wait()
+            await front.aclose()
+            result = await call
+    assert result.is_error
+    assert "it was cancelled before a peer had begun to work" in text_of(result)
+
+
+@aio
 async def test_a_job_is_started_watched_and_its_answer_fetched(work: Path, peer: Peer) -> None:
     peer.answer.clear()
     async with served(work) as client:
@@ -192,6 +217,28 @@ async def test_a_running_job_is_cancelled(work: Path, peer: Peer) -> None:
         result = await client.call_tool("job_result", {**job, "wait": 30})
     assert result.is_error
     assert "FAILED: scout did not do it (cancelled)" in text_of(result)
+
+
+@aio
+async def test_a_job_that_another_process_runs_is_waited_for_and_told_of(work: Path) -> None:
+    heard: list[str | None] = []
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+        with open_store() as store:
+            store.update_job("j-0000000001", state="ended", outcome="ok", text="at last")
+
+    with open_store() as store:
+        store.create_session(session(root=str(root_of(work))))
+        store.create_job(
+            job(root=str(root_of(work)), state="running", outcome=None, text="", ended_at=None)
+        )
+    async with served(work) as client:
+        result = await client.call_tool(
+            "job_result", {"job": "j-0000000001", "wait": 30}, progress_callback=progress
+        )
+    assert text_of(result).startswith("at last")
+    assert heard[0] == "Job j-0000000001 (scout) is running."
 
 
 @aio
