@@ -132,4 +132,24 @@ def test_the_table_names_the_fields_of_every_line(
     assert told.pop(("delegate", "Delegation")) == list(delegated["Delegation"])
     verdict = printed(shell, "verdict", delegated["Delegation"]["job"], "good")["Verdict"]
     assert told.pop(("verdict", "Verdict")) == list(verdict)
+    stat = printed(shell, "stats")["Stat"]
+    assert told.pop(("stats", "Stat")) == list(stat)
+    project = shell.cwd / "dragoman.toml"
+    project.write_text('[[policy.rules]]\nkind = "edit"\naction = "deny"\n')
+    shown = printed(shell, "policy", "show")
+    for kind in ("Preset", "Rule"):
+        assert told.pop(("policy show", kind)) == list(shown[kind])
+    judged = printed(shell, "policy", "test", "edit")["Verdict"]
+    assert told.pop(("policy test", "Verdict")) == list(judged)
     assert told == {}
+
+
+def test_every_type_of_line_that_is_printed_somewhere_is_named() -> None:
+    page = DOCUMENT.read_text("utf-8")
+    kinds = {
+        kind
+        for path in (ROOT / "src" / "dragoman" / "cli").rglob("*.py")
+        for kind in re.findall(r'"type": "([A-Z][A-Za-z]+)"', path.read_text("utf-8"))
+    }
+    assert len(kinds) > 20
+    assert {kind for kind in kinds if f"`{kind}`" not in page} == set()

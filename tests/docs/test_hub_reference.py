@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,10 @@ from dragoman.hub.catalogue.loading import Catalogue, built_in
 from dragoman.hub.catalogue.matrix import page
 from dragoman.hub.catalogue.validation import describe
 from dragoman.hub.config import schema
-from dragoman.hub.config.merging import check_settings
+from dragoman.hub.config.merging import OTHER_VARIABLES, check_settings
 from dragoman.hub.config.paths import VARIABLES
 from tests.docs import names
-from tests.docs.markdown import ROOT, blocks, section
+from tests.docs.markdown import ROOT, blocks, section, table
 
 REFERENCE = ROOT / "docs" / "reference"
 PAGES: dict[str, tuple[ModuleType, list[str]]] = {
@@ -96,3 +97,16 @@ def test_every_folder_is_named_with_the_variable_that_moves_it() -> None:
     rows = "\n".join(section(REFERENCE / "configuration.md", "Folders"))
     for name, variable in VARIABLES.items():
         assert f"| {name} |" in rows and f"`{variable}`" in rows
+
+
+def test_every_variable_that_is_no_setting_is_documented() -> None:
+    source = ROOT / "src" / "dragoman"
+    read = {
+        name
+        for path in source.rglob("*.py")
+        for name in re.findall(r'"(DRAGOMAN_[A-Z_]*[A-Z])"', path.read_text("utf-8"))
+    }
+    rows = table(section(REFERENCE / "configuration.md", "Variables that are no settings"))
+    told = {cells[0].strip("`") for cells in rows}
+    assert told == read - set(VARIABLES.values())
+    assert told >= OTHER_VARIABLES - set(VARIABLES.values())
