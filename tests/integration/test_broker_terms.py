@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_session_whose_job_runs_is_not_taken_away(warm: Cli) -> None:
     for more in (("--env", "ACME_REGION"), ("--cold",)):
         taken = warm("run", "hello", *words, *more, "--", *warm.agent)
         assert taken.code == 2, taken.out + taken.err
-        assert "a turn of the session talk runs" in taken.err
+        assert "of the session talk" in taken.err
     assert warm("jobs", "cancel", job).code == 0
 
 
@@ -204,3 +205,17 @@ def test_a_secret_is_in_no_file_of_a_broker(warm: Cli) -> None:
         if word.encode() in path.read_bytes()
     ]
     assert leaks == []
+
+
+@pytest.mark.parametrize(
+    "words", [ASK, ("sessions", "ensure", "scout")], ids=["run -s", "sessions ensure"]
+)
+def test_commands_that_begin_the_same_name_at_once_begin_one_session(
+    warm: Cli, words: tuple[str, ...]
+) -> None:
+    with ThreadPoolExecutor(3) as shells:
+        done = list(shells.map(lambda _: warm.child(*words, "-s", "talk"), range(3)))
+    assert [each.code for each in done] == [0, 0, 0], [each.err for each in done]
+    listed = warm("sessions", "list", "--format", "json", "--closed").out.splitlines()
+    assert [json.loads(line)["name"] for line in listed] == ["talk"]
+    assert not list((warm.home / "runtime_dir" / "names").iterdir())

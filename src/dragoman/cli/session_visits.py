@@ -86,7 +86,7 @@ def begin(visit: Visit, name: str | None, format: Format, *, anew: bool) -> None
             return
         if record is not None:
             retire(record)
-    tell(_visit(plan, _key), format)
+    tell(_visit(plan, _key, once=not anew), format)
 
 
 def resume(visit: Visit, word: str, name: str | None, format: Format) -> None:
@@ -137,8 +137,10 @@ def _visit(
     *,
     record: SessionRecord | None = None,
     open_session: bool = True,
+    once: bool = False,
 ) -> T:
-    """Reach the peer of a plan, open its session, and do something."""
+    """Reach the peer of a plan, open its session, and do something. With `once` a session that
+    somebody else begins at this moment under its name is that session."""
     stage = Stage()
     done: list[T] = []
 
@@ -148,6 +150,10 @@ def _visit(
         stage.listen(talk.interrupted)
         try:
             async with AsyncExitStack() as stack:
+                if once:
+                    await talk.open(stack, plan.way)
+                    done.append(await do(talk))
+                    return 0
                 await talk.reach(stack, plan.way)
                 if open_session:
                     await talk.open_session(stack, record)

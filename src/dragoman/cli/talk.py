@@ -35,6 +35,7 @@ from dragoman.hub.continuing import (
     RESTORED,
     Opened,
     Wanted,
+    begun_once,
     blame,
     broker_of,
     context_of,
@@ -105,9 +106,16 @@ class Talk:
     async def open(self, stack: AsyncExitStack, way: Way) -> None:
         """Connect and open a session; both end with the stack."""
         plan = self.plan
-        record = None
-        if plan.session is not None:
-            record = recall(plan.session, peer=plan.name, folder=plan.workspace)
+        name, peer, folder = plan.session, plan.name, plan.workspace
+        record = None if name is None else recall(name, peer=peer, folder=folder)
+        if name is None or record is not None:
+            await self._open(stack, way, record)
+            return
+        async with begun_once(name, peer=peer, folder=folder):
+            await self._open(stack, way, recall(name, peer=peer, folder=folder))
+
+    async def _open(self, stack: AsyncExitStack, way: Way, record: SessionRecord | None) -> None:
+        plan = self.plan
         if record is not None:
             self.plan = replace(plan, workspace=place_of(record, plan.workspace))
         await self.reach(stack, way)

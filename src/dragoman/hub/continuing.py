@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from dragoman.events.parts import Block
     from dragoman.hub.policy import Policy
     from dragoman.hub.sessions import SessionRecord, Store
+
+BEGIN_TIMEOUT: Final = 90.0
+"""Seconds to wait for another command that begins the same session: its agent may have to start,
+and then to open it."""
 
 STORED_TIMEOUT: Final = 2.0
 """Seconds for a broker to store a session or a job; it takes a tenth of one."""
@@ -306,6 +311,31 @@ def recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
             return None
     # A closed session of that name is left alone: another one may have it.
     return None if record.name == word and record.closed_at is not None else record
+
+
+@asynccontextmanager
+async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[None]:
+    """Hold a name in which a session is about to begin: who wants the same one waits, and then
+    finds it. Where nothing can be held, everybody goes on as if alone."""
+    from dragoman.hub.broker.locking import HeldLock, try_lock
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.sessions.records import root_of
+
+    words = "\0".join((peer, str(root_of(folder)), name))
+    names = find_paths().runtime / "names"
+    path = names / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.lock"
+    lock: HeldLock | None = None
+    # A name that is held for so long will not be free before the patience of a person ends.
+    with suppress(OSError, TimeoutError):
+        await asyncio.to_thread(names.mkdir, mode=0o700, parents=True, exist_ok=True)
+        async with asyncio.timeout(BEGIN_TIMEOUT):
+            while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
+                await asyncio.sleep(LOOK_INTERVAL)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def place_of(record: SessionRecord, here: Path) -> Path:
