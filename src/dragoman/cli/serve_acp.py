@@ -6,6 +6,7 @@ business, and so is who is let in.
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 app: Final = new_app()
 
 TOKEN_VARIABLE: Final = "DRAGOMAN_TOKEN"
+
+
+class Preset(enum.StrEnum):
+    """Who decides when a peer asks."""
+
+    ASK = "ask"
+    APPROVE_READS = "approve-reads"
+    APPROVE_ALL = "approve-all"
+    DENY_ALL = "deny-all"
 
 
 @app.command(context_settings=CONTEXT)
@@ -69,11 +79,10 @@ def acp(
         ),
     ] = None,
     permissions: Annotated[
-        str | None,
+        Preset | None,
         typer.Option(
             "--permissions",
-            metavar="PRESET",
-            help="ask, approve-reads, approve-all or deny-all; rules of the settings come first.",
+            help="What counts where no rule of the settings does.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +112,7 @@ def acp(
         raise UsageError("--socket and --websocket are two ways: choose one")
     if token_file is not None and websocket is None:
         raise UsageError("only --websocket has a token")
-    flags = {} if permissions is None else {"permissions": permissions}
+    flags = {} if permissions is None else {"permissions": permissions.value}
     front = Front(peer=peer, role=role, flags=flags)
     front.check(Path.cwd())
     asyncio.run(_serve(front, socket=socket, websocket=websocket, token_file=token_file))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from dragoman.cli.serve_acp import TOKEN_VARIABLE, acp, address_of, token_of
+from dragoman.cli.serve_acp import TOKEN_VARIABLE, Preset, acp, address_of, token_of
 from dragoman.errors import UsageError
+from dragoman.hub.config.schema import Permissions
 
 
 def test_an_address_is_of_this_machine_unless_it_says_otherwise() -> None:
@@ -50,3 +52,7 @@ def test_two_carriers_and_a_token_without_a_door_are_refused(tmp_path: Path) -> 
         acp(socket=tmp_path / "s", websocket="0")
     with pytest.raises(UsageError, match="--websocket"):
         acp(token_file=tmp_path / "t")
+
+
+def test_the_presets_are_those_of_the_settings() -> None:
+    assert {preset.value for preset in Preset} == set(get_args(Permissions))

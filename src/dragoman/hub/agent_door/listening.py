@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from dragoman.errors import UsageError
 from dragoman.hub.agent_door.door import Door, Front
-from dragoman.transports import listen_unix, listen_websocket, open_stdio
+from dragoman.transports import open_stdio
 
 if TYPE_CHECKING:
     from dragoman.transports.base import Stream
@@ -47,6 +47,9 @@ async def serve_stdio(front: Front) -> None:
 
 async def serve_unix(front: Front, path: str | PathLike[str]) -> Listener:
     """Serve clients on a Unix socket that only its owner may use."""
+    # Most editors use standard input and output, and their users wait for the start.
+    from dragoman.transports import listen_unix
+
     return await listen_unix(path, Crowd(front).serve)
 
 
@@ -71,6 +74,8 @@ async def serve_websocket(
         )
     if len(token) < MIN_TOKEN_SIZE:
         raise UsageError(f"the token is shorter than {MIN_TOKEN_SIZE} characters")
+    from dragoman.transports import listen_websocket
+
     options.setdefault("max_message_size", front.max_line_size)
     return await listen_websocket(
         host,
