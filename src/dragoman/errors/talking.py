@@ -1,0 +1,262 @@
+"""Errors on the way to the other side and back: starting, connecting, calling, shaking hands.
+
+The whole tree is drawn in `dragoman.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.errors.base import DragomanError
+
+SHOWN_DETAILS_SIZE = 500
+"""Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+
+
+class SpawnError(DragomanError):
+    """A program could not be started."""
+
+    error_class = "spawn_failed"
+    blame = "world"
+
+
+class ProgramNotFound(SpawnError):
+    """There is no such program on the search path."""
+
+    error_class = "program_not_found"
+
+    def __init__(self, program: str, detail: str = "") -> None:
+        super().__init__(f"the program {program!r} was not found{detail and ': ' + detail}")
+        self.program = program
+
+
+class NotInstalled(SpawnError):
+    """None of the ways to start a peer is there, or what it needs to run is not.
+
+    `looked_for` is what was looked for in vain, and `remedy` the command that helps.
+    """
+
+    error_class = "not_installed"
+
+    def __init__(
+        self, peer: str, problem: str, *, remedy: str = "", looked_for: Sequence[str] = ()
+    ) -> None:
+        super().__init__(f"{peer} cannot be started: {problem}{remedy and '; ' + remedy}")
+        self.peer = peer
+        self.remedy = remedy
+        self.looked_for = tuple(looked_for)
+
+
+class ConnectError(DragomanError):
+    """A connection could not be opened: nobody listens, no answer in time, or not let in.
+
+    `status` is the HTTP status of a refusal, where one was given.
+    """
+
+    error_class = "connect_failed"
+    blame = "world"
+    retryable = True
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ConnectionLost(DragomanError):
+    """The connection is over. A call that was waiting may or may not have run."""
+
+    error_class = "connection_lost"
+    retryable = True
+
+
+class ConnectionClosed(ConnectionLost):
+    """We closed it."""
+
+    error_class = "closed"
+
+    def __init__(self, message: str = "the connection was closed on this side") -> None:
+        super().__init__(message)
+
+
+class ConnectionEnded(ConnectionLost):
+    """They ended it: the stream came to its end."""
+
+    error_class = "ended"
+    blame = "peer"
+
+    def __init__(self, message: str = "the other side ended the stream") -> None:
+        super().__init__(message)
+
+
+class ProcessExited(ConnectionEnded):
+    """The process on the other side is gone."""
+
+    error_class = "process_exited"
+
+    def __init__(
+        self, *, exit_code: int | None, signal: int | None = None, stderr_tail: str = ""
+    ) -> None:
+        if signal is not None:
+            how = f"was killed by signal {signal}"
+        elif exit_code is not None:
+            how = f"exited with code {exit_code}"
+        else:
+            how = "exited"
+        tail = stderr_tail.strip()
+        super().__init__(f"the process {how}" + (f"; it last said: {tail[-400:]}" if tail else ""))
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stderr_tail = stderr_tail
+
+
+class ConnectionBroken(ConnectionLost):
+    """The world broke it: reading or writing failed."""
+
+    error_class = "broken"
+    blame = "world"
+
+
+class LineTooLong(ConnectionLost):
+    """They sent a line over the limit. The stream cannot be trusted after it."""
+
+    error_class = "line_too_long"
+    blame = "peer"
+    retryable = False
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the other side sent a line of more than {limit} bytes")
+        self.limit = limit
+
+
+class Overflow(ConnectionLost):
+    """A bounded buffer was full and stayed full.
+
+    Raised to a consumer that did not read its messages (only that consumer is cut off), and for
+    the whole connection when the other side does not read what we write.
+    """
+
+    error_class = "overflow"
+
+
+class CallError(DragomanError):
+    """One call failed. The connection goes on."""
+
+    error_class = "call_failed"
+    blame = "peer"
+    may_have_run = True
+
+
+class CallTimeout(CallError):
+    """No answer came in time. The other side may still be working on it."""
+
+    error_class = "timeout"
+    retryable = True
+
+    def __init__(self, method: str, timeout: float) -> None:
+        super().__init__(f"no answer to {method} within {timeout:g} s")
+        self.method = method
+        self.timeout = timeout
+
+
+class BudgetExceeded(CallTimeout):
+    """A turn used up one of its time budgets. `budget` names it."""
+
+    def __init__(self, budget: str, timeout: float) -> None:
+        super().__init__("the prompt", timeout)
+        self.args = (f"the turn used up its budget for {budget}: {timeout:g} s",)
+        self.budget = budget
+
+
+class RemoteError(CallError):
+    """The other side answered with an error object; a handler may raise it to send one."""
+
+    error_class = "remote_error"
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        told = f"{message} ({code})"
+        # Real agents say "Internal error" and put what happened beside it.
+        details = data.get("details") if isinstance(data, dict) else None
+        if isinstance(details, str) and details:
+            told += f": {details[:SHOWN_DETAILS_SIZE]}"
+        super().__init__(told)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class CallCancelled(RemoteError):
+    """The other side says that the request was cancelled."""
+
+    error_class = "cancelled"
+
+
+class AuthRequired(RemoteError):
+    """The other side wants a login first.
+
+    `methods` are the ways it offers, and `hint` says what to do, with the command where one is
+    known. dragoman never logs in by itself and sends no secret over the protocol.
+    """
+
+    error_class = "auth_required"
+    may_have_run = False
+
+    def __init__(
+        self,
+        message: str = "Authentication required",
+        *,
+        methods: Sequence[Any] = (),
+        hint: str = "",
+        data: Any = None,
+    ) -> None:
+        super().__init__(-32000, message, data)
+        if hint:
+            self.args = (f"{message} ({self.code}); {hint}",)
+        self.methods = tuple(methods)
+        self.hint = hint
+
+
+class InvalidAnswer(CallError):
+    """An answer came, but it is not one that the protocol allows."""
+
+    error_class = "invalid_answer"
+
+
+class ProtocolMismatch(DragomanError):
+    """The two sides have no protocol version in common.
+
+    `dialect` names what the other side speaks instead, where its answer shows it.
+    """
+
+    error_class = "protocol_mismatch"
+    blame = "peer"
+
+    def __init__(self, message: str, *, dialect: str | None = None) -> None:
+        super().__init__(message)
+        self.dialect = dialect
+
+
+class HandshakeFailed(DragomanError):
+    """The other side did not answer as an agent does. Nothing was prompted.
+
+    The sentence says what happened, the likely cause and what to do. `noise` is what came instead
+    of messages, and `__cause__` the error underneath.
+    """
+
+    error_class = "handshake_failed"
+    blame = "peer"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        stderr_tail: str = "",
+        noise: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stderr_tail = stderr_tail
+        self.noise = tuple(noise)

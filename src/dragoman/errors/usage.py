@@ -1,0 +1,187 @@
+"""Errors of whoever asks: what cannot be done here, or not now, or not by that name.
+
+Nothing was sent when one of these is raised. The whole tree is drawn in `dragoman.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dragoman.errors.base import UsageError, shown
+
+SHOWN_DETAILS_SIZE = 500
+"""Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+
+
+class RequestInProgress(UsageError):
+    """A half-duplex connection has one active request at a time, and it has one."""
+
+    error_class = "request_in_progress"
+
+
+class MessageTooLong(UsageError):
+    """An outbound message is over the line limit. Nothing was written."""
+
+    error_class = "message_too_long"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"the message has {size} bytes, and the limit for a line is {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class AddressInUse(UsageError):
+    """Somebody else already listens on this address. Connecting to it may be what is wanted."""
+
+    error_class = "address_in_use"
+
+
+class Unsupported(UsageError):
+    """The other side did not say that it can do this, so it was not asked."""
+
+    error_class = "unsupported"
+
+
+class TurnInProgress(UsageError):
+    """A session has one turn at a time: real agents do six different things with a second one."""
+
+    error_class = "turn_in_progress"
+
+
+class SessionUnusable(UsageError):
+    """The session was given up after a cancel that was never answered; open another."""
+
+    error_class = "session_unusable"
+
+
+class UnknownSession(UsageError):
+    """No stored session has this name or id, or what it had at its peer is gone."""
+
+    error_class = "unknown_session"
+
+
+class UnknownJob(UsageError):
+    """No job has this id; it may have been pruned."""
+
+    error_class = "unknown_job"
+
+
+class FrontMatterInvalid(UsageError):
+    """A file's front matter cannot be read, or not be edited safely; the file is untouched."""
+
+    error_class = "front_matter_invalid"
+
+
+class ClientFileInvalid(UsageError):
+    """Another program's configuration cannot be read, or not be edited safely; it is untouched.
+
+    `remedy` says what would help.
+    """
+
+    error_class = "client_file_invalid"
+
+    def __init__(
+        self,
+        path: str,
+        problem: str,
+        *,
+        remedy: str = "mend it by hand, or put the entry there yourself: it is what is printed "
+        "without --write",
+    ) -> None:
+        super().__init__(f"{path}: {problem}; nothing was changed")
+        self.path = path
+        self.problem = problem
+        self.remedy = remedy
+
+
+class DelegationInvalid(UsageError):
+    """A value of `delegate_to` does not name a peer and one of its roles.
+
+    `remedy` says what would help.
+    """
+
+    error_class = "delegation_invalid"
+
+    def __init__(self, value: str, problem: str, *, remedy: str = "") -> None:
+        super().__init__(f"{shown(value)} cannot be delegated to: {problem}")
+        self.value = value
+        self.remedy = remedy
+
+
+class UnknownPeer(UsageError):
+    """No peer has this name. `nearest` are names that look like it."""
+
+    error_class = "unknown_peer"
+
+    def __init__(self, name: str, nearest: Sequence[str] = ()) -> None:
+        advice = (
+            f"did you mean {' or '.join(nearest)}?"
+            if nearest
+            else "`dragoman peers` lists those there are, and `dragoman peers add` adds one"
+        )
+        super().__init__(f"there is no peer {shown(name)}; {advice}")
+        self.name = name
+        self.nearest = tuple(nearest)
+
+
+class UnknownRole(UsageError):
+    """No peer at all claims this role. The sentence lists the roles that are claimed."""
+
+    error_class = "unknown_role"
+
+
+class RoleNotClaimed(UsageError):
+    """The peer does not claim this role. Nothing was started."""
+
+    error_class = "role_not_claimed"
+
+    def __init__(self, peer: str, role: str, claimed: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"{peer} does not claim the role {shown(role)}; "
+            f"it claims {', '.join(claimed) if claimed else 'none'}"
+        )
+        self.peer = peer
+        self.role = role
+        self.claimed = tuple(claimed)
+
+
+class NoPeer(UsageError):
+    """Nobody can be asked for a role. `reasons` has one for every peer. Nothing was started."""
+
+    error_class = "no_peer"
+    over_budget: bool = False
+    """Whether a limit on what may be spent is all that is in the way."""
+
+    def __init__(self, role: str, reasons: Mapping[str, str], *, over_budget: bool = False) -> None:
+        told = "".join(f"; {peer}: {why}" for peer, why in reasons.items())
+        super().__init__(f"nobody can be asked for {role}{told}")
+        self.role = role
+        self.reasons = dict(reasons)
+        self.over_budget = over_budget
+
+
+class WrongLaunch(UsageError):
+    """A command line that people try and that does not start an agent. Nothing was started."""
+
+    error_class = "wrong_launch"
+
+    def __init__(self, command: str, effect: str, remedy: str) -> None:
+        super().__init__(f"`{command}` was not started: {effect}. Use {remedy}")
+        self.command = command
+        self.effect = effect
+        self.remedy = remedy
+
+
+class ConfigInvalid(UsageError):
+    """A configuration file, a descriptor or a setting cannot be used as it stands.
+
+    `origin` names the file, variable or flag, and `key` the place in it.
+    """
+
+    error_class = "config_invalid"
+
+    def __init__(self, origin: str, problem: str, *, key: str = "") -> None:
+        super().__init__(f"{origin}: {key + ': ' if key else ''}{problem}")
+        self.origin = origin
+        self.problem = problem
+        self.key = key

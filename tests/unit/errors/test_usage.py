@@ -1,0 +1,21 @@
+"""What errors of whoever asks say: the name that was wrong, and what to do."""
+
+from __future__ import annotations
+
+from dragoman.errors import MessageTooLong, RoleNotClaimed, UnknownPeer
+
+
+def test_an_unknown_peer_is_named_with_those_that_are_near() -> None:
+    error = UnknownPeer("gemni", ("gemini",))
+    assert "'gemni'" in str(error) and "gemini" in str(error)
+    assert error.nearest == ("gemini",)
+
+
+def test_a_role_that_is_not_claimed_comes_with_those_that_are() -> None:
+    assert "it claims review, write" in str(RoleNotClaimed("qwen", "debug", ("review", "write")))
+    assert "it claims none" in str(RoleNotClaimed("qwen", "debug"))
+
+
+def test_a_message_that_is_too_long_tells_both_numbers() -> None:
+    told = str(MessageTooLong(20, 10))
+    assert "20" in told and "10" in told
