@@ -313,7 +313,8 @@ async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn(
         job = await caller.call("_dragoman/result", {"job": "j-2", "wait": True})
         assert (job["outcome"], job["nextEvent"] - job["firstEvent"]) == ("ok", 20)
         assert "no space is left" in (await caller.call("_dragoman/status"))["storing"]
-        await caller.prompting(session, "say still there", job="j-3")
+        told = await caller.prompting(session, "say still there", job="j-3")
+        assert "no space is left" in told["_meta"]["dragoman"]["unstored"]
         job = await caller.call("_dragoman/result", {"job": "j-3", "wait": True})
         assert job["text"] == "still there"
         async with broker.caller() as late:

@@ -8,6 +8,7 @@ its module does, made as `commands` describes.
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,7 +19,7 @@ from typer.core import TyperGroup
 
 from dragoman.cli.commands import HELP_NAMES
 from dragoman.cli.values import quicken
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """What the system says of a file that takes nothing more."""
@@ -159,16 +160,32 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
         code = 1
         _tell(f"dragoman: the output cannot be written: {unwritten.strerror}\n")
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno in FULL:
+            _unwritten()
+            _tell(f"dragoman: the output cannot be written: {error.strerror}\n")
+            code = 1
+        elif isinstance(error, FileNotFoundError) and _homeless():
+            from dragoman.cli import faults
+
+            gone = UsageError("the folder in which this was called is gone: deleted or moved")
+            _tell(faults.message(gone))
+            code = int(faults.exit_code(gone))
+        else:
             _own_fault()
             raise
-        _unwritten()
-        _tell(f"dragoman: the output cannot be written: {error.strerror}\n")
-        code = 1
     except BaseException:
         _own_fault()
         raise
     sys.exit(code)
+
+
+def _homeless() -> bool:
+    """Whether the current folder is gone, so that no path can be made of a name."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _unwritten() -> OSError | None:

@@ -118,7 +118,11 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "the agent's",
         "ask for less at once, or go on in the same session with `dragoman chat`",
     ),
-    "cancelled": ("the agent cancelled its turn", "the agent's", "try again"),
+    "cancelled": (
+        "the turn was cancelled, and not from here",
+        "nobody's: somebody called it off, or the agent itself did",
+        "try again",
+    ),
     "timed_out": ("the turn took too long", "the agent's", "give it more time with --timeout"),
     "crashed": (
         "the agent ended in the middle of its turn",

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -123,6 +124,18 @@ def test_a_fault_of_ours_says_so_and_keeps_its_traceback(
     with pytest.raises(ZeroDivisionError):
         frame.run(["doctor"])
     assert "a fault of dragoman itself" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_gone_is_no_fault_of_ours(
+    shell: Shell, raising: Raising, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raising(FileNotFoundError(2, "No such file or directory"))
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    said = shell("doctor")
+    assert (said.code, "is gone: deleted or moved" in said.err) == (2, True)
 
 
 def test_an_exit_code_of_a_command_is_the_code_of_the_process(

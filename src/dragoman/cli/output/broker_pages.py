@@ -70,6 +70,8 @@ def page(record: Record, status: Status | None, now: float) -> str:
         "peer's memory": memory(told.get("peerRss")),
         "callers": _number(told.get("callers")),
         "waiting": _number(told.get("waiting")),
+        "peer fails": _words(told.get("problem")),
+        "not stored": _words(told.get("storing")),
     }
     lines = [f"{name + ':':<15} {one_line(value)}\n" for name, value in facts.items() if value]
     sessions = told.get("sessions")
@@ -90,6 +92,10 @@ def memory(size: Any) -> str:
     """Bytes as a person reads them."""
     number = _seconds(size)
     return "" if number is None else f"{number / 2**20:.0f} MiB"
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _session(session: Any) -> str:

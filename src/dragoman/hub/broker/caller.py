@@ -211,7 +211,8 @@ class Caller:
             budgets=asked.budgets,
         )
         self._broker.turns.put(job)
-        return {"job": job.id, "state": job.state}
+        unstored = {"unstored": why} if (why := self._broker.unstored) else {}
+        return {"job": job.id, "state": job.state, **unstored}
 
     def _cancel_job(self, request: Request) -> Any:
         asked = extensions.read(request.params, extensions.JobWanted)

@@ -238,6 +238,11 @@ class Broker:
 
     # -- for turns and sessions
 
+    @property
+    def unstored(self) -> str:
+        """Why nothing is stored; empty while all is well."""
+        return self.recording.trouble
+
     async def restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
         return await self.sessions.restore(session, far, fresh=fresh)
 

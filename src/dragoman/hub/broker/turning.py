@@ -67,6 +67,10 @@ class Hall(Protocol):
     def far(self) -> Far | None:
         """The peer, if it answers."""
 
+    @property
+    def unstored(self) -> str:
+        """Why nothing is stored; empty while all is well."""
+
     async def ready(self) -> Far:
         """The peer, as soon as it answers. Raises why it does not."""
 
@@ -273,6 +277,8 @@ class Turns:
                 return
             assert result is not None
             ours = {"job": job.id, "nextEvent": job.next_event, "context": job.context}
+            if self._hall.unstored:
+                ours["unstored"] = self._hall.unstored
             connection.answer(request, extensions.with_our_meta(result, ours))
 
         job.session.reader(caller).behind(answer)

@@ -43,6 +43,12 @@ def test_a_page_names_the_sessions_and_what_runs_in_them() -> None:
     assert "session:        s-1 (parser) runs j-1 2 wait does not answer a cancel\n" in page
 
 
+def test_a_page_tells_what_is_wrong() -> None:
+    page = broker_pages.page(RECORD, {**STATUS, "storing": "the disk is full"}, NOW)
+    assert "not stored:     the disk is full\n" in page
+    assert "not stored" not in broker_pages.page(RECORD, {**STATUS, "storing": None}, NOW)
+
+
 def test_numbers_that_are_none_are_left_out() -> None:
     odd = {"state": 7, "callers": True, "peerRss": "much", "sessions": 3, "idleSince": "then"}
     assert broker_pages.as_cells(RECORD, odd, NOW)[2:7] == ["does not answer", "", "", "", ""]
