@@ -63,6 +63,19 @@ def test_a_job_that_nobody_waits_for_has_a_result_later(warm: Cli) -> None:
     assert warm("jobs", "list", "--format", "quiet").out == f"{job}\n"
 
 
+def test_a_command_says_that_its_broker_stores_nothing(warm: Cli) -> None:
+    file = warm.home / "file"
+    file.write_text("no folder")
+    warm.extra["DRAGOMAN_STATE_HOME"] = str(file / "state")
+    asked = ("run", "scout", "list the TODOs", "--format", "quiet")
+    done = warm(*asked)
+    assert (done.code, done.out) == (0, "I found no marks such as TODO.\n")
+    assert done.err.count("this is not stored: ") == 1
+    done = warm(*asked, "--no-wait")
+    assert (done.code, done.err.count("this is not stored: ")) == (0, 1)
+    assert JOB.fullmatch(done.out.strip())
+
+
 def test_a_running_job_is_watched_and_cancelled_from_another_shell(warm: Cli) -> None:
     job = submit(warm, "wait", "-s", "talk")
     until(warm, job, "running")

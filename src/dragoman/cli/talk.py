@@ -44,6 +44,7 @@ from dragoman.hub.continuing import (
     place_of,
     recall,
     submit,
+    unstored_of,
     wait_stored,
 )
 from dragoman.hub.launching import Way
@@ -92,6 +93,7 @@ class Talk:
         self._told: dict[type[Event], Event] = {}
         """The last events that say what the agent knew of the session."""
         self._prompted = False
+        self._unstored: str | None = None
         self._keeper: Keeper | None = None
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
@@ -303,8 +305,15 @@ class Talk:
             context=context,
         )
         if not self.show.broken:
+            self._tell_unstored(unstored_of(self._told.get(TurnEnded)))
             self.show.ended(report)
         return report
+
+    def _tell_unstored(self, why: str | None) -> None:
+        """Say once that the broker stores nothing."""
+        if why is not None and why != self._unstored:
+            self._unstored = why
+            self.show.notice(f"this is not stored: {why}")
 
     def _context(self) -> str:
         """What the agent knew of the session in the turn that is over."""
@@ -338,7 +347,7 @@ class Talk:
             )
         self.job = new_job_id()
         terms = self._job_terms()
-        await submit(self.peer, self.conversation.id, blocks, terms)
+        self._tell_unstored(await submit(self.peer, self.conversation.id, blocks, terms))
         return self.job
 
     # -- stopping

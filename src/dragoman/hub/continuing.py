@@ -383,17 +383,27 @@ def job_terms(
 def context_of(event: Event | None) -> str | None:
     """What the agent knew of a session, as a broker says it with the answer behind an event: the
     end of a turn, or the opening of the session."""
+    return _ours(event).context
+
+
+def unstored_of(event: Event | None) -> str | None:
+    """Why a broker stores nothing of what happens, as it says with the end of a turn; None while
+    all is well."""
+    return _ours(event).unstored
+
+
+def _ours(event: Event | None) -> _Ours:
     if event is None or event.raw is None or b'"dragoman"' not in event.raw:
-        return None
+        return _Ours()
     try:
-        context = msgspec.json.decode(event.raw, type=_Answer).result.meta.dragoman.context
+        return msgspec.json.decode(event.raw, type=_Answer).result.meta.dragoman
     except msgspec.MsgspecError:
-        return None
-    return context
+        return _Ours()
 
 
 class _Ours(Struct):
     context: str | None = None
+    unstored: str | None = None
 
 
 class _Meta(Struct):
@@ -426,8 +436,9 @@ def blame(result: Result) -> Result:
 
 async def submit(
     peer: Peer, session_id: str, blocks: Sequence[Block], terms: Mapping[str, Any]
-) -> None:
-    """Leave a prompt with the broker, which runs it whether or not anybody waits."""
+) -> str | None:
+    """Leave a prompt with the broker, which runs it whether or not anybody waits. Returns why
+    nothing of it is stored; None while all is well."""
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import meaning
     from dragoman.hub.broker.extensions import SUBMIT
@@ -437,8 +448,11 @@ async def submit(
     prompt = Raw(acp.encode(wire))
     params = {"sessionId": session_id, "prompt": prompt, **terms["dragoman"]}
     try:
-        await peer.client.connection.call(SUBMIT, params)
+        answer = await peer.client.connection.call(SUBMIT, params)
     except DragomanError as error:
         # What happened in the broker is raised as if it had happened here.
         raise peer.client.explain(error) from error
-    await wait_stored(job=params["job"])
+    unstored = msgspec.json.decode(answer, type=_Ours).unstored
+    if unstored is None:
+        await wait_stored(job=params["job"])
+    return unstored

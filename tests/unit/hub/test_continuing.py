@@ -44,6 +44,7 @@ from dragoman.hub.continuing import (
     recall,
     retire,
     submit,
+    unstored_of,
     wait_stored,
 )
 from dragoman.hub.storing import open_store
@@ -82,6 +83,7 @@ class ActedPeer:
         self.told.append((method, params))
         if self.error is not None:
             raise self.error
+        return b'{"job":"j-1","state":"running","unstored":"the disk is full"}'
 
 
 def opened(peer: ActedPeer, **wanted: Any) -> Any:
@@ -239,6 +241,13 @@ def test_what_the_agent_knew_is_read_from_the_answer() -> None:
     assert context_of(None) is None
 
 
+def test_that_nothing_is_stored_is_read_from_the_answer() -> None:
+    line = {"result": {"_meta": {"dragoman": {"context": "live", "unstored": "no room"}}}}
+    assert unstored_of(ended(json.dumps(line).encode())) == "no room"
+    assert unstored_of(ended(b'{"result":{"_meta":{"dragoman":{"context":"live"}}}}')) is None
+    assert unstored_of(None) is None
+
+
 def test_a_broker_that_goes_away_is_not_taken_for_the_agent() -> None:
     gone = blame(Result(Outcome.CRASHED, "half", error=ConnectionEnded()))
     assert isinstance(gone.error, BrokerError)
@@ -258,7 +267,8 @@ async def test_a_prompt_is_left_with_its_job_and_who_decides(
     monkeypatch.setattr(continuing, "STORED_TIMEOUT", 0.01)
     peer = ActedPeer(warm=True)
     terms = job_terms("j-1", policy="deny-all")
-    await submit(peer, "peer-1", [Text("do it")], terms)  # type: ignore[arg-type]
+    left = await submit(peer, "peer-1", [Text("do it")], terms)  # type: ignore[arg-type]
+    assert left == "the disk is full"
     ((method, params),) = peer.told
     assert method == "_dragoman/submit"
     assert json.loads(bytes(params.pop("prompt"))) == [{"type": "text", "text": "do it"}]
