@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -27,6 +28,9 @@ from tests.integration.test_bridge_official_client import Client
 
 AGENT = Path(__file__).with_name("door_agent.py")
 WAIT_TIMEOUT = 30.0
+
+INHERITED = ("LOGNAME", "SHELL", "USER")
+"""What the SDK adds to an environment."""
 
 
 @pytest.fixture
@@ -145,6 +149,26 @@ async def test_another_process_resumes_a_session_before_its_first_prompt_and_loa
         assert said == ["hello", "left heard hello"]
         # The peer was kept by its broker, and knows what was said.
         assert await it.ask(session, "known") == "hello, known"
+
+
+@aio
+async def test_a_session_of_the_command_line_goes_on_in_the_editor(cli: Cli) -> None:
+    # As from a terminal: a peer that may write, in the environment that the SDK gives its agents.
+    # With anything else it would be another process, which knows nothing of the session.
+    cli.extra |= {name: os.environ[name] for name in INHERITED if name in os.environ}
+    words = ("run", "left", "hello", "-s", "talk", "--approve-all")
+    begun = await asyncio.to_thread(cli.child, *words)
+    assert begun.code == 0, begun.err
+    async with editor(cli) as it:
+        (listed,) = (await it.agent.list_sessions(cwd=str(cli.cwd))).sessions
+        loaded = await it.agent.load_session(cwd=str(cli.cwd), session_id=listed.session_id)
+        assert loaded.config_options is not None
+        assert {one.id: one.current_value for one in loaded.config_options}["peer"] == "left"
+        said = [update.content.text for update in it.updates if hasattr(update, "content")]
+        assert said == ["hello", "left heard hello"]
+        assert await it.ask(listed.session_id, "known") == "hello, known"
+        await it.agent.set_config_option("peer", listed.session_id, "right")
+        assert "User: hello\nleft: left heard hello" in await it.ask(listed.session_id, "brief")
 
 
 @aio

@@ -176,6 +176,9 @@ class Talk:
             worker = self._worker
             if worker is not None and worker.name == name and worker.alive:
                 return worker
+            if worker is not None and not worker.alive:
+                # What was said is stored before its session is looked for.
+                await self.aclose()
             worker = Worker(
                 name,
                 place=self._place,

@@ -39,6 +39,7 @@ from dragoman.hub.continuing import (
 from dragoman.hub.delegating import choosing_model
 from dragoman.hub.delegating.ceiling import (
     allows_everything,
+    environment,
     inherited_ceilings,
     policy_for,
     unattended,
@@ -94,12 +95,19 @@ class Worker:
         self._on_event = on_event
         self._on_notice = on_notice
         settings = place.config.settings
+        lineage = inherited(place.environ)
         self.policy = policy_for(
             settings,
             name,
             wished=None,
             attended=True,
-            ceilings=inherited_ceilings(inherited(place.environ), place.environ),
+            ceilings=inherited_ceilings(lineage, place.environ),
+        )
+        # Where we were started by a delegation, the peer is told how deep it stands.
+        self._lineage = (
+            {**lineage.environment(warm=settings.warm), **environment(self.policy)}
+            if lineage.depth
+            else {}
         )
         # Raises `NotInstalled` before anything is begun.
         self._way = way_to(
@@ -231,6 +239,7 @@ class Worker:
             "permit": approve_all if free else desk,
             "guard": None if free else desk.guard,
             "budgets": settings.budgets(self._way.budgets()),
+            "extra_env": self._lineage,
             "on_event": self._happened,
             "inquire": asking.inquire if asking.inquires else None,
             "visits": asking.visits,

@@ -115,6 +115,8 @@ class Peer:
                 await turn.say(f"{self.name} has a plan")
             case "settings":
                 await turn.say(f"{turn.session.options['model']} {turn.session.mode}")
+            case "die":
+                await turn.client._connection.aclose()
             case "refuse":
                 return "refusal"
             case "fail":

@@ -93,6 +93,39 @@ async def test_a_turn_that_fails_at_the_peer_fails_at_the_client(tmp_path: Path)
 
 
 @aio
+async def test_a_peer_that_dies_in_its_turn_is_there_again_for_the_next(tmp_path: Path) -> None:
+    left = Peer("left")
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.prompt(session, "hello")
+        with pytest.raises(RemoteError):
+            await editor.prompt(session, "die")
+        await editor.prompt(session, "again")
+        assert editor.text == "left heard again"
+        # The prompt that may have run was not sent a second time.
+        assert left.prompts == ["hello", "die", "again"]
+        assert [word.partition(" ")[0] for word in left.sessions] == ["new", "resumed"]
+
+
+@aio
+async def test_a_client_that_goes_away_in_a_turn_leaves_nobody_working(tmp_path: Path) -> None:
+    left = Peer("left")
+    async with house(tmp_path, left) as home:
+        async with home.editor() as editor:
+            await editor.hello()
+            session = await editor.open(home.work, peer="left")
+            editor.connection.begin(
+                "session/prompt",
+                {"sessionId": session, "prompt": [{"type": "text", "text": "wait"}]},
+                settle=lambda result, error: None,
+            )
+            await left.waiting.wait()
+        async with asyncio.timeout(10):
+            await left.cancelled.wait()
+
+
+@aio
 async def test_another_peer_cannot_be_chosen_while_a_turn_runs(tmp_path: Path) -> None:
     left, right = Peer("left"), Peer("right")
     async with house(tmp_path, left, right) as home, home.editor() as editor:
