@@ -242,6 +242,8 @@ class Door:
         talk.announce()
 
     async def _list(self, request: acp.ListSessionsRequest) -> list[acp.SessionInfo]:
+        if request.cursor is not None:
+            raise RemoteError(codes.INVALID_PARAMS, "there is one page, and no cursor to another")
         cwd = None if request.cwd is None else Path(request.cwd)
         place = self._front.look_around(Path.cwd() if cwd is None else cwd)
         return [

@@ -105,7 +105,7 @@ class Worker:
         )
         # Where we were started by a delegation, the peer is told how deep it stands.
         self._lineage = (
-            {**lineage.environment(warm=settings.warm), **environment(self.policy)}
+            {**lineage.environment(warm=settings.warm), **environment(self.policy, peer=name)}
             if lineage.depth
             else {}
         )

@@ -95,6 +95,8 @@ async def test_a_loaded_session_tells_what_was_said_and_goes_on_where_it_was(
 async def test_a_session_that_nobody_has_is_not_found(tmp_path: Path) -> None:
     async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
         await editor.hello()
+        with pytest.raises(RemoteError, match="one page"):
+            await editor.call("session/list", cursor="made up")
         for method in ("session/load", "session/resume"):
             with pytest.raises(RemoteError) as refused:
                 await editor.call(method, sessionId="s-x", cwd=str(home.work), mcpServers=[])
