@@ -136,7 +136,7 @@ def plan_of(wishes: Wishes) -> Plan:
         interactive=is_interactive(),
         default=settings.permissions_for(name),
     )
-    ceilings, lineage = _inherited(policy, settings)
+    ceilings, lineage = _inherited(policy, settings, name)
     return Plan(
         way=way,
         name=name,
@@ -166,7 +166,7 @@ def plan_of(wishes: Wishes) -> Plan:
 
 
 def _inherited(
-    policy: Policy, settings: Settings
+    policy: Policy, settings: Settings, peer: str
 ) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
     """What whoever delegated to us may do, and what an agent that we start is told of it."""
     from dragoman.hub.lineage import inherited
@@ -179,7 +179,7 @@ def _inherited(
     ceilings = inherited_ceilings(lineage)
     whole = whole_policy(policy, settings.policy, ceilings)
     assert whole is not None
-    return ceilings, {**lineage.environment(warm=True), **environment(whole)}
+    return ceilings, {**lineage.environment(warm=True), **environment(whole, peer=peer)}
 
 
 def _warm(wishes: Wishes, settings: Settings) -> bool:

@@ -17,7 +17,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli import models
 from dragoman.cli.exits import Exit, of_result
 from dragoman.cli.output.showing import Report, Show
 from dragoman.cli.permitting import guard_of, permit_of, unattended
@@ -30,6 +29,7 @@ from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Block
 from dragoman.events.view import View
+from dragoman.hub import models
 from dragoman.hub.continuing import (
     LIVE,
     RESTORED,

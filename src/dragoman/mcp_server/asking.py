@@ -247,7 +247,7 @@ class _Asking:
             "env": own.env,
             "extra_env": {
                 **self._lineage.environment(warm=warm),
-                **ceiling.environment(self._policy),
+                **ceiling.environment(self._policy, peer=question.peer),
             },
             "on_event": self._watch,
             "write_files": may_allow_edits(self._policy),

@@ -194,7 +194,10 @@ class Attempt:
             desk=desk,
             job=self.id,
             lineage=setting.lineage.meta(),
-            extra_env={**setting.lineage.environment(warm=warm), **ceiling.environment(policy)},
+            extra_env={
+                **setting.lineage.environment(warm=warm),
+                **ceiling.environment(policy, peer=name, role=wish.role),
+            },
             env=own.env,
             paths=setting.place.paths,
             limits=TurnLimits(limits),

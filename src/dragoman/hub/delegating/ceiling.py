@@ -55,9 +55,13 @@ def _read(text: str) -> Policy:
         raise ConfigInvalid(VARIABLE, f"no dragoman wrote this: {error}; unset it") from error
 
 
-def environment(policy: Policy) -> dict[str, str]:
-    """The variable for a peer that works under this policy."""
-    return {VARIABLE: msgspec.json.encode(policy).decode()}
+def environment(policy: Policy, *, peer: str, role: str = "") -> dict[str, str]:
+    """The variable for a peer that works under this policy.
+
+    What is for this peer or this role binds everybody it delegates to: below, another peer works
+    in another role, and a rule that named these would be lost.
+    """
+    return {VARIABLE: msgspec.json.encode(for_whom(policy, peer=peer, role=role)).decode()}
 
 
 def policy_for(

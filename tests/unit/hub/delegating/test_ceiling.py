@@ -34,12 +34,30 @@ def above(folder: Path, environ: str) -> Path:
 
 def test_a_policy_comes_back_out_of_the_environment_as_it_was(tmp_path: Path) -> None:
     policy = Policy(preset="ask", rules=(Rule(action="deny", kind="edit", paths=("*.txt",)),))
-    found = inherited_ceilings(Lineage(depth=1), environment(policy), pid=10, proc=tmp_path)
+    found = inherited_ceilings(
+        Lineage(depth=1), environment(policy, peer="alpha"), pid=10, proc=tmp_path
+    )
     assert found == (policy,)
 
 
+def test_a_rule_for_a_peer_or_a_role_binds_whoever_that_peer_delegates_to(tmp_path: Path) -> None:
+    rules = (
+        Rule(action="deny", kind="edit", peer="alpha"),
+        Rule(action="deny", kind="read", role="review"),
+        Rule(action="deny", kind="execute", peer="gamma"),
+    )
+    told = environment(Policy(preset="approve-all", rules=rules), peer="alpha", role="review")
+    (found,) = inherited_ceilings(Lineage(depth=1), told, pid=10, proc=tmp_path)
+    child = policy_for(
+        Settings(permissions="approve-all"), "beta", wished=None, attended=False, ceilings=(found,)
+    )
+    for act, action in (("edit", "deny"), ("read", "deny"), ("execute", "allow")):
+        below = Act(kind=act, paths=("a.txt",), workspace="/w", peer="beta", role="plan")
+        assert judge(child, below).action == action
+
+
 def test_what_a_peer_leaves_out_its_parent_still_has(tmp_path: Path) -> None:
-    told = environment(preset("deny-all"))[VARIABLE]
+    told = environment(preset("deny-all"), peer="alpha")[VARIABLE]
     proc = above(tmp_path, f"A=b\0{VARIABLE}={told}\0")
     assert inherited_ceilings(Lineage(depth=1), {}, pid=10, proc=proc) == (preset("deny-all"),)
 

@@ -62,11 +62,12 @@ async def test_what_cannot_be_had_is_an_error_only_if_it_was_asked_for() -> None
         assert note and told == []
 
 
-def test_a_name_is_matched_without_its_preview_and_never_guessed() -> None:
-    assert choosing_model.match("large", CHOICES) == "large-preview"
-    assert choosing_model.match("medium", CHOICES) is None
+@aio
+async def test_a_name_that_fits_two_models_is_never_guessed() -> None:
     twins = (Choice("a", "Same"), Choice("b", "Same"))
-    assert choosing_model.match("same", twins) is None and choosing_model.match("a", twins) == "a"
+    view = View(options=(Option(id="m", name="M", category="model", value="a", choices=twins),))
+    note, told = await choose(view, "same", strict=False)
+    assert "a and b" in note and told == []
 
 
 def test_the_model_in_use_is_what_the_peer_says() -> None:

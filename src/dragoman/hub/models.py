@@ -1,7 +1,8 @@
 """Which of an agent's models a person means.
 
-Owns the matching of a name with what the agent offers. It sets nothing: `talk` does, and reads back
-what became of it. A model that does not exist is an error before anything is prompted.
+Owns the matching of a name with what the agent offers, for every surface. It sets nothing: whoever
+opened the session does, and reads back what became of it. A model that does not exist is an error
+before anything is prompted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from dragoman.cli.output.neutral import one_line
 from dragoman.errors import UsageError
 from dragoman.events.parts import Choice, Option
 
@@ -27,16 +27,21 @@ def match(wanted: str, choices: Sequence[Choice], *, peer: str) -> str:
     """The value of the choice that is meant: by its value, by its name, or by either without or
     with ``-preview``. Raises `UsageError` that lists what there is."""
     for same in (_exactly, _alike, _parent):
-        found = [c.value for c in choices if same(c.value, wanted) or same(c.name, wanted)]
+        # An agent may list one model under several names.
+        found = {c.value: None for c in choices if same(c.value, wanted) or same(c.name, wanted)}
         if len(found) == 1:
-            return found[0]
+            return next(iter(found))
         if found:
-            listed = " and ".join(one_line(value) for value in found)
+            listed = " and ".join(map(_one_line, found))
             raise UsageError(f"{wanted!r} could be {listed}: say which")
-    listed = ", ".join(one_line(choice.value) for choice in choices)
+    listed = ", ".join(_one_line(choice.value) for choice in choices)
     near = get_close_matches(wanted, [choice.value for choice in choices], n=1)
-    meant = f"; did you mean {one_line(near[0])}?" if near else ""
+    meant = f"; did you mean {_one_line(near[0])}?" if near else "."
     raise UsageError(f"{peer} has no model {wanted!r}{meant} It has: {listed}")
+
+
+def _one_line(value: str) -> str:
+    return " ".join(value.split())
 
 
 def _exactly(one: str, other: str) -> bool:

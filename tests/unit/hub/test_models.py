@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.cli.models import match, model_option
 from dragoman.errors import UsageError
 from dragoman.events.parts import Choice, Option
+from dragoman.hub.models import match, model_option
 
 CHOICES = (
     Choice("gpt-5", "GPT-5"),
@@ -43,6 +43,11 @@ def test_two_that_fit_are_an_error_and_an_exact_one_is_not() -> None:
     assert match("pro", twins, peer="x") == "pro"
     with pytest.raises(UsageError, match="could be pro and PRO: say which"):
         match("Pro", twins, peer="x")
+
+
+def test_one_model_under_two_names_is_one() -> None:
+    assert match("Pro", (Choice("pro-1", "pro"), Choice("pro-1", "Pro")), peer="x") == "pro-1"
+    assert match("PRO", (Choice("pro-1", "pro"), Choice("pro-1", "Pro")), peer="x") == "pro-1"
 
 
 def test_the_option_for_models_is_the_one_of_that_category_with_choices() -> None:
