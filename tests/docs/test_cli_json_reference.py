@@ -12,6 +12,7 @@ import pytest
 from dragoman.cli.options import Format
 from dragoman.cli.output.beginnings import Telling, proof_as_json
 from dragoman.cli.output.broker_pages import as_json as broker_as_json
+from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.ladders import Progress, card_as_json
 from dragoman.hub.beginning import Proof
 from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
@@ -110,7 +111,7 @@ def test_the_table_names_the_fields_of_every_line(
     assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
     assert told.pop(("init", "Peer")) == []
     assert told.pop(("init", "Proof")) == list(proof_as_json(Proof(name="x")))[1:]
-    beginning = Telling(Format.JSON)
+    beginning = Telling(Format.JSON, JsonLines())
     assert told.pop(("init", "Beginning")) == list(beginning.as_json(0))[1:]
     beginning.enabled(["x"], [], "config.toml")
     enabled = json.loads(capsys.readouterr().out)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from msgspec import structs
 
 from dragoman.hub.launching import current_platform
 from dragoman.hub.verify.store import CARDS, CardStore
-from tests.integration.cli_shell import Cli, Done, cli_in
+from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in
 from tests.integration.delegated_peers import add_peer
 from tests.integration.pty_terminal import CTRL_C
 from tests.unit.hub.places import card_of
@@ -155,6 +157,30 @@ def test_an_interrupt_leaves_what_is_done_and_says_so(cli: Cli) -> None:
         "alpha"
     ]
     assert cli.agents_left() == []
+
+
+def test_whoever_stops_reading_stops_it_and_nothing_more_is_done(cli: Cli) -> None:
+    known(cli, "alpha", "ok")
+    for options in ((), ("--format", "json")):
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            done = subprocess.run(
+                cli.argv("init", "--yes", *options),
+                cwd=cli.cwd,
+                env=cli.env,
+                stdin=subprocess.DEVNULL,
+                stdout=write,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        finally:
+            os.close(write)
+        assert done.returncode == 130, done.stderr
+        assert "interrupted" in done.stderr and "Traceback" not in done.stderr
+    assert config(cli) == "" and prompts(cli, "alpha") == []
 
 
 def test_an_interrupt_at_the_question_enables_nobody(cli: Cli) -> None:

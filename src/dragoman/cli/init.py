@@ -87,7 +87,7 @@ def init(
     show = show_as(format.value)
     stage = Stage()
     course = _Course(
-        place, Telling(format), show, stage, ask=not yes, silent=format is Format.QUIET
+        place, Telling(format, show), show, stage, ask=not yes, silent=format is Format.QUIET
     )
     try:
         if not yes and not is_interactive():
@@ -99,7 +99,7 @@ def init(
     except DragomanError as error:
         show.failed(error)
         raise typer.Exit(faults.exit_code(error)) from None
-    raise typer.Exit(code)
+    raise typer.Exit(1 if show.lost else code)
 
 
 class _Course:
@@ -135,7 +135,8 @@ class _Course:
                 main.cancel()
 
         self._stage.listen(interrupted)
-        self._show.on_broken = lambda: interrupted(1)
+        # Whoever stops reading has had enough, as if it were typed.
+        self._show.on_broken = self._stage.press
         try:
             return await self._steps(names, turns=turns, again=again)
         except asyncio.CancelledError:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.options import Format
-from dragoman.cli.output.jsonl import write_json
+from dragoman.cli.output.jsonl import encode
 from dragoman.cli.output.neutral import neutral, one_line
+from dragoman.cli.output.showing import Show
 from dragoman.cli.output.tables import cut
 from dragoman.cli.output.terminal import is_terminal, paint_for, width_of
 
@@ -42,10 +44,11 @@ class Progress:
 class Telling:
     """Tells a beginning, step by step."""
 
-    def __init__(self, format: Format) -> None:
+    def __init__(self, format: Format, show: Show) -> None:
         self.done = Progress()
         self._format = format
-        self._paint = paint_for(sys.stdout)
+        self._out = show
+        self._paint = paint_for(self._out.out)
         self._step = 0
         self._waiting: dict[str, str] = {}
         self._status = ""
@@ -58,7 +61,7 @@ class Telling:
             from dragoman.cli.output.peer_pages import row_as_json
 
             for row in (*found.installed, *found.missing):
-                write_json(row_as_json(row))
+                self._json(row_as_json(row))
             return
         self._head("What is installed here")
         width = max((len(name) for name in self.done.installed), default=0)
@@ -91,7 +94,7 @@ class Telling:
         (self.done.verified if proof.ready else self.done.failed).append(proof.name)
         self._waiting.pop(proof.name, None)
         if self._format is Format.JSON:
-            write_json(proof_as_json(proof))
+            self._json(proof_as_json(proof))
             return
         if proof.ready:
             self._line(f"{proof.name}: {_praise(proof)}", mark=self._paint("ok", "green"))
@@ -106,9 +109,9 @@ class Telling:
     def enabled(self, names: Sequence[str], notes: Sequence[str], file: str) -> None:
         self.done.enabled = list(names)
         if self._format is Format.JSON:
-            write_json({"type": "Enabled", "peers": list(names), "file": file})
+            self._json({"type": "Enabled", "peers": list(names), "file": file})
         elif self._format is Format.QUIET:
-            sys.stdout.writelines(f"{name}\n" for name in names)
+            self._write("".join(f"{name}\n" for name in names))
         elif names:
             self._line(f"enabled: {', '.join(names)} (in {file})")
         else:
@@ -125,7 +128,7 @@ class Telling:
     def ended(self, done: Delegation, wish: Wish, failure: Report | None, code: int) -> None:
         self.done.job, self.done.answered = done.job, done.answered
         if self._format is Format.JSON:
-            write_json(self.as_json(code))
+            self._json(self.as_json(code))
             return
         self._line("", bare=True)
         if failure is not None:
@@ -144,7 +147,7 @@ class Telling:
         """Say what stays of what was begun."""
         self._show("")
         if self._format is Format.JSON:
-            write_json(self.as_json(code, interrupted=True))
+            self._json(self.as_json(code, interrupted=True))
         kept = [
             f"{', '.join(names)} {state}"
             for names, state in (
@@ -202,16 +205,24 @@ class Telling:
             # Peers have their say in it, so it is made harmless before it gets a colour.
             words = self._paint(" ".join(neutral(text).splitlines()), *filter(None, [style]))
             before = ("" if bare else "   ") + (mark and f"{mark}  ")
-            sys.stdout.write(f"{before}{words}".rstrip() + "\n")
-            # It may take a while to the next one.
-            sys.stdout.flush()
+            self._write(f"{before}{words}".rstrip() + "\n")
+
+    def _json(self, value: dict[str, Any]) -> None:
+        self._write(encode(value, self._out.out))
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        # It may take a while to the next one.
+        self._out.flush()
 
     def _show(self, status: str) -> None:
         """Put this in place of what was last shown to whoever waits."""
         if self._status or status:
             blank = " " * len(self._status)
-            sys.stderr.write(f"\r{blank}\r{status}")
-            sys.stderr.flush()
+            # A terminal that is gone is told of by a signal.
+            with suppress(OSError):
+                sys.stderr.write(f"\r{blank}\r{status}")
+                sys.stderr.flush()
         self._status = status
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.cli.options import Format
 from dragoman.cli.output.beginnings import Telling, proof_as_json
+from dragoman.cli.output.showing import show_as
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.hub.beginning import Found, Proof, first_wish, look
@@ -33,6 +34,10 @@ def delegated(*attempts: Report) -> Delegation:
     return Delegation(job="j-1", decision_id="d-1", decision=decision, attempts=attempts)
 
 
+def telling_in(format: Format) -> Telling:
+    return Telling(format, show_as(format.value))
+
+
 @pytest.fixture
 def terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks sits at a terminal."""
@@ -45,7 +50,7 @@ def test_steps_are_numbered_and_names_line_up(
 ) -> None:
     program(tmp_path, "codex")
     program(tmp_path, "gemini")
-    telling = Telling(Format.TEXT)
+    telling = telling_in(Format.TEXT)
     telling.found(look(place_in(tmp_path)))
     telling.verifying(turns=False)
     telling.proof(Proof(name="codex", card=card_of("codex"), kept=True))
@@ -65,7 +70,7 @@ def test_steps_are_numbered_and_names_line_up(
 
 
 def test_what_a_peer_says_is_no_command_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    telling = Telling(Format.TEXT)
+    telling = telling_in(Format.TEXT)
     telling.proof(Proof(name="x", trouble="\x1b[2Jgone\nok  y: verified", cure="\x07ring"))
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\x07" not in out
@@ -76,7 +81,7 @@ def test_what_a_peer_says_is_no_command_for_a_terminal(capsys: pytest.CaptureFix
 def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
     terminals: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    telling = Telling(Format.TEXT)
+    telling = telling_in(Format.TEXT)
     for name, rung in (("a", "binary"), ("b", "handshake"), ("a", "handshake"), ("a", "session")):
         telling.rung(name, RungResult(rung=rung, verdict=Verdict.PASS, evidence=""))
     telling.proof(Proof(name="a", card=card_of("a")))
@@ -93,7 +98,7 @@ def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
 def test_where_there_is_nothing_the_agents_that_are_known_best_come_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Telling(Format.TEXT).found(look(place_in(tmp_path)))
+    telling_in(Format.TEXT).found(look(place_in(tmp_path)))
     out = capsys.readouterr().out
     assert "npm install -g @openai/codex\n" in out and "auggie" not in out
 
@@ -102,7 +107,7 @@ def test_the_end_says_who_answered_and_what_comes_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wish = first_wish(place_in(tmp_path), ["copilot"])
-    telling = Telling(Format.TEXT)
+    telling = telling_in(Format.TEXT)
     telling.done.installed = telling.done.enabled = ["copilot"]
     telling.ended(delegated(attempt("copilot", Outcome.OK)), wish, None, 0)
     out = capsys.readouterr().out
@@ -122,12 +127,12 @@ def test_the_end_says_who_answered_and_what_comes_next(
 
 
 def test_an_interrupt_tells_what_stays(capsys: pytest.CaptureFixture[str]) -> None:
-    telling = Telling(Format.JSON)
+    telling = telling_in(Format.JSON)
     telling.interrupted(130)
     captured = capsys.readouterr()
     assert "Nothing was changed." in captured.err
     assert json.loads(captured.out)["interrupted"] is True
-    telling = Telling(Format.TEXT)
+    telling = telling_in(Format.TEXT)
     telling.done.verified, telling.done.enabled = ["a", "b"], ["b"]
     telling.interrupted(130)
     assert "stays: a, b verified; b enabled." in capsys.readouterr().err
@@ -146,7 +151,7 @@ def test_programs_get_lines_and_the_quiet_the_names_only(
         "trouble": None,
         "cure": None,
     }
-    telling = Telling(Format.QUIET)
+    telling = telling_in(Format.QUIET)
     telling.found(Found((), ()))
     telling.proof(Proof(name="x", card=card))
     telling.enabled(["x", "y"], ["a note"], "config.toml")
