@@ -158,6 +158,16 @@ def test_old_sessions_go_when_somebody_says_so(cli: Cli) -> None:
     assert [row["name"] for row in listed(cli)] == ["b"]
 
 
+def test_a_session_with_a_job_that_runs_is_not_deleted(warm: Cli) -> None:
+    words = ("-s", "talk", "--approve-reads", "--", *warm.agent)
+    job = warm("run", "wait", "--no-wait", *words).out.strip()
+    refused = warm("sessions", "delete", "talk", "--yes")
+    assert (refused.code, f"jobs cancel {job}" in refused.err) == (2, True)
+    assert warm("jobs", "cancel", job).code == 0
+    assert warm("jobs", "result", job, "--wait").out == "waiting\n"
+    assert warm("sessions", "delete", "talk", "--yes").code == 0
+
+
 def test_secrets_of_the_environment_are_in_no_file_of_the_store(cli: Cli) -> None:
     secret = "correct-horse-battery-staple"
     cli.extra["ACME_API_KEY"] = secret

@@ -277,9 +277,17 @@ def delete_command(
     """
     from dragoman.cli.output.neutral import one_line
     from dragoman.cli.output.questions import confirm
+    from dragoman.errors import TurnInProgress
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.visiting import running_job
 
     with _store() as store:
         record = _find(store, session, peer, cwd)
+        if (job := running_job(record, find_paths())) is not None:
+            # Nobody could find it any more to watch or to cancel it.
+            raise TurnInProgress(
+                f"the job {job.id} of it has not ended; `dragoman jobs cancel {job.id}` ends it"
+            )
         named = f"{one_line(record.name)} ({record.key})" if record.name else record.key
         question = f"Delete the session {named} of {record.peer}, {record.next_event} events?"
         if not yes and not confirm(question, instead="--yes"):

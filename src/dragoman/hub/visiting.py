@@ -89,7 +89,7 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
     # Behind the above, which has them stored. What is left runs in a process that is no broker, or
     # in one that takes no callers any more; the end of a job is told before it is stored.
     looks = 0
-    while (job := _running(session, pid, paths)) is not None and looks < LOOKS:
+    while (job := running_job(session, paths, besides=pid)) is not None and looks < LOOKS:
         looks += 1
         await asyncio.sleep(LOOK_INTERVAL)
     if job is None:
@@ -100,14 +100,16 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
     )
 
 
-def _running(session: SessionRecord, pid: int, paths: Paths) -> JobRecord | None:
-    """A job of a session that another process than `pid` runs."""
+def running_job(
+    session: SessionRecord, paths: Paths, *, besides: int | None = None
+) -> JobRecord | None:
+    """A job of a session that some process runs, or another one than `besides`."""
     with open_store(read_only=True, paths=paths) as store:
         jobs = [
             *store.jobs("running", session_key=session.key),
             *store.jobs("queued", session_key=session.key),
         ]
-    theirs = (job for job in jobs if job.runner.get("pid") not in (None, pid))
+    theirs = (job for job in jobs if job.runner.get("pid") not in (None, besides))
     return next((job for job in theirs if is_alive(job.runner)), None)
 
 
