@@ -32,6 +32,9 @@ and too many at once would make a small machine look like a slow agent."""
 PROMPT: Final = "What can you do?"
 """The first piece of work: it needs no tool and no permission, and scout understands it, too."""
 
+SUGGESTED: Final = ("codex", "gemini", "qwen", "copilot")
+"""What somebody is advised to install who has nothing: the agents dragoman is always tried with."""
+
 HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write", "execute")
 """The roles for a first piece of work, those that only look before those that change something."""
 
@@ -82,6 +85,12 @@ def look(place: Place, names: Sequence[str] = ()) -> Found:
         tuple(row for row in others if row.installed),
         tuple(row for row in others if not row.installed),
     )
+
+
+def suggestions(found: Found) -> list[str]:
+    """Commands that install an agent."""
+    missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
+    return [missing[name] for name in SUGGESTED if missing.get(name)]
 
 
 # -- verifying

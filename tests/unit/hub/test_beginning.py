@@ -51,6 +51,13 @@ def test_what_is_installed_is_told_apart_and_scout_is_no_news(tmp_path: Path) ->
     assert "gemini" in missing and "codex" not in missing and "scout" not in missing
 
 
+def test_what_is_suggested_are_the_agents_that_can_be_installed(tmp_path: Path) -> None:
+    program(tmp_path, "codex")
+    told = beginning.suggestions(beginning.look(place_in(tmp_path)))
+    assert len(told) == len(beginning.SUGGESTED) - 1
+    assert told[0] == "npm install -g @google/gemini-cli"
+
+
 def test_a_peer_that_is_named_has_to_be_there(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     program(tmp_path, "qwen")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.options import Format
 from dragoman.cli.output.jsonl import encode
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from dragoman.hub.delegating import Delegation, Wish
     from dragoman.hub.report import Report
     from dragoman.hub.verify.card import RungResult
-
-SHOWN_HINTS: Final = 4
-"""Commands to install something that are shown to somebody who has nothing."""
 
 
 @dataclass
@@ -71,9 +68,9 @@ class Telling:
             self._line(f"{peer.name:<{width}}  {told}, for {', '.join(peer.roles) or 'no role'}")
         if not found.installed:
             self._line("No agent yet but scout, which is part of dragoman. Install one, such as:")
-            known = sorted(found.missing, key=lambda row: not row.descriptor.verified)
-            hints = [row.descriptor.install.hint for row in known]
-            for hint in [hint for hint in hints if hint][:SHOWN_HINTS]:
+            from dragoman.hub.beginning import suggestions
+
+            for hint in suggestions(found):
                 self._line(hint, mark=" ")
         elif found.missing:
             names = ", ".join(row.descriptor.name for row in found.missing)

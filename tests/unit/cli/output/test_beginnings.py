@@ -95,7 +95,7 @@ def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
     assert captured.out.startswith("   ok  a: ")
 
 
-def test_where_there_is_nothing_the_agents_that_are_known_best_come_first(
+def test_where_there_is_nothing_somebody_is_told_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     telling_in(Format.TEXT).found(look(place_in(tmp_path)))
