@@ -115,9 +115,7 @@ def _jobs(names: list[Any]) -> tuple[str, ...]:
     return tuple(valid[-MAX_KEPT:])
 
 
-def ancestors(
-    pid: int, proc: Path, names: Collection[str] = VARIABLES
-) -> Iterator[dict[str, str]]:
+def ancestors(pid: int, proc: Path, names: Collection[str] = VARIABLES) -> Iterator[dict[str, str]]:
     """Variables of ours in the processes above one, as far as the system shows them."""
     if sys.platform != "linux":
         return
