@@ -285,20 +285,3 @@ async def test_the_socket_of_the_command_serves_many_and_is_gone_with_it(cli: Cl
 def test_a_peer_that_nobody_enabled_is_refused_before_anything_is_served(cli: Cli) -> None:
     done = cli("serve", "acp", "--peer", "gemini")
     assert done.code == 2 and "dragoman peers enable gemini" in done.err and done.out == ""
-
-
-def test_the_door_keeps_to_the_protocol(cli: Cli) -> None:
-    door = cli.argv("serve", "acp", "--peer", "left")
-    kept = " ".join(f"{name}={value}" for name, value in cli.env.items() if " " not in value)
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman.testing.conformance", "--turns", "--", "env"]
-        + [*kept.split(), *door],
-        env=cli.env,
-        cwd=cli.cwd,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 failed, 0 warned" in done.stdout

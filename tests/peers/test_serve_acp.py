@@ -207,6 +207,17 @@ async def test_a_client_of_the_python_sdk_works_with_a_real_peer(
             assert "dogwood" in person.asked_about("dogwood") and told.strip()
 
 
+@aio
+async def test_the_door_keeps_to_the_protocol(home: Path, workspace: Path) -> None:
+    # Here and not among the quicker tests, because every check starts the command anew.
+    async with user(home, workspace) as person:
+        given = [f"{name}={value}" for name, value in person.environment.items()]
+        judge = [COMMAND[0], "-m", "dragoman.testing.conformance", "--turns", "--", "env"]
+        ended = await person.run(*judge, *given, *DOOR, "--peer", "scout")
+        assert ended.code == 0, ended.out + ended.err
+        assert " 0 failed, 0 warned" in ended.out
+
+
 @asynccontextmanager
 async def editor(person: User) -> AsyncIterator[Editor]:
     client = Editor()
