@@ -346,6 +346,20 @@ async def test_the_http_door_lets_nobody_else_in(cli: Cli) -> None:
 
 
 @aio
+async def test_one_session_too_many_is_refused_until_another_ends(cli: Cli) -> None:
+    good = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    async with listening(cli, quiet=False) as address:
+        headers = {**good, "Authorization": f"Bearer {address.token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=WAIT) as http:
+            begun = [await http.post(address.url, content=HELLO) for _ in range(64)]
+            assert {answer.status_code for answer in begun} == {200}
+            assert (await http.post(address.url, content=HELLO)).status_code == 503
+            of = {"Mcp-Session-Id": begun[0].headers["mcp-session-id"]}
+            assert (await http.delete(address.url, headers=of)).status_code == 200
+            assert (await http.post(address.url, content=HELLO)).status_code == 200
+
+
+@aio
 async def test_a_call_over_http_that_is_cancelled_is_cancelled_in_the_agent(cli: Cli) -> None:
     heard = Heard()
     async with listening(cli) as address, over_http(address) as client:

@@ -32,9 +32,6 @@ LINGER_TIMEOUT: Final = 2.0
 """How much of a body that is too long is read all the same, and for how many seconds: a client
 whose connection is closed while it sends does not see why."""
 
-SEND_TIMEOUT: Final = 30.0
-"""Seconds for a client to take a piece of an answer before its connection is given up."""
-
 
 class Door:
     """Lets in whom it knows."""
@@ -46,13 +43,11 @@ class Door:
         token: str,
         max_body_size: int = MAX_BODY_SIZE,
         body_timeout: float = BODY_TIMEOUT,
-        send_timeout: float = SEND_TIMEOUT,
     ) -> None:
         self._inner = inner
         self._token = token.encode()
         self._max_body_size = max_body_size
         self._body_timeout = body_timeout
-        self._send_timeout = send_timeout
         self.hosts: frozenset[bytes] = frozenset()
         """How clients may call us: host and port. Nobody is let in before it is set."""
 
@@ -77,7 +72,7 @@ class Door:
         if body is None:
             await _refuse(send, 413, f"more than {self._max_body_size} bytes")
             return
-        await self._inner(scope, _Replay(body, receive), self._bounded(send))
+        await self._inner(scope, _Replay(body, receive), send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """The status and the words for a request that is not let in."""
@@ -135,13 +130,6 @@ class Door:
                     size += len(message.get("body", b""))
                     if not message.get("more_body", False):
                         return
-
-    def _bounded(self, send: Send) -> Send:
-        async def bounded(message: Message) -> None:
-            async with asyncio.timeout(self._send_timeout):
-                await send(message)
-
-        return bounded
 
 
 class _Replay:

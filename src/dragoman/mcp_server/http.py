@@ -1,8 +1,9 @@
 """The server over HTTP, on this machine only.
 
-Owns the listening and the connections: how many there may be, and that one which sends no request
-is closed. Requests are checked by `door` and understood by the SDK; HTTP itself is uvicorn's
-business, of which only the protocol is used: its own server takes over signals and ends processes.
+Owns the listening and the connections: how many there may be, and that one which sends no request,
+or does not take its answers, is closed. Requests are checked by `door` and understood by the SDK;
+HTTP itself is uvicorn's business, of which only the protocol is used: its own server takes over
+signals and ends processes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ HEAD_TIMEOUT: Final = 10.0
 IDLE_TIMEOUT: Final = 60
 """Seconds that a connection stays open between two requests."""
 
+SEND_TIMEOUT: Final = 30.0
+"""Seconds in which a client has to take something of what waits for it."""
+
 MAX_CONNECTIONS: Final = 64
 """Connections at once: more than all hosts of one user have."""
 
@@ -51,6 +55,8 @@ async def serve_http(
     stop: asyncio.Event,
     on_listening: Callable[[str], None],
     head_timeout: float = HEAD_TIMEOUT,
+    send_timeout: float = SEND_TIMEOUT,
+    max_connections: int = MAX_CONNECTIONS,
     **limits: Any,
 ) -> None:
     """Listen on a port of this machine until `stop` is set; 0 takes a free one.
@@ -65,7 +71,10 @@ async def serve_http(
     door = Door(manager.handle_request, token=token, **limits)
     state = ServerState()
     tasks = TaskOwner("the HTTP server")
-    listening = await _listen(door, state, port, head_timeout)
+    config = _config(door, max_connections)
+    listening = await _listen(
+        lambda: _Patience(config, state, head_timeout=head_timeout, send_timeout=send_timeout), port
+    )
     try:
         number = listening.sockets[0].getsockname()[1]
         door.hosts = frozenset(f"{name}:{number}".encode() for name in NAMES)
@@ -86,7 +95,7 @@ async def _run(
         await stop.wait()
 
 
-async def _listen(door: Door, state: ServerState, port: int, head_timeout: float) -> asyncio.Server:
+def _config(door: Door, max_connections: int) -> Config:
     config = Config(
         door,
         lifespan="off",
@@ -95,14 +104,15 @@ async def _listen(door: Door, state: ServerState, port: int, head_timeout: float
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        # It refuses as soon as there are so many, the one that asks among them.
+        limit_concurrency=max_connections + 1,
         timeout_keep_alive=IDLE_TIMEOUT,
     )
     config.load()
+    return config
 
-    def connected() -> _Patience:
-        return _Patience(config, state, head_timeout)
 
+async def _listen(connected: Callable[[], _Patience], port: int) -> asyncio.Server:
     try:
         return await asyncio.get_running_loop().create_server(connected, HOST, port)
     except OSError as error:
@@ -130,12 +140,19 @@ async def _end(
 
 
 class _Patience(H11Protocol):
-    """A connection that is closed if no request comes out of it."""
+    """A connection that is closed if no request comes out of it, or no answer goes into it.
 
-    def __init__(self, config: Config, state: ServerState, head_timeout: float) -> None:
+    It is broken off and not closed in order: that would wait for a client that takes nothing.
+    """
+
+    def __init__(
+        self, config: Config, state: ServerState, *, head_timeout: float, send_timeout: float
+    ) -> None:
         super().__init__(config, state, {})
         self._head_timeout = head_timeout
+        self._send_timeout = send_timeout
         self._timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -150,7 +167,22 @@ class _Patience(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
 
     def _is_between(self) -> bool:
         """Whether no request is being answered: then the head of one has to come."""
@@ -170,3 +202,20 @@ class _Patience(H11Protocol):
         self._timer = None
         if self._is_between():
             self.transport.abort()
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        waiting = self.transport.get_write_buffer_size()
+        self._send_timer = self.loop.call_later(self._send_timeout, self._look, waiting)
+
+    def _look(self, waiting: int) -> None:
+        # Nothing is added while it is paused: what is less now, the client has taken.
+        if self.transport.get_write_buffer_size() < waiting:
+            self._watch()
+        else:
+            self.transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None

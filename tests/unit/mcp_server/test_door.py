@@ -134,22 +134,6 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 @aio
-async def test_a_client_that_does_not_read_is_given_up() -> None:
-    door = Door(Inner(), token=TOKEN, send_timeout=0.01)
-    door.hosts = frozenset({b"127.0.0.1:80"})
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"{}", "more_body": False}
-
-    async def send(message: Message) -> None:
-        await asyncio.Event().wait()
-
-    raw = [(name.encode(), value.encode()) for name, value in GOOD.items()]
-    with pytest.raises(TimeoutError):
-        await door({"type": "http", "path": "/mcp", "headers": raw}, receive, send)
-
-
-@aio
 async def test_a_sender_that_goes_away_is_not_answered() -> None:
     inner = Inner()
     door = Door(inner, token=TOKEN)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from uvicorn.server import ServerState
 
 from dragoman.errors import AddressInUse
+from dragoman.mcp_server import tools
+from dragoman.mcp_server.door import Door
 from dragoman.mcp_server.front import Front
-from dragoman.mcp_server.http import serve_http
+from dragoman.mcp_server.http import _config, _Patience, serve_http
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
@@ -118,6 +124,84 @@ async def test_a_body_that_is_too_long_is_refused(work: Path) -> None:
         chunked = head(port).replace(b"Content-Length: 2", b"Transfer-Encoding: chunked")
         answer = await talk(port, chunked + b"40\r\n" + b"x" * 64 + b"\r\n")
         assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+LIST = (
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{'
+    b'"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+    b'"io.modelcontextprotocol/clientInfo":{"name":"by hand","version":"1"},'
+    b'"io.modelcontextprotocol/clientCapabilities":{}}}}'
+)
+
+
+@aio
+async def test_a_client_that_asks_on_and_on_and_reads_nothing_is_sent_away(
+    work: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # More than the system keeps for somebody who does not read.
+    long = replace(tools.TOOLS[0], description="x" * 1_000_000)
+    monkeypatch.setattr(tools, "TOOLS", (long,))
+    loop = asyncio.get_running_loop()
+    async with listening(work, send_timeout=0.05) as port:
+        versed = ("MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/list")
+        request = head(port, *versed, length=len(LIST)) + LIST
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            async with asyncio.timeout(10):
+                with pytest.raises(ConnectionError):
+                    while True:
+                        await loop.sock_sendall(client, request)
+    assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+
+class Narrow(asyncio.Transport):
+    """Stands for a connection whose client takes some of what waits for it, and then no more."""
+
+    def __init__(self, waiting: list[int]) -> None:
+        super().__init__()
+        self.waiting = waiting
+        self.aborted = asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting.pop(0)
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+    def close(self) -> None: ...
+
+
+async def refused(*_: object) -> None:
+    raise AssertionError("nobody asks")
+
+
+@aio
+async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
+    config = _config(Door(refused, token=TOKEN), 1)
+    connection = _Patience(config, ServerState(), head_timeout=10.0, send_timeout=0.01)
+    transport = Narrow([300, 200, 200, 100, 100, 100])
+    connection.connection_made(transport)
+    connection.pause_writing()
+    async with asyncio.timeout(10):
+        await transport.aborted.wait()
+    assert transport.waiting == []
+    connection.connection_lost(None)
+
+
+@aio
+async def test_one_connection_too_many_is_refused_until_another_ends(work: Path) -> None:
+    async with listening(work, max_connections=2) as port:
+        request = head(port, token="wrong") + b"{}"
+        others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert (await talk(port, request)).startswith(b"HTTP/1.1 503 ")
+        _, leaving = others.pop()
+        leaving.close()
+        await leaving.wait_closed()
+        assert (await talk(port, request)).startswith(b"HTTP/1.1 401 ")
+        for _, writer in others:
+            writer.close()
 
 
 @aio
