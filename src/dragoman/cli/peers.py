@@ -74,8 +74,23 @@ TimeoutOption = Annotated[
 def peers(
     context: typer.Context, format: FormatOption = Format.TEXT, cwd: CwdOption = None
 ) -> None:
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        _list(format, cwd)
+
+
+@app.command("list", context_settings=CONTEXT)
+def list_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -> None:
+    """List every peer, as `dragoman peers` does without a subcommand.
+
+    \b
+    Examples:
+      dragoman peers list
+      dragoman peers list --format json | jq -r 'select(.installed) | .name'
+    """
+    _list(format, cwd)
+
+
+def _list(format: Format, cwd: Path | None) -> None:
     from dragoman.cli.output import peer_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table

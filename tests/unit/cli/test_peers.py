@@ -65,6 +65,13 @@ def test_the_list_for_programs_has_one_object_a_line(shell: Shell) -> None:
     assert "scout" in shell("peers", "--format", "quiet").out.splitlines()
 
 
+@pytest.mark.parametrize("format", ["text", "json", "quiet"])
+def test_the_list_may_be_asked_for_by_its_name(shell: Shell, format: str) -> None:
+    named, unnamed = (shell("peers", *word, "--format", format) for word in (("list",), ()))
+    assert (named.code, named.out, named.err) == (0, unnamed.out, unnamed.err)
+    assert "scout" in named.out
+
+
 def test_what_was_left_out_of_the_list_is_told(shell: Shell) -> None:
     (shell.config / "peers").mkdir(parents=True)
     (shell.config / "peers" / "x.toml").write_text("nonsense = 1\n")
