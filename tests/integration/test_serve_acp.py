@@ -225,7 +225,11 @@ async def test_a_door_that_is_told_to_end_ends_its_turn_and_leaves_nobody(cli: C
             await process.wait()
     listed = await asyncio.to_thread(cli.child, "jobs", "list", "--format", "json")
     (job,) = [json.loads(line) for line in listed.out.splitlines()]
-    assert job["peer"] == "left"
+    # The broker lives on, and so would the turn: it ends because nobody waits for it.
+    await asyncio.to_thread(cli.child, "jobs", "watch", job["job"])
+    listed = await asyncio.to_thread(cli.child, "jobs", "list", "--format", "json")
+    (job,) = [json.loads(line) for line in listed.out.splitlines()]
+    assert (job["peer"], job["state"], job["outcome"]) == ("left", "ended", "cancelled")
 
 
 @asynccontextmanager
