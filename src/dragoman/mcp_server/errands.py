@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dragoman.errors import DragomanError, UnknownJob, UsageError
@@ -33,8 +34,10 @@ Work: TypeAlias = Callable[[Progress, Lead], Coroutine[Any, Any, Answer]]
 class Errand:
     """One piece of work."""
 
-    def __init__(self, progress: Progress, lead: Lead, *, lasting: bool) -> None:
+    def __init__(self, progress: Progress, lead: Lead, *, folder: Path, lasting: bool) -> None:
         self.progress = progress
+        self.folder = folder
+        """Where it is done: not every client may know of that."""
         self.lasting = lasting
         """Whether it goes on when nobody waits for it."""
         self.began_at = time.monotonic()
@@ -53,8 +56,7 @@ class Errand:
         """Let it end soon, with what there is. False if it has ended."""
         if self.task.done():
             return False
-        self._lead.pull()
-        if not self._lead.in_turn:
+        if not self._lead.pull():
             # Nothing was prompted that has to be told.
             cancel_soon(self.task)
         return True
@@ -72,7 +74,7 @@ class Errands:
         self._tasks = TaskOwner("the MCP server")
         self._all: list[Errand] = []
 
-    def start(self, work: Work, *, peer: str = "", lasting: bool = False) -> Errand:
+    def start(self, work: Work, *, folder: Path, peer: str = "", lasting: bool = False) -> Errand:
         """Begin a piece of work. Raises `UsageError` if there is too much of it."""
         if sum(not one.task.done() for one in self._all) >= MAX_RUNNING:
             raise UsageError(
@@ -81,7 +83,7 @@ class Errands:
         ended = [one for one in self._all if one.task.done()]
         for one in ended[: max(len(ended) - MAX_KEPT, 0)]:
             self._all.remove(one)
-        errand = Errand(Progress(peer), Lead(), lasting=lasting)
+        errand = Errand(Progress(peer), Lead(), folder=folder, lasting=lasting)
         errand.task = self._tasks.start(_settled(work, errand), "an errand")
         self._all.append(errand)
         return errand

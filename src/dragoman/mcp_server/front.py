@@ -152,7 +152,7 @@ class Front:
             done = await delegate(wish, place=place, audience=progress, reins=lead, lineage=lineage)
             return answers.of_delegation(done, progress.notices)
 
-        return self.errands.start(work, lasting=lasting)
+        return self.errands.start(work, folder=place.cwd, lasting=lasting)
 
     async def _ask(self, wanted: tools.AskPeer, call: _Call, *, lasting: bool = False) -> Errand:
         place = await self._place(call, wanted.workspace)
@@ -171,7 +171,7 @@ class Front:
             asked = await ask(question, place=place, lineage=lineage, audience=progress, lead=lead)
             return answers.of_asked(asked, progress.notices)
 
-        return self.errands.start(work, peer=wanted.peer, lasting=lasting)
+        return self.errands.start(work, folder=place.cwd, peer=wanted.peer, lasting=lasting)
 
     async def _start(self, wanted: tools.StartJob, call: _Call) -> Answer:
         if bool(wanted.role) is bool(wanted.peer):
@@ -231,7 +231,7 @@ class Front:
     # -- jobs
 
     async def _status(self, wanted: tools.JobStatus, call: _Call) -> Answer:
-        errand = self.errands.find(wanted.job)
+        errand = await self._errand(wanted.job, call)
         if errand is not None:
             if not errand.task.done():
                 progress = errand.progress
@@ -243,7 +243,7 @@ class Front:
         return await self._found(wanted.job, call)
 
     async def _result(self, wanted: tools.JobResult, call: _Call) -> Answer:
-        errand = self.errands.find(wanted.job)
+        errand = await self._errand(wanted.job, call)
         if errand is not None and not errand.task.done() and wanted.wait:
             async with self._telling(call, errand.progress):
                 await asyncio.wait({errand.task}, timeout=wanted.wait)
@@ -259,18 +259,29 @@ class Front:
             return answers.of_job(await wait_for(wanted.job, timeout=wanted.wait))
 
     async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> Answer:
-        errand = self.errands.find(wanted.job)
+        errand = await self._errand(wanted.job, call)
         if errand is not None:
             return answers.of_cancelled(wanted.job, errand.stop())
         await self._found(wanted.job, call)
         return answers.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
+    async def _errand(self, job: str, call: _Call) -> Errand | None:
+        """What this server does, if the client may see the folder that it works in."""
+        errand = self.errands.find(job)
+        if errand is not None:
+            await self._check(job, errand.folder, call)
+        return errand
+
     async def _found(self, id: str, call: _Call) -> Answer:
         """A stored job, if the client may see the folder that it worked in."""
         job = await find_job(id)
-        if not may_see(Path(job.root), own=self._roots, named=await call.roots(), cwd=self._cwd):
-            raise UnknownJob(f"there is no job {id!r} in the folders of this client")
+        await self._check(id, Path(job.root), call)
         return answers.of_job(job)
+
+    async def _check(self, job: str, folder: Path, call: _Call) -> None:
+        # Other clients of this server have other roots, and a job is no secret.
+        if not may_see(folder, own=self._roots, named=await call.roots(), cwd=self._cwd):
+            raise UnknownJob(f"there is no job {job!r} in the folders of this client")
 
     # -- what is known
 

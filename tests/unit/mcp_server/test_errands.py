@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from dragoman.mcp_server.progress import Progress
 from tests.aio import aio
 
 DONE = Answer("done", {})
+HERE = Path("folder")
 
 
 class Turn:
@@ -57,7 +59,7 @@ def in_turn(turn: Turn, *, line: Line | None = None, began: asyncio.Event | None
 async def test_an_errand_is_found_by_its_job_until_long_after_its_end() -> None:
     errands = Errands()
     turn = Turn()
-    errand = errands.start(in_turn(turn))
+    errand = errands.start(in_turn(turn), folder=HERE)
     assert await errands.begun(errand) == "j-1"
     assert errands.find("j-1") is errand
     turn.cancel()
@@ -74,7 +76,7 @@ async def test_what_goes_wrong_is_an_answer() -> None:
         raise UsageError("not like this")
 
     errands = Errands()
-    errand = errands.start(work)
+    errand = errands.start(work, folder=HERE)
     with pytest.raises(UnknownJob):
         await errands.begun(errand)
     answer = await errand.task
@@ -87,7 +89,7 @@ async def test_what_goes_wrong_is_an_answer() -> None:
 async def test_a_turn_is_told_to_stop_and_its_end_is_waited_for() -> None:
     errands = Errands()
     turn = Turn()
-    errand = errands.start(in_turn(turn))
+    errand = errands.start(in_turn(turn), folder=HERE)
     await errands.begun(errand)
     assert errand.stop() is True
     assert await errand.task is DONE
@@ -101,7 +103,7 @@ async def test_what_has_no_turn_yet_is_cancelled() -> None:
         return DONE
 
     errands = Errands()
-    errand = errands.start(work)
+    errand = errands.start(work, folder=HERE)
     errand.stop()
     with pytest.raises(asyncio.CancelledError):
         await errand.task
@@ -114,7 +116,7 @@ async def test_a_server_that_leaves_stops_only_what_nobody_else_runs(lasting: bo
     errands = Errands()
     turn = Turn()
     line = Line(turn)
-    errand = errands.start(in_turn(turn, line=line), lasting=lasting)
+    errand = errands.start(in_turn(turn, line=line), folder=HERE, lasting=lasting)
     await errands.begun(errand)
     await errands.aclose()
     assert line.closed is lasting
@@ -131,7 +133,7 @@ async def test_a_turn_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPa
         return DONE
 
     errands = Errands()
-    errand = errands.start(work)
+    errand = errands.start(work, folder=HERE)
     await errands.aclose()
     assert errand.task.cancelled()
 
@@ -144,13 +146,13 @@ async def test_there_is_an_end_to_how_much_may_run_and_how_much_is_kept(
     monkeypatch.setattr(module, "MAX_KEPT", 1)
     errands = Errands()
     turns = [Turn(), Turn()]
-    running = [errands.start(in_turn(turn)) for turn in turns]
+    running = [errands.start(in_turn(turn), folder=HERE) for turn in turns]
     with pytest.raises(UsageError, match="2 pieces of work"):
-        errands.start(in_turn(Turn()))
+        errands.start(in_turn(Turn()), folder=HERE)
     for turn, errand in zip(turns, running, strict=True):
         turn.cancel()
         await errand.task
-    last = errands.start(in_turn(turns[0]))
+    last = errands.start(in_turn(turns[0]), folder=HERE)
     await last.task
     assert len(errands._all) == 2, "one that has ended, and the new one"
     await errands.aclose()

@@ -264,6 +264,37 @@ async def test_a_stored_job_is_seen_only_by_clients_of_its_project(
 
 
 @aio
+async def test_work_of_one_client_is_hidden_from_another_with_other_roots(
+    work: Path, peer: Peer, tmp_path: Path
+) -> None:
+    peer.answer.clear()
+    other = tmp_path / "other"
+    other.mkdir()
+
+    def rooted(folder: Path) -> Any:
+        async def roots(context: Any) -> types.ListRootsResult:
+            return types.ListRootsResult(roots=[types.Root(uri=FileUrl(folder.as_uri()))])
+
+        return roots
+
+    front = Front(cwd=work)
+    job = {"job": "j-0000000001"}
+    async with (
+        Client(front.server, mode="legacy", list_roots_callback=rooted(work)) as mine,
+        Client(front.server, mode="legacy", list_roots_callback=rooted(other)) as theirs,
+    ):
+        await mine.call_tool("start_job", {"peer": "scout", "prompt": "x"})
+        for tool in ("job_status", "job_result", "cancel_job"):
+            hidden = await theirs.call_tool(tool, job)
+            assert hidden.is_error
+            assert "in the folders of this client" in text_of(hidden)
+        assert not peer.told_to_stop.is_set()
+        seen = await mine.call_tool("job_status", job)
+        assert "scout: looking" in text_of(seen)
+    await front.aclose()
+
+
+@aio
 async def test_calls_that_make_no_sense_are_answered_in_words(work: Path, peer: Peer) -> None:
     async with served(work) as client:
         for tool, arguments, words in (
