@@ -625,7 +625,7 @@ async def test_a_turn_that_nobody_follows_is_held_to_its_budgets(tmp_path: Path)
         params = {"sessionId": session, "prompt": [{"type": "text", "text": "hang"}], "job": "j-1"}
         await caller.call("_dragoman/submit", params)
         ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
-        assert ended["outcome"] == "cancelled"
+        assert ended["outcome"] == "timed_out"
 
 
 # -- peers of other dialects
