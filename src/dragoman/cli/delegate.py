@@ -237,7 +237,7 @@ def _run(wish: Wish, place: Place, show: Show) -> int:
         assert main is not None
 
         def interrupted(count: int) -> None:
-            if count == 1 and reins.in_turn and not stage.terminated:
+            if count == 1 and not stage.terminated:
                 show.notice("cancelling; Ctrl-C once more leaves at once")
                 reins.pull()
             else:

@@ -7,6 +7,7 @@ and hurts nothing else. With a broker between, the broker does all this.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +18,12 @@ import msgspec
 
 from dragoman.errors import DragomanError, StoreError
 from dragoman.events.parts import Text
+from dragoman.hub.config.paths import find_paths
 from dragoman.hub.continuing import RESTORED
 from dragoman.hub.sessions import JobRecord, Recorder, SessionRecord, Store, Writer, root_of
+from dragoman.hub.stop_notes import note_reader, obey_note
 from dragoman.hub.storing import open_store
+from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.identity import own_identity
 
 if TYPE_CHECKING:
@@ -43,14 +47,20 @@ class Keeper:
         peer: str,
         workspace: Path,
         on_trouble: Callable[[str], None],
+        on_stop: Callable[[], object] | None = None,
+        paths: Paths | None = None,
     ) -> None:
         self._store = store
+        self._on_stop = on_stop
+        self._paths = paths
+        self._tasks = TaskOwner("a keeper")
         self._peer = peer
         self._workspace = workspace
         self._on_trouble = on_trouble
         self._writer: Writer | None = None
         self._recorder: Recorder | None = None
         self._job: JobRecord | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._early: list[Event] = []
         self._opened: Opened | None = None
         self._record: SessionRecord | None = None
@@ -85,6 +95,7 @@ class Keeper:
         self.begin()
         assert self._recorder is not None
         now = time.time()
+        stop = self._on_stop
         self._job = self._recorder.begin(
             JobRecord(
                 id=job,
@@ -93,9 +104,12 @@ class Keeper:
                 root=self._recorder.session.root,
                 prompt=_text_of(blocks),
                 created_at=now,
-                runner=dataclasses.asdict(own_identity()),
+                runner=dataclasses.asdict(own_identity()) if stop is None else note_reader(),
             )
         )
+        if stop is not None:
+            note = obey_note(job, self._paths or find_paths(), stop)
+            self._watching = self._tasks.start(note, f"look whether {job} shall stop")
 
     def begin(self) -> None:
         """Write the session down, which the first prompt does otherwise."""
@@ -105,6 +119,8 @@ class Keeper:
     def ended(self, result: Result) -> None:
         """The turn is over, and this is what came of it."""
         job, self._job = self._job, None
+        if self._watching is not None:
+            self._watching.cancel()
         if job is None or self._recorder is None or self._writer is None:
             return
         self._recorder.end(result.outcome)
@@ -117,6 +133,7 @@ class Keeper:
 
     async def aclose(self) -> None:
         """Write what is left."""
+        await self._tasks.aclose()
         if self._recorder is not None and self._writer is not None:
             await self._recorder.close()
             if not self._keep_open:
@@ -163,15 +180,24 @@ def keeper_for(
     on_trouble: Callable[[str], None],
     credentials: Iterable[str] = (),
     paths: Paths | None = None,
+    on_stop: Callable[[], object] | None = None,
 ) -> Keeper:
     """A keeper for an agent of ours. `credentials` names variables whose values are never
-    stored; `on_trouble` is told, in words, what is not stored and why."""
+    stored; `on_trouble` is told, in words, what is not stored and why. `on_stop` is called when
+    somebody wants the running job to stop; without it the whole process is interrupted."""
     store: Store | None = None
     try:
         store = open_store(paths=paths, credentials=credentials)
     except StoreError as error:
         on_trouble(f"this is not stored: {error}")
-    return Keeper(store, peer=peer, workspace=workspace, on_trouble=on_trouble)
+    return Keeper(
+        store,
+        peer=peer,
+        workspace=workspace,
+        on_trouble=on_trouble,
+        on_stop=on_stop,
+        paths=paths,
+    )
 
 
 def _text_of(blocks: Sequence[Block]) -> str:

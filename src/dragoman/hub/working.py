@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from dragoman.errors import (
     UnknownJob,
 )
 from dragoman.hub.config.paths import Paths, find_paths
+from dragoman.hub.stop_notes import leave_note, reads_notes
 from dragoman.hub.storing import open_store
 from dragoman.transports.identity import ProcessIdentity, ProcessState, kill, state_of
 
@@ -102,20 +104,40 @@ async def wait_for(
 
 async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
     """Cancel a job in its agent. False if it has ended. Raises `UnknownJob`, and `BrokerError` or
-    `CallError` where its broker cannot be asked."""
+    `CallError` where whoever runs it cannot be asked."""
     paths = paths or find_paths()
     job = _stored(id, paths)
     if job.state == "ended":
         return False
     if job.endpoint is None:
-        # The command that runs it takes this for its Ctrl-C, and shows what there is.
-        identity = msgspec.convert(job.runner, ProcessIdentity)
-        return kill(identity, signal.SIGINT)
+        return await _stop_at_runner(job, paths)
     from dragoman.hub.broker.extensions import CANCEL
     from dragoman.hub.broker.knocking import ask_broker
 
     answer = await ask_broker(address_of(job.endpoint, paths), CANCEL, {"job": id})
     return isinstance(answer, dict) and answer.get("cancelled") is True
+
+
+async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
+    """Let the process that runs a job without a broker stop it, and nothing else that it runs."""
+    trouble = ""
+    if reads_notes(job.runner):
+        try:
+            if await leave_note(job.id, paths):
+                return True
+        except OSError as error:
+            trouble = f": {error}"
+    else:
+        # A command that runs nothing else takes this for its Ctrl-C, and shows what there is.
+        with suppress(msgspec.ValidationError):
+            if kill(msgspec.convert(job.runner, ProcessIdentity), signal.SIGINT):
+                return True
+    if _stored(job.id, paths).state == "ended":
+        return False
+    raise BrokerError(
+        f"process {job.runner.get('pid', '?')}, which runs {job.id}, cannot be told to stop it"
+        f"{trouble}; the job goes on"
+    )
 
 
 async def ask(

@@ -200,6 +200,7 @@ class _Asking:
                 credentials=way.inherit,
                 on_trouble=self._audience.notice,
                 paths=place.paths,
+                on_stop=self._lead.pull,
             )
             stack.push_async_callback(self._keeper.aclose)
         name = question.session if record is None else record.name

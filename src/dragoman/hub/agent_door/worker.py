@@ -122,6 +122,7 @@ class Worker:
         )
         self._warm = False
         self._keeper: Keeper | None = None
+        self._turn: ConversationTurn | None = None
         self._leaving = asyncio.Event()
         self._closing_session = False
         self._holding: asyncio.Task[None] | None = None
@@ -197,6 +198,7 @@ class Worker:
                 credentials=self._way.inherit,
                 on_trouble=self._on_notice,
                 paths=self._place.paths,
+                on_stop=self._stop,
             )
             stack.push_async_callback(self._keeper.aclose)
         own = self._place.config.settings.for_peer(self.name)
@@ -293,7 +295,7 @@ class Worker:
         """A turn, which begins when its ``async with`` block is entered."""
         blocks = [self._taken(block) for block in blocks]
         if not self._warm:
-            turn = self.conversation.prompt(blocks)
+            turn = self._turn = self.conversation.prompt(blocks)
             if self._keeper is not None:
                 self._keeper.began(job, blocks)
             return turn
@@ -301,6 +303,11 @@ class Worker:
         # A client that is gone has closed its window: nobody waits for the rest.
         terms["dragoman"]["stay"] = False
         return self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
+
+    def _stop(self) -> None:
+        """Somebody elsewhere has cancelled the job that runs here."""
+        if self._turn is not None:
+            self._turn.cancel()
 
     def judged(self, result: Result) -> Result:
         """What really became of a turn."""

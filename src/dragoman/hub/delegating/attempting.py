@@ -7,6 +7,7 @@ turn itself is `trial`'s and `host`'s business.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ class Attempt:
         self._reason = reason
         self._trace = trace
         self._started_at = setting.clock()
-        self._desk: Desk | None = None
+        self._known: Report | None = None
 
     async def run(self) -> Report:
         """Try, and tell what came of it. It raises for no fault of a peer."""
@@ -115,16 +116,27 @@ class Attempt:
         before = await Snapshot.take(workspace)
         ended_at = await self._try(way, workspace)
         changed = changes(before, await Snapshot.take(workspace))
-        report = self._report(ended_at, changed, workspace)
+        self._known = report = self._report(ended_at, changed, workspace)
         return await self._checked(report, workspace)
 
     async def _in_copy(self, way: Way) -> Report:
         wish, place = self.setting.wish, self.setting.place
-        async with Isolation(wish.workspace, folder=place.paths.state / WORKTREES) as isolation:
+        isolation = Isolation(wish.workspace, folder=place.paths.state / WORKTREES)
+        try:
+            return await self._in_worktree(isolation, way)
+        except asyncio.CancelledError:
+            if self._known is not None and isolation.kept is not None:
+                self._known = structs.replace(self._known, patch=str(isolation.kept))
+            raise
+
+    async def _in_worktree(self, isolation: Isolation, way: Way) -> Report:
+        wish = self.setting.wish
+        async with isolation:
             workspace = isolation.workspace
             ended_at = await self._try(way, workspace)
             changed = Changed(files=await isolation.files())
             report = structs.replace(self._report(ended_at, changed, workspace), isolated=True)
+            self._known = report
             report = await self._checked(report, workspace)
             if report.ok and wish.apply and not report.outside:
                 return structs.replace(report, applied=await isolation.apply())
@@ -216,6 +228,23 @@ class Attempt:
         )
 
     # -- the report
+
+    def torn(self) -> Report:
+        """What is known of an attempt that was interrupted while no turn was running."""
+        setting = self.setting
+        interrupted = DragomanError("it was interrupted")
+        if self._known is not None:
+            report = self._known
+        elif self.seen.result is not None:
+            report = self._report(setting.clock(), None, setting.wish.workspace)
+        else:
+            report = self._without_turn(interrupted, None if self.seen.prompted else Changed())
+        return structs.replace(
+            report,
+            outcome=Outcome.CANCELLED,
+            error_class="cancelled",
+            failure=report.failure or outcome_of_error(interrupted)[1],
+        )
 
     def _report(self, ended_at: float, changed: Changed | None, workspace: Path) -> Report:
         seen = self.seen

@@ -6,7 +6,6 @@ written is made in `lessons`. Each call takes about a millisecond, and is made w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +27,9 @@ from dragoman.hub.ledger import (
     logged,
 )
 from dragoman.hub.sessions.records import JobRecord, root_of
+from dragoman.hub.stop_notes import note_reader
 from dragoman.hub.storing import open_store, redactor
 from dragoman.hub.working import is_alive
-from dragoman.transports.identity import own_identity
 
 if TYPE_CHECKING:
     from dragoman.hub.delegating.wishes import Wish
@@ -53,7 +52,7 @@ class Books:
         names = [name for peer in place.catalogue for name in peer.credentials.env]
         self._redact = redactor(names, place.environ)
         self._log = EventLog(events_path(self._paths.state), self._redact)
-        self.runner = dataclasses.asdict(own_identity())
+        self.runner = note_reader()
         self.ledger: Ledger | None = None
         """None where it cannot be used."""
         self._store: Store | None = None

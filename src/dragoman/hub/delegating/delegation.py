@@ -35,6 +35,7 @@ from dragoman.hub.prices import read_prices
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate, Decision, decide
 from dragoman.hub.sessions.records import new_job_id
+from dragoman.hub.stop_notes import obey_note
 from dragoman.hub.telemetry import calling
 from dragoman.hub.worktree import sweep
 from dragoman.rpc.tasks import TaskOwner
@@ -181,8 +182,10 @@ class _Course:
             books.job_began(self.job, self.wish, queue[0].peer)
             self.audience.job(self.job)
             self.audience.decided(self.decision)
+            note = obey_note(self.job, place.paths, self.reins.pull)
+            self._tasks.start(note, "look whether it shall stop")
             try:
-                done = await self._attempts(queue)
+                done = await self._stoppable(queue)
             except BaseException:
                 final = self.reports[-1] if self.reports else None
                 books.job_ended(self.job, final, Outcome.CANCELLED.value, "")
@@ -210,6 +213,32 @@ class _Course:
 
     # -- the attempts
 
+    async def _stoppable(self, queue: list[Candidate]) -> Delegation:
+        """The attempts; whoever holds the reins can end them between two turns as well, and still
+        gets what there is."""
+        task = asyncio.current_task()
+        assert task is not None
+        before, pulled = task.cancelling(), False
+
+        def stop() -> None:
+            nonlocal pulled
+            if not pulled:
+                pulled = True
+                task.cancel()
+
+        self.reins.between_turns(stop)
+        try:
+            return await self._attempts(queue)
+        except asyncio.CancelledError:
+            # Somebody else may want this task to end, too.
+            if not pulled or task.cancelling() > before + 1 or not self.reports:
+                raise
+            return self._over("it was interrupted")
+        finally:
+            self.reins.between_turns(None)
+            if pulled:
+                task.uncancel()
+
     async def _attempts(self, queue: list[Candidate]) -> Delegation:
         left = list(queue)
         candidate = left.pop(0)
@@ -236,13 +265,16 @@ class _Course:
             candidate, again = left.pop(0), 0
             reason = f"{told}; {candidate.why}"
             self.books.fell_back(record, candidate.peer, told)
+        return self._over(stopped)
+
+    def _over(self, stopped: str) -> Delegation:
         return Delegation(
             job=self.job,
             decision_id=self.decision_id,
             decision=self.decision,
             attempts=tuple(self.reports),
             stopped=stopped,
-            interrupted=self.reins.pulled and not report.ok,
+            interrupted=self.reins.pulled and not self.reports[-1].ok,
             adaptive=self.place.config.settings.adaptive,
             depth=self.lineage.depth,
         )
@@ -280,7 +312,12 @@ class _Course:
                 record, reading = self._write_down(record, candidate, attempt, report)
                 call.ended(record)
         except BaseException as error:
-            self._write_off(record, error)
+            torn = None
+            if self.reins.pulled and isinstance(error, asyncio.CancelledError):
+                torn = attempt.torn()
+                self.reports.append(torn)
+                self.audience.reported(number, torn)
+            self._write_off(record, error, torn)
             raise
         if attempt.seen.prompted and candidate.peer != LOCAL:
             await self._stored(attempt.id, ended=True)
@@ -320,13 +357,15 @@ class _Course:
         )
         return record, reading
 
-    def _write_off(self, record: AttemptRecord, error: BaseException) -> None:
+    def _write_off(self, record: AttemptRecord, error: BaseException, torn: Report | None) -> None:
         """The attempt was torn away from us: it ends as well as it can be known."""
         gone = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
         outcome = Outcome.CANCELLED if gone else Outcome.UNKNOWN
         self.books.ended(
             record,
-            Ending(
+            lessons.ending_of(torn)
+            if torn is not None
+            else Ending(
                 ended_at=self.clock(),
                 outcome=outcome.value,
                 error_class=getattr(error, "error_class", type(error).__name__),

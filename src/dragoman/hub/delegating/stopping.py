@@ -8,6 +8,7 @@ changed. What follows from it is decided in `delegation`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -30,6 +31,7 @@ class Reins:
         self.pulled = False
         """Whether somebody wants it to stop: then nobody else is asked."""
         self._turn: ConversationTurn | None = None
+        self._stop: Callable[[], None] | None = None
 
     @property
     def in_turn(self) -> bool:
@@ -42,11 +44,21 @@ class Reins:
         if turn is not None and self.pulled:
             turn.cancel()
 
-    def pull(self) -> None:
-        """Stop: the running turn is cancelled in its agent, and no other is begun."""
+    def between_turns(self, stop: Callable[[], None] | None) -> None:
+        """This ends the delegation where no turn is running; None if it is over."""
+        self._stop = stop
+        if stop is not None and self.pulled:
+            stop()
+
+    def pull(self) -> bool:
+        """Stop: the running turn is cancelled in its agent, and no other is begun. False if there
+        is nothing yet that could be told to end."""
         self.pulled = True
         if self._turn is not None:
             self._turn.cancel()
+        elif self._stop is not None:
+            self._stop()
+        return self.in_turn or self._stop is not None
 
 
 async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:

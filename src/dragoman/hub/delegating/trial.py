@@ -167,6 +167,7 @@ class Trial:
                 credentials=way.inherit,
                 on_trouble=terms.on_notice,
                 paths=terms.paths,
+                on_stop=terms.reins.pull,
             )
             stack.push_async_callback(self._keeper.aclose)
         opened = await open_session(

@@ -78,6 +78,8 @@ class Isolation:
         self._record: Record | None = None
         self._home: Path | None = None
         self._workspace: Path | None = None
+        self.kept: Path | None = None
+        """Where the patch is, if the block ended with an exception and something was done."""
 
     @property
     def workspace(self) -> Path:
@@ -132,6 +134,7 @@ class Isolation:
         try:
             kept = await self.save() if save else None
             if kept is not None:
+                self.kept = kept
                 log.warning("what was done in the worktree is kept in %s", kept)
         except (DragomanError, OSError) as problem:
             # Better a copy too many than work lost: the folder stays, and a sweep tries again.

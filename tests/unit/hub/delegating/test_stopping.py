@@ -41,6 +41,19 @@ def test_reins_cancel_what_runs_and_what_begins_too_late() -> None:
     assert second.cancelled == 1
 
 
+def test_reins_end_what_is_between_two_turns_and_say_whether_there_is_anything() -> None:
+    reins, turn, ended = Reins(), Turn(), list[str]()
+    reins.between_turns(lambda: ended.append("first"))
+    reins.hold(turn)  # type: ignore[arg-type]
+    assert reins.pull() and turn.cancelled == 1 and ended == []
+    reins.hold(None)
+    assert reins.pull() and ended == ["first"]
+    reins.between_turns(None)
+    assert not reins.pull() and ended == ["first"]
+    reins.between_turns(lambda: ended.append("second"))
+    assert ended == ["first", "second"]
+
+
 def session(id: str, *, quarantined: bool = False, running: str | None = None) -> dict[str, Any]:
     return {"sessionId": id, "quarantined": quarantined, "running": running, "queued": 0}
 

@@ -1,0 +1,82 @@
+"""Asking a process to stop one of its jobs, by a note that it looks for.
+
+Owns the notes: a file each, named after the job, in the state folder, where whoever may write may
+stop a job anyway. A server runs many jobs in one process, which no signal tells apart. What it
+means to stop is decided by whoever runs the job; brokers have a socket, and need none of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from dragoman.transports.identity import own_identity
+
+if TYPE_CHECKING:
+    from dragoman.hub.config.paths import Paths
+
+FOLDER: Final = "stop"
+"""Where notes lie, below the state folder."""
+
+MARK: Final = "notes"
+"""In what is written down of a process: that it looks for notes."""
+
+LOOK_INTERVAL: Final = 0.2
+"""Seconds between two looks for a note: a person who waits does not notice it."""
+
+TAKE_TIMEOUT: Final = 5.0
+"""Seconds for a note to be taken: many looks, also of a process that is very busy."""
+
+
+def note_reader() -> dict[str, Any]:
+    """This process, as one that looks for notes."""
+    return {**dataclasses.asdict(own_identity()), MARK: True}
+
+
+def reads_notes(runner: Mapping[str, Any]) -> bool:
+    """Whether the process that runs a job looks for notes."""
+    return runner.get(MARK) is True
+
+
+async def leave_note(job: str, paths: Paths) -> bool:
+    """Ask for the end of a job. False if nobody took the note in time; then it is gone again.
+
+    Raises `OSError` where it cannot be written.
+    """
+    note = _place(job, paths)
+    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    note.touch(mode=0o600)
+    try:
+        async with asyncio.timeout(TAKE_TIMEOUT):
+            while note.exists():  # noqa: ASYNC110 - another process takes it
+                await asyncio.sleep(LOOK_INTERVAL / 4)
+            return True
+    except TimeoutError:
+        return not _taken(note)
+    except asyncio.CancelledError:
+        _taken(note)
+        raise
+
+
+async def obey_note(job: str, paths: Paths, stop: Callable[[], object]) -> None:
+    """Wait for a note about a job, take it, and stop the job."""
+    note = _place(job, paths)
+    while not _taken(note):  # noqa: ASYNC110 - another process leaves it
+        await asyncio.sleep(LOOK_INTERVAL)
+    stop()
+
+
+def _place(job: str, paths: Paths) -> Path:
+    return paths.state / FOLDER / quote(job, safe="")
+
+
+def _taken(note: Path) -> bool:
+    try:
+        note.unlink()
+    except OSError:
+        return False
+    return True
