@@ -8,6 +8,7 @@ when it is told to; unlike the SDK's own, it has no thread that waits for a line
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from dragoman.mcp_server.front import Front
     from dragoman.transports.base import Stream
+
+_log = logging.getLogger(__name__)
 
 MAX_LINE_SIZE: Final = 4 * 1024 * 1024
 """Bytes of one message. A prompt is far shorter; the HTTP door takes as much."""
@@ -47,14 +50,26 @@ async def serve_stream(front: Front, stream: Stream, *, stop: asyncio.Event) -> 
     stream.start(lines)
     feeding = tasks.start(_feed(lines, reading), "read")
     sending = tasks.start(_send(stream, writing), "write")
-    server = front.server
-    serving = tasks.start(server.run(read, write, server.create_initialization_options()), "serve")
+    serving = tasks.start(_serve(front, read, write), "serve")
     stopping = tasks.start(_wait(stop), "wait for the signal to stop")
     try:
         await asyncio.wait({serving, stopping, sending}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await finish(_end(front, tasks, stream))
     del feeding
+
+
+async def _serve(
+    front: Front,
+    read: MemoryObjectReceiveStream[SessionMessage | Exception],
+    write: MemoryObjectSendStream[SessionMessage],
+) -> None:
+    server = front.server
+    try:
+        await server.run(read, write, server.create_initialization_options())
+    except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        # The client left with messages of its own still to be read: nobody is left to answer.
+        pass
 
 
 async def _end(front: Front, tasks: TaskOwner, stream: Stream) -> None:
@@ -77,6 +92,8 @@ class _Lines:
     def data_received(self, data: bytes) -> None:
         self._ready += self._framer.feed(data)
         if self._framer.overflowed:
+            if not self._over:
+                _log.warning("a message has more than %d bytes: the connection ends", MAX_LINE_SIZE)
             self._over = True
         if len(self._ready) > HIGH_WATER:
             self._stream.pause_reading()

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dragoman.errors import ConnectionLost
 from dragoman.mcp_server import stdio
 from dragoman.mcp_server.front import Front
@@ -104,7 +106,23 @@ async def test_what_is_no_message_does_not_end_the_connection(work: Path) -> Non
 
 
 @aio
-async def test_a_line_without_an_end_ends_the_connection(work: Path, monkeypatch: Any) -> None:
+async def test_a_client_that_asks_and_leaves_at_once_is_no_failure(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    near, far = memory_pair()
+    Hand(near)
+    for message in (HELLO, *({**HELLO, "id": number, "method": "ping"} for number in range(2, 9))):
+        near.write(json.dumps(message).encode() + b"\n")
+    await near.aclose()
+    async with asyncio.timeout(10):
+        await serve_stream(Front(cwd=work), far, stop=asyncio.Event())
+    assert caplog.records == []
+
+
+@aio
+async def test_a_line_without_an_end_ends_the_connection(
+    work: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(stdio, "MAX_LINE_SIZE", 1000)
     near, far = memory_pair()
     tasks = TaskOwner("test")
@@ -114,6 +132,7 @@ async def test_a_line_without_an_end_ends_the_connection(work: Path, monkeypatch
     async with asyncio.timeout(10):
         await hand.ended.wait()
         await serving
+    assert caplog.messages == ["a message has more than 1000 bytes: the connection ends"]
     await near.aclose()
 
 
