@@ -60,9 +60,19 @@ def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
             return peers[:1]
 
 
+def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -> str:
+    """Why this one is asked first, and why not the one who was asked for by name."""
+    missed = next((one for one in decision.passed_over if one.peer == wished), None)
+    if missed is None:
+        return first.why
+    return f"{missed.peer} was asked for, and is passed over: {missed.detail}; {first.why}"
+
+
 def nobody(decision: Decision) -> NoPeer:
     """The error for a decision that leaves nobody to ask."""
-    near = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
+    claiming = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
+    # Where somebody was asked for by name, what keeps that one is not to be lost among the others.
+    near = [one for one in claiming if one.reason is not Reason.NOT_WISHED] or claiming
     reasons = {one.peer: one.detail for one in near}
     for one in decision.candidates:
         reasons[one.peer] = "it is a last resort, and those were not wanted"

@@ -23,7 +23,7 @@ from dragoman.hub.delegating import lessons
 from dragoman.hub.delegating.attempting import WORKTREES, Attempt, Setting, runtime_role
 from dragoman.hub.delegating.books import Books
 from dragoman.hub.delegating.ceiling import inherited_ceilings
-from dragoman.hub.delegating.deciding import allowed, nobody
+from dragoman.hub.delegating.deciding import allowed, nobody, reason_for_first
 from dragoman.hub.delegating.gathering import BREAKER, LOCAL, gather, login_of
 from dragoman.hub.delegating.results import Delegation
 from dragoman.hub.delegating.stopping import Reins
@@ -242,7 +242,7 @@ class _Course:
     async def _attempts(self, queue: list[Candidate]) -> Delegation:
         left = list(queue)
         candidate = left.pop(0)
-        reason, again, stopped = candidate.why, 0, ""
+        reason, again, stopped = reason_for_first(self.decision, candidate, self.wish.peer), 0, ""
         while True:
             attempt, record, reading = await self._attempt(candidate, reason)
             report = self.reports[-1]

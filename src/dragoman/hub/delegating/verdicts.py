@@ -41,6 +41,7 @@ def give_verdict(
     if not path.exists():
         raise UnknownJob(f"no attempt of a job {job} has ended here: nothing was delegated yet")
     with Ledger.open(path, redact) as ledger:
+        job = _delegation_of(job, ledger)
         before = ledger.verdict(
             job, word, source="user", learned=lambda attempt: revision(attempt, word)
         )
@@ -49,3 +50,14 @@ def give_verdict(
     log = EventLog(events_path(paths.state), redact)
     log.write(logged(EventName.VERDICT_RECORDED, after, at=at, detail=f"{word}, by the user"))
     return before
+
+
+def _delegation_of(job: str, ledger: Ledger) -> str:
+    """The delegation that a job is, or is the last attempt of: both are listed as jobs."""
+    parent, _, number = job.rpartition("-")
+    attempts = ledger.attempts(parent) if number.isdecimal() and parent else []
+    if not attempts:
+        return job
+    if attempts[-1].number != int(number):
+        raise UnknownJob(f"{job} is not the attempt that {parent} ended with; judge {parent}")
+    return parent

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.hub.config.schema import Fallback
-from dragoman.hub.delegating.deciding import allowed, decide_for, nobody
+from dragoman.hub.delegating.deciding import allowed, decide_for, nobody, reason_for_first
 from dragoman.hub.delegating.gathering import LOCAL
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.routing import Candidate, PassedOver, Reason
@@ -58,6 +58,20 @@ def test_nobody_says_why_for_everybody_who_could_have_done_it() -> None:
     mixed = structs.replace(DECISION, candidates=(), passed_over=(*passed, parked))
     assert not nobody(mixed).over_budget
     assert not nobody(structs.replace(DECISION, candidates=(), passed_over=passed[:1])).over_budget
+
+
+def test_what_keeps_the_one_who_was_asked_for_is_told_and_not_lost_among_others() -> None:
+    passed = (
+        PassedOver(peer="a", reason=Reason.NOT_WISHED, detail="b was asked for"),
+        PassedOver(peer="b", reason=Reason.PARKED, detail="parked"),
+    )
+    decision = structs.replace(DECISION, candidates=(candidate("scout"),), passed_over=passed)
+    told = reason_for_first(decision, decision.candidates[0], "b")
+    assert told == "b was asked for, and is passed over: parked; x"
+    assert reason_for_first(decision, decision.candidates[0], None) == "x"
+    assert nobody(structs.replace(decision, candidates=())).reasons == {"b": "parked"}
+    strangers = structs.replace(decision, candidates=(), passed_over=passed[:1])
+    assert nobody(strangers).reasons == {"a": "b was asked for"}
 
 
 def test_a_decision_is_the_same_for_the_same_chance_and_writes_nothing(tmp_path: Path) -> None:

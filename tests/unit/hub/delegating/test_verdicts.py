@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dragoman.errors import UnknownJob
 from dragoman.hub.delegating.verdicts import give_verdict
@@ -28,6 +29,20 @@ def test_a_verdict_is_kept_and_told(tmp_path: Path) -> None:
     told = json.loads(line)
     assert (told["event"], told["detail"]) == ("verdict_recorded", "bad, by the user")
     assert give_verdict("j-1", "good", paths=paths).verdict == "bad"
+
+
+def test_an_attempt_is_judged_as_its_delegation_if_that_ended_with_it(tmp_path: Path) -> None:
+    paths = place_in(tmp_path).paths
+    with Ledger.open(ledger_path(paths.state)) as ledger:
+        for number, outcome in ((1, "crashed"), (2, "ok")):
+            attempt = structs.replace(ATTEMPT, number=number)
+            id = ledger.begin("d-1", {}, attempt)
+            ledger.finish(id, Ending(ended_at=6.0, outcome=outcome))
+    assert give_verdict("j-1-2", "good", paths=paths).number == 2
+    with pytest.raises(UnknownJob, match="not the attempt that j-1 ended with"):
+        give_verdict("j-1-1", "bad", paths=paths)
+    with Ledger.open(ledger_path(paths.state), read_only=True) as ledger:
+        assert [one.verdict for one in ledger.attempts("j-1")] == [None, "good"]
 
 
 def test_a_job_that_was_never_delegated_has_no_verdict(tmp_path: Path) -> None:
