@@ -2,18 +2,24 @@
 
 A block marked `python` is run as a program of its own in the folder of the project, and must end
 well without a word on stderr. A block marked `output` right behind it is what it prints. A block
-marked `python compile` needs a peer that is not here, and is only compiled.
+marked `python compile` needs a peer that is not here, and is only compiled. Of a block marked `sh`
+every call of dragoman is read as the command itself reads it, and not run.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
+import typer
 
+from dragoman.cli.app import app
 from tests.docs.markdown import ROOT, Block, blocks, documents, prose
 
 RUN_TIMEOUT = 50.0
@@ -78,3 +84,46 @@ def test_every_make_target_that_a_document_names_exists() -> None:
     }
     assert {name for name in named if name[1] not in targets} == set()
     assert {"demo", "test"} <= {target for document, target in named if document == "README.md"}
+
+
+def calls(block: Block) -> Iterator[list[str]]:
+    """The words of every call of dragoman in a block, up to where the shell takes over."""
+    text = r"dragoman (?:[^|;)\"'\n]|\"[^\"]*\"|'[^']*')*"
+    for call in re.findall(rf"(?:^|[|;(]) *({text})", block.text.replace("\\\n", ""), re.MULTILINE):
+        words = shlex.split(call, comments=True)
+        ends = (at for at, word in enumerate(words) if re.match(r"2?[<>]|&", word))
+        yield words[: next(ends, None)]
+
+
+def understand(words: list[str]) -> None:
+    """Read a call as the command line does, without carrying it out. Raises what is wrong."""
+    command: Any = typer.main.get_command(app)
+    context: Any = None
+    name, *rest = words
+    while command is not None:
+        context = command.make_context(name, rest, parent=context)
+        rest = [*getattr(context, "_protected_args", ()), *context.args]
+        if not rest or not hasattr(command, "resolve_command"):
+            return
+        name, command, rest = command.resolve_command(context, rest)
+
+
+SHELL = [
+    pytest.param(words, id=f"{block} {' '.join(words)}")
+    for found in ALL
+    for block in found
+    if block.info == "sh"
+    for words in calls(block)
+]
+
+
+@pytest.mark.parametrize("words", SHELL)
+def test_every_call_in_a_shell_block_is_one_that_the_command_understands(words: list[str]) -> None:
+    understand(words)
+
+
+def test_calls_are_found_and_wrong_ones_are_not_understood() -> None:
+    assert len(SHELL) > 50
+    for wrong in ("acp install --client zed", "peers lst", "serve acp --websocket"):
+        with pytest.raises(Exception, match="option|command|argument|Missing"):
+            understand(["dragoman", *wrong.split()])
