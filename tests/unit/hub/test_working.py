@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import UnknownJob
+from dragoman.errors import BrokerError, UnknownJob
+from dragoman.hub import stop_notes
+from dragoman.hub.stop_notes import note_reader
 from dragoman.hub.working import (
     address_of,
     cancel_job,
@@ -85,6 +87,26 @@ async def test_what_has_ended_is_not_cancelled_and_what_nobody_knows_is_an_error
     for ask in (find_job, wait_for, cancel_job):
         with pytest.raises(UnknownJob, match="there is no job 'j-9'"):
             await ask("j-9", paths=paths)
+
+
+@aio
+async def test_a_job_that_nobody_can_be_told_to_stop_is_an_error_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_notes, "TAKE_TIMEOUT", 0.01)
+    paths = paths_in(tmp_path)
+    # One that looks for notes and is stuck, one that may be in another container, and our own.
+    runners = (note_reader(), {**OURS, "namespace": "another"}, {"pid": 1}, OURS)
+    with store_in(tmp_path) as store:
+        store.create_session(session())
+        for number, runner in enumerate(runners):
+            store.create_job(
+                job(f"j-{number}", state="running", outcome=None, ended_at=None, runner=runner)
+            )
+    for number in range(len(runners)):
+        with pytest.raises(BrokerError, match=f"runs j-{number}, cannot be told to stop it"):
+            await cancel_job(f"j-{number}", paths=paths)
+        assert (await find_job(f"j-{number}", paths=paths)).state == "running"
 
 
 def test_a_broker_knows_better_how_a_job_stands_and_nothing_else() -> None:
