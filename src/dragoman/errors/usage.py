@@ -154,6 +154,9 @@ class NoPeer(UsageError):
 
     def __init__(self, role: str, reasons: Mapping[str, str], *, over_budget: bool = False) -> None:
         told = "".join(f"; {peer}: {why}" for peer, why in reasons.items())
+        if len(reasons) > 1 and len(set(reasons.values())) == 1:
+            # What keeps everybody is said once.
+            told = f": {next(iter(reasons.values()))}"
         super().__init__(f"nobody can be asked for {role}{told}")
         self.role = role
         self.reasons = dict(reasons)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.errors import MessageTooLong, RoleNotClaimed, UnknownPeer
+from dragoman.errors import MessageTooLong, NoPeer, RoleNotClaimed, UnknownPeer
 
 
 def test_an_unknown_peer_is_named_with_those_that_are_near() -> None:
@@ -19,3 +19,11 @@ def test_a_role_that_is_not_claimed_comes_with_those_that_are() -> None:
 def test_a_message_that_is_too_long_tells_both_numbers() -> None:
     told = str(MessageTooLong(20, 10))
     assert "20" in told and "10" in told
+
+
+def test_what_keeps_everybody_is_said_once_and_kept_for_each() -> None:
+    error = NoPeer("plan", {"a": "too deep", "b": "too deep"})
+    assert str(error) == "nobody can be asked for plan: too deep"
+    assert error.reasons == {"a": "too deep", "b": "too deep"}
+    mixed = NoPeer("plan", {"a": "too deep", "b": "parked"})
+    assert str(mixed) == "nobody can be asked for plan; a: too deep; b: parked"
