@@ -186,7 +186,9 @@ async def test_more_clients_than_there_is_room_for_are_turned_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "token"), [("0.0.0.0", TOKEN), ("example.org", TOKEN), ("127.0.0.1", "short")]
+    ("host", "token"),
+    [("0.0.0.0", TOKEN), ("example.org", TOKEN), ("127.0.0.1", "short")],
+    ids=["every address", "another machine", "a short token"],
 )
 @aio
 async def test_an_address_of_all_machines_and_a_short_token_are_refused(
