@@ -121,6 +121,19 @@ class Bridged:
                     caught_up.set()
             self.behind = [each for each in self.behind if each[0] > self.known]
 
+    async def caught_up(self) -> None:
+        """Wait until the client knows everything that has happened in the turn so far."""
+        if self.running is None:
+            return
+        left = sum(not isinstance(event, Ended) for event in self.running.untaken)
+        number = self.taken + left
+        if number > self.known:
+            told = asyncio.Event()
+            self.behind.append((number, told))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TOLD_TIMEOUT):
+                    await told.wait()
+
     def question(self, request_id: str) -> asyncio.Event:
         return self.asked.setdefault(request_id, asyncio.Event())
 
@@ -477,17 +490,7 @@ class Link:
 
     async def caught_up(self, session_id: str) -> None:
         """Wait until the client knows everything that has happened in a session's turn so far."""
-        bridged = self._sessions[session_id]
-        if bridged.running is None:
-            return
-        left = sum(not isinstance(event, Ended) for event in bridged.running.untaken)
-        number = bridged.taken + left
-        if number > bridged.known:
-            told = asyncio.Event()
-            bridged.behind.append((number, told))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TOLD_TIMEOUT):
-                    await told.wait()
+        await self._sessions[session_id].caught_up()
 
     def page_done(self, page_id: str) -> None:
         """The user is done with a page, as far as the peer is concerned."""

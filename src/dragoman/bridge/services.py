@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
 from dragoman.bridge import answers
@@ -69,7 +70,7 @@ class Services:
         wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
         if not side.can(wanted):
             return DECLINED
-        request = _request(inquiry)
+        request = request_of(inquiry, inquiry.session_id)
         if request is None:
             return DECLINED
         # The user shall know what was said before he is asked about it.
@@ -95,13 +96,17 @@ class Services:
         self._pages = {page: other for page, other in self._pages.items() if other is not link}
 
 
-def _request(inquiry: Inquiry) -> acp.ElicitationForm | acp.ElicitationUrl | None:
-    """The question in the words of ACP; None for a form that it has no words for."""
-    if isinstance(inquiry.native, acp.ElicitationForm | acp.ElicitationUrl):
-        return inquiry.native
+def request_of(
+    inquiry: Inquiry, session_id: str | None
+) -> acp.ElicitationForm | acp.ElicitationUrl | None:
+    """The question in the words of ACP; None for a form that it has no words for. `session_id` is
+    what whoever is asked calls the session."""
+    native = inquiry.native
+    if isinstance(native, acp.ElicitationForm | acp.ElicitationUrl):
+        return native if native.session_id == session_id else replace(native, session_id=session_id)
     about: dict[str, Any] = {
         "message": inquiry.message,
-        "session_id": inquiry.session_id,
+        "session_id": session_id,
         "tool_call_id": inquiry.tool_call_id,
     }
     if inquiry.url is not None:

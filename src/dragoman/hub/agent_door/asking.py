@@ -12,11 +12,11 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
 from dragoman.bridge import answers
+from dragoman.bridge.services import request_of
 from dragoman.client.acp.inquiring import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
@@ -76,7 +76,7 @@ class Asking:
     async def inquire(self, inquiry: Inquiry) -> Reply:
         """Let the client's user answer."""
         wanted = "elicitation.form" if inquiry.url is None else "elicitation.url"
-        request = self._request(inquiry) if self.side.can(wanted) else None
+        request = request_of(inquiry, self._id) if self.side.can(wanted) else None
         if request is None:
             return DECLINED
         await self._caught_up()
@@ -88,24 +88,6 @@ class Asking:
         if isinstance(request, acp.ElicitationUrl) and reply.action == "accept":
             self._pages.add(request.elicitation_id)
         return reply
-
-    def _request(self, inquiry: Inquiry) -> acp.ElicitationForm | acp.ElicitationUrl | None:
-        """The question in the words of ACP; None for a form that it has no words for."""
-        if isinstance(inquiry.native, acp.ElicitationForm | acp.ElicitationUrl):
-            return replace(inquiry.native, session_id=self._id)
-        about: dict[str, Any] = {
-            "message": inquiry.message,
-            "session_id": self._id,
-            "tool_call_id": inquiry.tool_call_id,
-        }
-        if inquiry.url is not None:
-            return acp.ElicitationUrl(url=inquiry.url, elicitation_id=inquiry.page_id, **about)
-        try:
-            schema = acp.decode(msgspec.json.encode(inquiry.schema), acp.ElicitationSchema)
-        except msgspec.ValidationError as error:
-            log.warning("a form is declined because ACP has no words for it: %s", error)
-            return None
-        return acp.ElicitationForm(requested_schema=schema, **about)
 
     async def page_done(self, event: model.InputAnswered) -> None:
         """The peer says that the user is done with a page, perhaps with one of the client's."""

@@ -20,7 +20,6 @@ from dragoman.agent.server import Server
 from dragoman.agent.speech import AcpSpeech
 from dragoman.bridge.link import Bridged
 from dragoman.bridge.speaking import Speaker
-from dragoman.client.turns import End as Ended
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
@@ -172,17 +171,8 @@ class Voice:
 
     async def caught_up(self) -> None:
         """Wait until the client knows everything that has happened in the turn so far."""
-        bridged = self._bridged
-        if bridged is None or bridged.running is None:
-            return
-        left = sum(not isinstance(event, Ended) for event in bridged.running.untaken)
-        number = bridged.taken + left
-        if number > bridged.known:
-            told = asyncio.Event()
-            bridged.behind.append((number, told))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TOLD_TIMEOUT):
-                    await told.wait()
+        if self._bridged is not None:
+            await self._bridged.caught_up()
 
     def _tell_later(self, bridged: Bridged) -> None:
         connection = self._server.connection

@@ -12,11 +12,11 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import ConfigInvalid, FileFailed
+from dragoman.errors import ConfigInvalid, DragomanError, FileFailed
 
 MAX_FILE_SIZE: Final = 1024 * 1024
 """No settings are larger; a file of gigabytes in a checkout shall not be read into memory."""
@@ -27,8 +27,13 @@ LOCK_TIMEOUT: Final = 5.0
 LOCK_INTERVAL: Final = 0.02
 
 
-def read_file(path: Path) -> bytes | None:
-    """The bytes of an ordinary file; None if there is none.
+def read_file(
+    path: Path,
+    *,
+    max_size: int = MAX_FILE_SIZE,
+    invalid: Callable[[str, str], DragomanError] = ConfigInvalid,
+) -> bytes | None:
+    """The bytes of an ordinary file; None if there is none. `invalid` makes the error for another.
 
     Opened without blocking: a named pipe in a checkout would hold us for ever.
     """
@@ -37,18 +42,18 @@ def read_file(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ConfigInvalid(str(path), f"it cannot be read: {error.strerror}") from error
+        raise invalid(str(path), f"it cannot be read: {error.strerror}") from error
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ConfigInvalid(str(path), "it is no ordinary file")
+            raise invalid(str(path), "it is no ordinary file")
         with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_FILE_SIZE + 1)
+            data = file.read(max_size + 1)
     except OSError as error:
-        raise ConfigInvalid(str(path), f"it cannot be read: {error.strerror}") from error
+        raise invalid(str(path), f"it cannot be read: {error.strerror}") from error
     finally:
         os.close(fd)
-    if len(data) > MAX_FILE_SIZE:
-        raise ConfigInvalid(str(path), f"it has more than {MAX_FILE_SIZE} bytes")
+    if len(data) > max_size:
+        raise invalid(str(path), f"it has more than {max_size} bytes")
     return data
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
 from dragoman.hub.changes import replace_file
+from dragoman.hub.config import files
 from dragoman.hub.installing import json_edit, toml_edit
 from dragoman.hub.installing.clients import Client, Surroundings
 from dragoman.hub.installing.json_edit import Unfit, Update
@@ -149,25 +150,7 @@ def _put(text: str, client: Client, name: str, update: Update) -> str:
 
 def read_file(path: Path) -> bytes | None:
     """The bytes of an ordinary file; None if there is none."""
-    try:
-        # Not blocking: a named pipe in its place would hold us for ever.
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ClientFileInvalid(str(path), f"it cannot be read: {error.strerror}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ClientFileInvalid(str(path), "it is no ordinary file")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_FILE_SIZE + 1)
-    except OSError as error:
-        raise ClientFileInvalid(str(path), f"it cannot be read: {error.strerror}") from error
-    finally:
-        os.close(fd)
-    if len(data) > MAX_FILE_SIZE:
-        raise ClientFileInvalid(str(path), f"it has more than {MAX_FILE_SIZE} bytes")
-    return data
+    return files.read_file(path, max_size=MAX_FILE_SIZE, invalid=ClientFileInvalid)
 
 
 def _back_up(path: Path, data: bytes) -> Path:

@@ -86,6 +86,6 @@ async def test_a_delegation_that_would_be_too_deep_reaches_no_peer(tmp_path: Pat
             await editor.hello()
             session = await editor.open(home.work)
             assert await editor.prompt(session, "/delegate review it") == "refusal"
-            assert "left: this is delegated work already, at depth 5" in editor.text
+            assert "this is delegated work already, at depth 5" in editor.text
             assert editor.told("tool_call_update")[-1]["status"] == "failed"
             assert left.prompts == []

@@ -34,14 +34,16 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         read_file(pipe)
 
 
-def test_a_file_of_absurd_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_FILE_SIZE", 10)
+def test_a_file_of_absurd_size_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x" * 10)
-    assert read_file(file) == b"x" * 10
+    assert read_file(file, max_size=10) == b"x" * 10
     file.write_bytes(b"x" * 11)
     with pytest.raises(ConfigInvalid, match="more than 10 bytes"):
-        read_file(file)
+        read_file(file, max_size=10)
+    file.write_bytes(b"x" * (files.MAX_FILE_SIZE + 1))
+    with pytest.raises(FileFailed):
+        read_file(file, invalid=FileFailed)
 
 
 @posix
