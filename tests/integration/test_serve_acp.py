@@ -218,7 +218,7 @@ async def test_a_door_that_is_told_to_end_ends_its_turn_and_leaves_nobody(cli: C
             )
             await until(b"waiting")
             process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            assert await process.wait() == 143
     finally:
         if process.returncode is None:
             process.kill()
@@ -251,7 +251,7 @@ async def listening(cli: Cli, *words: str) -> AsyncIterator[tuple[str, list[str]
                 assert said[-1], said
             yield found[1], said
             process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            assert await process.wait() == 143
     finally:
         if process.returncode is None:
             process.kill()

@@ -115,12 +115,17 @@ def acp(
     flags = {} if permissions is None else {"permissions": permissions.value}
     front = Front(peer=peer, role=role, flags=flags)
     front.check(Path.cwd())
-    asyncio.run(_serve(front, socket=socket, websocket=websocket, token_file=token_file))
+    work = _serve(front, socket=socket, websocket=websocket, token_file=token_file)
+    if asyncio.run(work):
+        from dragoman.cli.exits import Exit
+
+        raise typer.Exit(Exit.TERMINATED)
 
 
 async def _serve(
     front: Front, *, socket: Path | None, websocket: str | None, token_file: Path | None
-) -> None:
+) -> bool:
+    """Serve to the end; returns whether a signal was it."""
     import asyncio
     import signal
     from contextlib import suppress
@@ -133,7 +138,7 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     if socket is None and websocket is None:
         await _until(asked, listening.serve_stdio(front))
-        return
+        return asked.is_set()
     if socket is not None:
         listener = await listening.serve_unix(front, socket)
     else:
@@ -148,6 +153,7 @@ async def _serve(
         await asked.wait()
     finally:
         await listener.aclose()
+    return True
 
 
 async def _until(asked: Any, work: Any) -> None:
