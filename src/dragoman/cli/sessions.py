@@ -279,11 +279,11 @@ def delete_command(
     from dragoman.cli.output.questions import confirm
     from dragoman.errors import TurnInProgress
     from dragoman.hub.config.paths import find_paths
-    from dragoman.hub.visiting import running_job
+    from dragoman.hub.visiting import lasting_job
 
     with _store() as store:
         record = _find(store, session, peer, cwd)
-        if (job := running_job(record, find_paths())) is not None:
+        if (job := lasting_job(record, find_paths())) is not None:
             # Nobody could find it any more to watch or to cancel it.
             raise TurnInProgress(
                 f"the job {job.id} of it has not ended; `dragoman jobs cancel {job.id}` ends it"

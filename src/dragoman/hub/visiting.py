@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.acp.client import AcpClient
@@ -98,6 +99,16 @@ async def take_over(session: SessionRecord, *, broker: str | None, pid: int, pat
         f"the job {job.id} of the session {session.name or session.key} has not ended; "
         f"`dragoman jobs watch {job.id}` shows it"
     )
+
+
+def lasting_job(session: SessionRecord, paths: Paths) -> JobRecord | None:
+    """A job of a session that some process runs and that does not end in a moment. The end of a job
+    is told before it is stored, so that a command right behind it finds it running."""
+    for _ in range(LOOKS):
+        if (job := running_job(session, paths)) is None:
+            return None
+        time.sleep(LOOK_INTERVAL)
+    return job
 
 
 def running_job(
