@@ -21,7 +21,7 @@ help:  ## show this list
 demo: $(READY)  ## ask an agent in a child process a question about this repository
 	@$(BIN)/python -m dragoman run scout "where is Connection defined?"
 
-test: $(READY)  ## run the tests, with coverage
+test: $(READY)  ## run the tests; wire/ must be covered whole
 	@sh scripts/run-tests.sh $(BIN) $(ARGS)
 
 # import-linter keeps what it read of a file until that file changes, but what an import leads to

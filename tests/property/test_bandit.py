@@ -15,7 +15,7 @@ from statistics import median
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.hub.bandit import (
@@ -31,6 +31,9 @@ from dragoman.hub.bandit import (
 )
 from dragoman.hub.bandit.learning import MEMORY, OK_FLOOR
 from scripts.simulate_bandit import DRAWING, SEEDS, Summary, drifting, simulate, told
+
+SOME = settings(max_examples=max(100, settings().max_examples // 5))
+"""Large examples take their time, and a fifth of them finds as much."""
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATION_TIMEOUT = 180.0
@@ -68,6 +71,7 @@ def learned(history: list[tuple[float, float]]) -> tuple[Posterior, float]:
     return belief, now
 
 
+@SOME
 @given(histories)
 def test_whatever_happens_a_belief_is_sound_and_its_memory_bounded(
     history: list[tuple[float, float]],
@@ -79,6 +83,7 @@ def test_whatever_happens_a_belief_is_sound_and_its_memory_bounded(
     assert 0 <= sample(belief, random.Random(0), now) <= 1
 
 
+@SOME
 @given(histories, st.floats(0, 10 * HALF_LIFE), st.floats(0, 10 * HALF_LIFE))
 def test_fading_in_two_steps_is_fading_in_one(
     history: list[tuple[float, float]], first: float, second: float
@@ -89,6 +94,7 @@ def test_fading_in_two_steps_is_fading_in_one(
     assert (once.alpha, once.beta) == pytest.approx((twice.alpha, twice.beta))
 
 
+@SOME
 @given(histories, rewards, rewards)
 def test_a_better_turn_never_makes_a_belief_worse(
     history: list[tuple[float, float]], one: float, other: float
@@ -98,6 +104,7 @@ def test_a_better_turn_never_makes_a_belief_worse(
     assert updated(belief, worse, now).mean <= updated(belief, better, now).mean
 
 
+@SOME
 @given(amounts, amounts, amounts, amounts, sizes)
 def test_no_saving_makes_up_for_a_failure_and_less_is_never_worth_less(
     cost: float, seconds: float, more_cost: float, more_seconds: float, size: str
@@ -116,6 +123,7 @@ def test_no_saving_makes_up_for_a_failure_and_less_is_never_worth_less(
     assert reward(ok=True, rejected=True, cost=cost, seconds=seconds, scale=scale) == 0
 
 
+@SOME
 @given(st.lists(histories, min_size=1, max_size=4), st.integers(0, 100))
 def test_the_same_dice_choose_the_same_arm(
     stories: list[list[tuple[float, float]]], seed: int

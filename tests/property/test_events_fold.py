@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,6 +17,9 @@ from dragoman.events.fold import apply, fold
 from dragoman.events.place import Place
 from dragoman.events.view import View
 from dragoman.events.words import Role
+
+SOME = settings(max_examples=max(100, settings().max_examples // 5))
+"""Large examples take their time, and a fifth of them finds as much."""
 
 ANNOUNCED: list[Any] = [acp.ToolCall, acp.ToolCallProgress]
 
@@ -65,6 +68,7 @@ def events_of(updates: list[Any], *, replay: bool = False) -> list[model.Event]:
     return [event for update in updates for event in meaning.of_update(update, where, b"{}")]
 
 
+@SOME
 @given(histories)
 def test_a_replayed_session_folds_to_what_it_looked_like_when_it_was_live(
     updates: list[Any],
@@ -72,12 +76,14 @@ def test_a_replayed_session_folds_to_what_it_looked_like_when_it_was_live(
     assert fold(events_of(updates)) == fold(events_of(updates, replay=True))
 
 
+@SOME
 @given(histories, st.integers(0, 30))
 def test_folding_in_two_steps_is_folding_in_one(updates: list[Any], cut: int) -> None:
     events = events_of(updates)
     assert fold(events[cut:], fold(events[:cut])) == fold(events)
 
 
+@SOME
 @given(st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4), texts)
 def test_a_prompt_that_the_agent_repeats_looks_like_one_that_it_does_not(
     pieces: list[str], answer: str
@@ -98,6 +104,7 @@ def test_a_prompt_that_the_agent_repeats_looks_like_one_that_it_does_not(
     assert silent.text == answer
 
 
+@SOME
 @given(st.data(), histories)
 def test_what_belongs_to_different_things_may_come_in_any_order(
     data: st.DataObject, updates: list[Any]
@@ -138,6 +145,7 @@ def _comparable(view: View) -> Any:
     return messages, view.tools, view.plans, view.usage, view.title, view.mode, view.notices
 
 
+@SOME
 @given(tool_ids, texts, st.sampled_from(["completed", "failed"]), st.sampled_from(["edit", None]))
 def test_a_tool_call_that_is_announced_after_its_update_looks_the_same(
     tool_id: str, title: str, status: str, kind: str | None
@@ -147,6 +155,7 @@ def test_a_tool_call_that_is_announced_after_its_update_looks_the_same(
     assert fold(events_of([update, call])) == fold(events_of([call, update]))
 
 
+@SOME
 @given(histories, texts)
 def test_usage_that_comes_after_the_end_counts(updates: list[Any], text: str) -> None:
     where = place()
@@ -157,6 +166,7 @@ def test_usage_that_comes_after_the_end_counts(updates: list[Any], text: str) ->
     assert not view.running
 
 
+@SOME
 @given(st.lists(st.text(max_size=4), max_size=40))
 def test_a_text_is_the_sum_of_its_pieces_whenever_somebody_looks(pieces: list[str]) -> None:
     view = View()

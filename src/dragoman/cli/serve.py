@@ -22,7 +22,7 @@ DOORS: Final = {
 """Every subcommand and what `dragoman serve --help` says of it."""
 
 HELP: Final = """
-Let other programs use your peers through dragoman, by a protocol that they speak.
+Let editors, hosts and other agents use your peers.
 
 \b
 Examples:

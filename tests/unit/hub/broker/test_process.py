@@ -227,8 +227,13 @@ class Program:
             os.closerange(3, 64)
             code = 99
             try:
+                import logging
                 import sys
 
+                # A test of the command line in this process may have silenced it.
+                ours = logging.getLogger("dragoman")
+                ours.handlers, ours.propagate, ours.disabled = [], True, False
+                ours.setLevel(logging.NOTSET)
                 sys.stdin = open(0)
                 sys.stderr = open(2, "w")
                 module._leave_parent = lambda: None
