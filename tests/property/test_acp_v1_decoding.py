@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dragoman.dialects.acp import v1
 from dragoman.dialects.acp.v1 import codec
+from tests.amounts import SOME
 from tests.unit.dialects.acp.v1 import samples
 
 PAIRS = samples.STABLE + samples.UNSTABLE
@@ -128,6 +129,7 @@ def damaged(draw: st.DrawFn) -> tuple[Any, Any]:
     return hint, message[""]
 
 
+@SOME
 @given(damaged())
 @example((v1.CurrentModeUpdate, {"modeId": {"a": 1}}))
 def test_a_damaged_message_is_a_value_or_a_validation_error(pair: tuple[Any, Any]) -> None:
@@ -141,6 +143,7 @@ def test_a_damaged_message_is_a_value_or_a_validation_error(pair: tuple[Any, Any
     assert v1.encode(v1.decode(again, hint)) == again
 
 
+@SOME
 @given(damaged())
 def test_the_tolerant_way_agrees_with_the_fast_one(pair: tuple[Any, Any]) -> None:
     hint, message = pair
@@ -193,6 +196,7 @@ def mangled(draw: st.DrawFn) -> tuple[Any, bytes]:
     return hint, data
 
 
+@SOME
 @given(mangled())
 def test_mangled_bytes_are_a_value_or_a_validation_error(pair: tuple[Any, bytes]) -> None:
     hint, data = pair
@@ -203,6 +207,7 @@ def test_mangled_bytes_are_a_value_or_a_validation_error(pair: tuple[Any, bytes]
     v1.encode(value)
 
 
+@SOME
 @given(st.sampled_from([hint for hint, _ in PAIRS]), st.binary(max_size=60))
 def test_any_bytes_are_a_value_or_a_validation_error(hint: Any, data: bytes) -> None:
     try:
@@ -211,6 +216,7 @@ def test_any_bytes_are_a_value_or_a_validation_error(hint: Any, data: bytes) -> 
         return
 
 
+@SOME
 @given(st.sampled_from([hint for hint, _ in PAIRS]), json_values | json_objects)
 def test_any_json_is_a_value_or_a_validation_error(hint: Any, message: Any) -> None:
     try:
@@ -219,6 +225,7 @@ def test_any_json_is_a_value_or_a_validation_error(hint: Any, message: Any) -> N
         return
 
 
+@SOME
 @given(st.data())
 def test_a_field_that_comes_twice_never_breaks_the_decoder(data: st.DataObject) -> None:
     hint, sample = data.draw(st.sampled_from([pair for pair in PAIRS if pair[1]]))

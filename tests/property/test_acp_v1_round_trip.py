@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.dialects.acp import v1
+from tests.amounts import SOME
 from tests.unit.dialects.acp.v1 import samples
 
 PAIRS = samples.STABLE + samples.UNSTABLE
@@ -117,6 +118,7 @@ def with_some(find: Callable[[Any], list[Any]]) -> st.SearchStrategy[tuple[Any, 
     return st.sampled_from(found).map(copy.deepcopy)
 
 
+@SOME
 @given(with_some(extensible), st.data())
 def test_unknown_fields_and_meta_survive_anywhere(
     pair: tuple[Any, Any], data: st.DataObject
@@ -128,6 +130,7 @@ def test_unknown_fields_and_meta_survive_anywhere(
     assert round_trip(message, hint) == message
 
 
+@SOME
 @given(with_some(lambda message: fields(message, DISCRIMINATORS)), st.data())
 def test_unknown_members_of_unions_survive_whole(
     pair: tuple[Any, Any], data: st.DataObject
@@ -139,6 +142,7 @@ def test_unknown_members_of_unions_survive_whole(
     assert round_trip(message, hint) == message
 
 
+@SOME
 @given(with_some(lambda message: fields(message, OPEN_VALUES)), st.data())
 def test_unknown_values_of_enumerations_survive(pair: tuple[Any, Any], data: st.DataObject) -> None:
     hint, message = pair
@@ -147,6 +151,7 @@ def test_unknown_values_of_enumerations_survive(pair: tuple[Any, Any], data: st.
     assert round_trip(message, hint) == message
 
 
+@SOME
 @given(with_some(lists), st.data())
 def test_bad_items_leave_the_rest_of_a_forgiving_list_alone(
     pair: tuple[Any, Any], data: st.DataObject
@@ -160,12 +165,14 @@ def test_bad_items_leave_the_rest_of_a_forgiving_list_alone(
     assert round_trip(message, hint) == expected
 
 
+@SOME
 @given(texts, texts)
 def test_any_text_survives_in_a_chunk(session_id: str, value: str) -> None:
     notification = v1.agent_text(session_id, value)
     assert v1.decode(v1.encode(notification), v1.SessionNotification) == notification
 
 
+@SOME
 @given(free_json)
 def test_any_json_survives_in_raw_input(value: Any) -> None:
     call = v1.ToolCallUpdate(tool_call_id="c", raw_input=value, meta={"a": value})

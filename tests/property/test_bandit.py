@@ -15,7 +15,7 @@ from statistics import median
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.hub.bandit import (
@@ -31,9 +31,7 @@ from dragoman.hub.bandit import (
 )
 from dragoman.hub.bandit.learning import MEMORY, OK_FLOOR
 from scripts.simulate_bandit import DRAWING, SEEDS, Summary, drifting, simulate, told
-
-SOME = settings(max_examples=max(100, settings().max_examples // 5))
-"""Large examples take their time, and a fifth of them finds as much."""
+from tests.amounts import SOME
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATION_TIMEOUT = 180.0

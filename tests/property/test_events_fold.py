@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,9 +17,7 @@ from dragoman.events.fold import apply, fold
 from dragoman.events.place import Place
 from dragoman.events.view import View
 from dragoman.events.words import Role
-
-SOME = settings(max_examples=max(100, settings().max_examples // 5))
-"""Large examples take their time, and a fifth of them finds as much."""
+from tests.amounts import SOME
 
 ANNOUNCED: list[Any] = [acp.ToolCall, acp.ToolCallProgress]
 

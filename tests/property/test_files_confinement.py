@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dragoman.client.services.files import Files
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import ServiceError
+from tests.amounts import SOME
 from tests.unit.client.services.hostile_tree import CANARY, HostileTree, build, quick_folder
 
 INSIDE = ["file.txt", "dir", "inner.txt", "deep", "low.txt", "two.txt", "new", "new.txt", "x"]
@@ -92,6 +93,7 @@ def test_no_sequence_of_requests_reaches_anything_outside() -> None:
         runner = stack.enter_context(asyncio.Runner())
         trees: list[HostileTree] = []
 
+        @SOME
         @given(requests=st.lists(request, min_size=1, max_size=6))
         def check(requests: list[Request]) -> None:
             if not trees:

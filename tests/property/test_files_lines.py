@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dragoman.client.services import files as module
 from dragoman.client.services.blocking import Stopped
 from dragoman.errors import TooLarge
+from tests.amounts import SOME
 
 text = st.text(st.sampled_from("ab\n\n\n\ré\U0001f600\u2028\x85\x0b"), max_size=60)
 count = st.none() | st.integers(min_value=0, max_value=70)
@@ -34,6 +35,7 @@ def defined(data: bytes, skip: int, limit: int | None) -> bytes:
     return b"".join(whole[skip : None if limit is None else skip + limit])
 
 
+@SOME
 @given(
     text=text,
     sizes=st.lists(st.integers(min_value=1, max_value=20), min_size=1, max_size=5),
@@ -51,6 +53,7 @@ def test_a_part_is_the_lines_asked_for_whatever_the_chunks(
             module._take("f", cut(data, sizes), skip, limit, len(expected) - 1)
 
 
+@SOME
 @given(text=text, number=st.integers(min_value=1, max_value=60))
 def test_the_end_of_a_line_is_found_by_halving(text: str, number: int) -> None:
     data = text.encode() + b"\n" * number

@@ -6,16 +6,14 @@ import math
 import random
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.errors import UnknownPeer, UnknownRole
 from dragoman.hub.bandit import Arm, Posterior, Size
 from dragoman.hub.routing import CardFacts, Decision, Inputs, PeerFacts, Reason, decide, explain
-
-SOME = settings(max_examples=max(100, settings().max_examples // 5))
-"""Large examples take their time, and a fifth of them finds as much."""
+from tests.amounts import SOME
 
 NOW = 1_000_000.0
 NAMES = ("amber", "birch", "cedar", "delta", "scout")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.client.services.scrollback import Scrollback
+from tests.amounts import SOME
 
 printed = st.lists(
     st.binary(max_size=6)
@@ -15,6 +16,7 @@ printed = st.lists(
 )
 
 
+@SOME
 @given(pieces=printed, limit_size=st.integers(min_value=0, max_value=60))
 def test_what_is_kept_is_the_longest_end_of_the_text_that_fits(
     pieces: list[bytes], limit_size: int

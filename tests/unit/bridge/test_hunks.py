@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.bridge.hunks import hunks_of
+from tests.amounts import SOME
 
 
 def test_each_hunk_is_a_pair_of_texts_with_what_stands_around_it() -> None:
@@ -53,6 +54,7 @@ def test_what_is_not_the_diff_of_one_file_gives_nothing(diff: str) -> None:
 LINES = st.lists(st.text(st.characters(exclude_characters="\n\r"), max_size=3), max_size=12)
 
 
+@SOME
 @given(LINES, LINES)
 def test_a_hunk_of_a_whole_file_holds_the_whole_file(old: list[str], new: list[str]) -> None:
     before, after = ([line + "\n" for line in lines] for lines in (old, new))
@@ -61,6 +63,7 @@ def test_a_hunk_of_a_whole_file_holds_the_whole_file(old: list[str], new: list[s
     assert hunks_of(diff) == expected
 
 
+@SOME
 @given(st.text())
 def test_garbage_is_never_an_exception(diff: str) -> None:
     hunks_of(f"@@ -1,2 +1,2 @@\n{diff}")

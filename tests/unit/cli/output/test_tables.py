@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.cli.output import tables
 from dragoman.cli.output.tables import NARROWEST, columns, cut, fit, write_table
+from tests.amounts import SOME
 
 LONG = "a note that is much longer than any terminal is wide, so it has to be cut somewhere " * 2
 
@@ -50,6 +51,7 @@ def test_wide_characters_count_twice_and_marks_not_at_all() -> None:
     assert cut("日本語", 5) == "日本…"
 
 
+@SOME
 @given(
     st.lists(st.lists(st.text("ab ", max_size=60), min_size=3, max_size=3), min_size=1, max_size=4),
     st.integers(0, 120),

@@ -15,6 +15,7 @@ from dragoman.dialects.codex import meaning, shapes
 from dragoman.events import model, parts
 from dragoman.events.place import Place
 from dragoman.events.words import ErrorKind, Outcome, PlanStatus, Role, Stage, TurnPhase
+from tests.amounts import SOME
 
 HERE = {"threadId": "t", "turnId": "u"}
 
@@ -245,6 +246,7 @@ def test_what_is_not_as_expected_is_kept_with_its_reason() -> None:
     assert (event.session, event.turn) == ("t", "u")
 
 
+@SOME
 @given(
     method=st.sampled_from(sorted(meaning._NOTIFICATIONS)),
     params=st.recursive(

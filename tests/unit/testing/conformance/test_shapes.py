@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.testing.conformance import shapes
+from tests.amounts import SOME
 
 TEXT = {"type": "text", "text": "x"}
 CHUNK = {"sessionUpdate": "agent_message_chunk", "content": TEXT}
@@ -125,6 +126,7 @@ ANYTHING = st.recursive(
 )
 
 
+@SOME
 @given(ANYTHING)
 def test_nothing_that_can_come_makes_a_judge_stumble(value: Any) -> None:
     for judge in (
