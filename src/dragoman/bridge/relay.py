@@ -93,6 +93,12 @@ class Upstream:
         self.pages: dict[str, Connection] = {}
         """Whose user was sent to a page, until he is done there."""
         client.relay_with(self._take_over)
+        # An answer to somebody else's request is no event here.
+        self._on_answer, self.connection.on_answer = self.connection.on_answer, None
+
+    def tell_answers(self) -> None:
+        """Somebody wants the events of the agent's own client, which answers are among."""
+        self.connection.on_answer = self._on_answer
 
     def _take_over(self, handlers: Handlers) -> Handlers:
         self._handlers = handlers

@@ -172,7 +172,8 @@ class Through:
         self._calls: dict[Id, Call] = {}
         self._capabilities: acp.ClientCapabilities | None = None
         self._served: dict[str, bool] = {}
-        self._offered: dict[str, bool] = {}
+        self._ways: dict[str, Callable[[Request], Any]] = {}
+        """Where requests go, by the methods that the peer has and that were asked for before."""
         self._held_up = False
         self._requests: dict[str, Callable[[Request], Any]] = {
             acp.INITIALIZE.name: self._initialize,
@@ -193,16 +194,16 @@ class Through:
         self._otherwise.attach(connection)
 
     def request(self, request: Request) -> Any:
-        if self._instead is not None:
-            return self._instead.request(request)
-        if self._capabilities is None and not self._is_acp(request):
-            self._instead = self._otherwise
-            return self._instead.request(request)
+        way = self._ways.get(request.method)
+        if way is None:
+            if self._instead is not None:
+                return self._instead.request(request)
+            if self._capabilities is None and not self._is_acp(request):
+                self._instead = self._otherwise
+                self.upstream.tell_answers()
+                return self._instead.request(request)
         try:
-            if not self._offers(request.method):
-                raise boundary.method_not_found(request.method)
-            handler = self._requests.get(request.method)
-            return self._about(request) if handler is None else handler(request)
+            return (way or self._way(request.method))(request)
         except DragomanError as error:
             raise answers.refusal(error) from error
 
@@ -241,16 +242,17 @@ class Through:
             self._capabilities = client.client_capabilities
         return sieve.hello(self.upstream.client.hello, self._capabilities)
 
-    def _offers(self, method: str) -> bool:
-        """Whether the peer said that it has such a method."""
-        offered = self._offered.get(method)
-        if offered is None:
-            known = acp.method_table().request(method)
-            gate = None if known is None else known.gate
-            agent = self.upstream.client.agent.agent_capabilities
-            offered = gate is None or method in _ALWAYS or gate.is_open(agent)
-            self._offered[method] = offered
-        return offered
+    def _way(self, method: str) -> Callable[[Request], Any]:
+        """Where requests of a method go, if the peer said that it has it."""
+        known = acp.method_table().request(method)
+        gate = None if known is None else known.gate
+        agent = self.upstream.client.agent.agent_capabilities
+        if gate is not None and method not in _ALWAYS and not gate.is_open(agent):
+            raise boundary.method_not_found(method)
+        way = self._requests.get(method, self._about)
+        if self._capabilities is not None:
+            self._ways[method] = way
+        return way
 
     def serves(self, request: Request) -> bool:
         """Whether the client said that it answers such a question."""
@@ -286,23 +288,26 @@ class Through:
     def _about(self, request: Request) -> Any:
         """Any other request: the peer knows what it means."""
         session_id = session_of(request.params)
-        if session_id is not None:
-            self._own(session_id)
+        if session_id is not None and session_id not in self._passages:
+            raise _no_such_session()
         return self._forward(request)
 
     def _own(self, session_id: str | None) -> Passage:
         passage = self._passages.get(session_id or "")
         if passage is None:
-            raise RemoteError(codes.NOT_FOUND, "there is no such session")
+            raise _no_such_session()
         return passage
 
-    def _forward(self, request: Request, then: Then | None = None, params: Any = None) -> Any:
+    def _forward(self, request: Request, then: Then | None = None) -> Any:
         def settle(result: Raw | None, error: DragomanError | None) -> None:
-            self._settled(request, result, error, then)
+            if error is None and then is None:
+                self._calls.pop(request.id, None)
+                self.connection.answer(request, result)
+            else:
+                self._settled(request, result, error, then)
 
-        params = request.params if params is None else params
         self._calls[request.id] = self.upstream.connection.begin(
-            request.method, params, settle=settle
+            request.method, request.params, settle=settle
         )
         return LATER
 
@@ -479,6 +484,10 @@ class Through:
             self._passages.pop(passage.session.id, None)
             self.upstream.forget(passage.session.id)
             await passage.aclose()
+
+
+def _no_such_session() -> RemoteError:
+    return RemoteError(codes.NOT_FOUND, "there is no such session")
 
 
 def _folders(params: Raw) -> list[Path]:

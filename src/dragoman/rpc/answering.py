@@ -81,16 +81,13 @@ class Answering:
 
     def answer(self, request: Request, result: Any) -> None:
         """Answer a request whose handler returned `LATER`. Nothing happens after the end."""
-        self._settle(request)
+        self._inbound_size -= self._deferred.pop(request.id, 0)
         self._answer(request, result)
 
     def refuse(self, request: Request, code: int, message: str, data: Any = None) -> None:
         """Refuse a request whose handler returned `LATER`."""
-        self._settle(request)
-        self._refuse(request, code, message, data)
-
-    def _settle(self, request: Request) -> None:
         self._inbound_size -= self._deferred.pop(request.id, 0)
+        self._refuse(request, code, message, data)
 
     async def wait_answered(self) -> None:
         """Wait until no request of theirs is being handled, but for the one that waits here."""

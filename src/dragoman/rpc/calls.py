@@ -2,7 +2,8 @@
 
 Owns how a call settles: exactly once, with a result or an error, by whichever comes first of the
 answer, the timeout, the caller who gives up and the end of the connection. It does not know how
-requests are written or answers read; `connection` does, and `lanes` knows what `Behind` waits for.
+requests are written or answers read; `connection` does. A call that a task waits for is in
+`awaiting`, and `lanes` knows what `Behind` waits for.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ class Call(Struct, eq=False):
     forget: Callable[[Call], None]
     """Called when it is given up."""
     tell: Settle | None = None
-    """Told the end; None once it was told, or if a future is."""
-    future: asyncio.Future[Raw] | None = None
-    """Has the end; None once it has. What `Connection.call` waits for."""
+    """Told the end; None once it was told, or if somebody waits for it."""
     timeout: float = math.inf
     give_up_at: float = math.inf
     """By the clock of `Deadlines`."""
@@ -51,20 +50,10 @@ class Call(Struct, eq=False):
 
     @property
     def settled(self) -> bool:
-        return self.tell is None and self.future is None
+        return self.tell is None
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
         """Hand over the end of the call; all but the first are without effect."""
-        future, self.future = self.future, None
-        if future is not None:
-            # A caller that has gone meanwhile is no reason to fail.
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)  # type: ignore[arg-type]
-            else:
-                future.set_exception(error)
-            return
         tell, self.tell = self.tell, None
         if tell is not None:
             try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -32,6 +32,7 @@ from dragoman.errors import (
 )
 from dragoman.rpc import boundary
 from dragoman.rpc.answering import Answering
+from dragoman.rpc.awaiting import Awaited
 from dragoman.rpc.calls import FOREIGN, Behind, Call, Deadlines, Settle
 from dragoman.rpc.handlers import Handlers, Ignore
 from dragoman.rpc.lanes import Flow, HandlerLane, consuming
@@ -286,12 +287,15 @@ class Connection(Answering):
         # `begin` written out: every call comes this way.
         if self._failure is not None:
             raise self._failure.fresh()
-        future: asyncio.Future[Raw] = asyncio.Future(loop=self._loop)
+        call: Call
+        waiting: Awaitable[Raw]
         # A handler that waited for its own lane would wait for itself, and no timeout would help.
         if after is None or after.is_handling_here():
-            call = Call(method, self._forget, None, future)
+            call = waiting = Awaited(method, self._forget, loop=self._loop)
         else:
+            future: asyncio.Future[Raw] = asyncio.Future(loop=self._loop)
             call = Call(method, self._forget, Behind(future, after).settle)
+            waiting = future
         call.id, line = self._peer.request(method, call, params)
         if self._trace is not None:
             self._trace.record(self.name, "send", line)
@@ -300,9 +304,9 @@ class Connection(Answering):
             self._deadlines.add(call, timeout, left=left)
         try:
             if consuming.get() is not self.flow:
-                raw = await future
+                raw = await waiting
             else:
-                raw = await self._wait_in_handler(future)
+                raw = await self._wait_in_handler(waiting)
             return raw if decode is None else decode(raw)
         except asyncio.CancelledError:
             call.give_up(ConnectionClosed("the caller was cancelled"))
@@ -315,13 +319,13 @@ class Connection(Answering):
         except ValidationError as error:
             raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
-    async def _wait_in_handler(self, future: asyncio.Future[Raw]) -> Raw:
+    async def _wait_in_handler(self, waiting: Awaitable[Raw]) -> Raw:
         """Wait for an answer where a handler of a queued message waits for us: reading must go on,
         see `lanes`."""
         self.flow.calling += 1
         try:
             self.flow.evaluate()
-            return await future
+            return await waiting
         finally:
             self.flow.calling -= 1
 
@@ -391,16 +395,22 @@ class Connection(Answering):
         try:
             events = self._peer.receive(data)
             lone = len(events) == 1
-            self._dispatch(events)
+            # What came before an answer is handled before it, so nothing may be waiting for that.
+            answered = self._dispatch(events, alone=lone and not self.flow.queued)
         finally:
             outbox.release(lone=lone)
+        if answered is not None:
+            answered.wake_now()
 
     def stream_ended(self, failure: ConnectionLost) -> None:
         if self._failure is None:
             self._dispatch(self._peer.receive_end())
         self._fail(failure)
 
-    def _dispatch(self, events: list[Event[Call]]) -> None:
+    def _dispatch(self, events: list[Event[Call]], *, alone: bool = False) -> Awaited | None:
+        """Hand everything over. If it is one answer `alone`, whoever waits for it need not wait for
+        another turn of the event loop: then the call is returned, to be woken."""
+        answered: Awaited | None = None
         if self._trace is not None:
             self._trace.record_received(self.name, events)
         notification = self._handlers.notification
@@ -414,11 +424,14 @@ class Connection(Answering):
             elif kind is Answered:
                 call: Call = event.slot  # type: ignore[union-attr]
                 call.line = event.line  # type: ignore[union-attr]
-                future = call.future
-                if future is not None and not future.done():
+                if type(call) is Awaited and not call.over:
                     # `Call.settle` written out, because this is how nearly every call ends.
-                    call.future = None
-                    future.set_result(event.result)  # type: ignore[union-attr]
+                    call.over = True
+                    call.answer = event.result  # type: ignore[union-attr]
+                    if alone:
+                        answered = call
+                    else:
+                        call.wake_soon()
                 else:
                     call.settle(event.result, None)  # type: ignore[union-attr]
                 if self.on_answer is not None:
@@ -427,6 +440,7 @@ class Connection(Answering):
                 self._request(event)  # type: ignore[arg-type]
             else:
                 self._rare(event)
+        return answered
 
     def _rare(self, event: Event[Call]) -> None:
         match event:

@@ -79,11 +79,14 @@ class Outbox:
     def flush(self) -> None:
         """Hand everything to the stream now."""
         lines = self._lines
-        if not lines:
+        if len(lines) == 1:
+            data = lines.pop() + b"\n"
+        elif lines:
+            lines.append(b"")
+            data = b"\n".join(lines)
+            lines.clear()
+        else:
             return
-        lines.append(b"")
-        data = b"\n".join(lines)
-        lines.clear()
         self._size = 0
         try:
             self._stream.write(data)

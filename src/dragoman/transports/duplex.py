@@ -72,7 +72,8 @@ class DuplexStream(Stream):
             self._reader.start()
 
     def write(self, data: bytes) -> None:
-        self._refuse()
+        if self._closing or self._failure is not None:
+            self._refuse()
         if data:
             self._writer.write(data)
 

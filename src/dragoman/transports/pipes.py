@@ -143,25 +143,49 @@ class ReadPipe:
                 self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
-        for _ in range(READS_PER_CALLBACK):
-            size = self._size
-            # A read that came back short emptied the pipe; asking again would only cost a call.
-            # One that was full and yet did not make the next one larger was slow to be taken.
-            if self._read_once() < size or self._size == READ_SIZE or not self._reading:
+        # `_read_once` written out for what nearly every read is: short, and not the last one. It
+        # emptied the pipe; asking again would only cost a call.
+        size = self._size
+        if size == READ_SIZE:
+            try:
+                data = os.read(self._fd, READ_SIZE)
+            except (BlockingIOError, InterruptedError):
                 return
+            except OSError as error:
+                self._fail(error)
+                return
+            if 0 < len(data) < READ_SIZE:
+                self.on_data(data)
+                return
+            taken = self._deliver(data)
+        else:
+            taken = self._read_once()
+        for _ in range(READS_PER_CALLBACK - 1):
+            # One that was full and yet did not make the next one larger was slow to be taken.
+            if taken < size or self._size == READ_SIZE or not self._reading:
+                return
+            size = self._size
+            taken = self._read_once()
 
     def _read_once(self) -> int:
         """Read and deliver once. Returns the bytes delivered; 0 at the end or if there are none."""
-        size = self._size
         try:
-            data = os.read(self._fd, size)
+            data = os.read(self._fd, self._size)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            self.close()
-            # A terminal whose other side is gone answers with EIO where a pipe has its end.
-            self._on_end(None if error.errno == errno.EIO else error)
+            self._fail(error)
             return 0
+        return self._deliver(data)
+
+    def _fail(self, error: OSError) -> None:
+        self.close()
+        # A terminal whose other side is gone answers with EIO where a pipe has its end.
+        self._on_end(None if error.errno == errno.EIO else error)
+
+    def _deliver(self, data: bytes) -> int:
+        """Hand over what one read brought, and choose the size of the next one."""
+        size = self._size
         taken = len(data)
         if taken == size:
             if size < MAX_READ_SIZE:
@@ -174,8 +198,7 @@ class ReadPipe:
             if self._loop.time() - began_at > SLOW_TIMEOUT:
                 self._size = READ_SIZE
             return taken
-        if size != READ_SIZE:
-            self._size = READ_SIZE
+        self._size = READ_SIZE
         if taken:
             self.on_data(data)
         else:

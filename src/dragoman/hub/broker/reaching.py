@@ -106,8 +106,6 @@ async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
             )
         )
         if isinstance(peer.client, AcpClient):
-            # Nobody here wants events; without this every answer would be told as one.
-            peer.client.connection.on_answer = None
             if spec.mode_after_open is not None:
                 peer.client.options = dataclasses.replace(
                     peer.client.options, starting_mode=spec.mode_after_open
