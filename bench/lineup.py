@@ -26,6 +26,8 @@ class Contestant:
     """Whether it is judged; the others are what it is measured against."""
     usual: bool = True
     """Whether it takes part without being named on the command line."""
+    direct: str = ""
+    """The same pair with nothing in between, for those that have something there."""
     works: tuple[str, ...] = ()
     """What it takes part in, by the ids of the programme; everything if empty."""
 
@@ -107,6 +109,7 @@ def lineup(python: str) -> Sequence[Contestant]:
             ),
             imports="import dragoman.bridge",
             subject=True,
+            direct=ACP,
             works=("W1", "W2.sequential", "W4"),
         ),
         Contestant(
@@ -116,6 +119,7 @@ def lineup(python: str) -> Sequence[Contestant]:
             agent=(*module("dragoman_acp", python), "agent"),
             imports="import dragoman.hub.broker.calling",
             subject=True,
+            direct=ACP,
             works=("W1", "W2.sequential", "W4"),
         ),
         Contestant(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.lineup import ACP, CODEX, EVENTS, RPC
+from bench.lineup import ACP, BRIDGE, BROKER, CODEX, EVENTS, RPC
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Goal:
     """At least so many times better than the official Python SDK."""
     typescript: float | None = None
     """At least so many times faster than the official TypeScript SDK."""
+    direct: float | None = None
+    """At least this share of the speed of the same pair with nothing in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,23 @@ class Row:
     events: Goal = Goal()
     """For the conversation API, over ACP and over Codex: one dialect is not to be slower."""
 
+    bridge: Goal = Goal()
+    broker: Goal = Goal()
+
     def goal(self, subject: str) -> Goal:
-        goals = {RPC: self.rpc, ACP: self.acp, EVENTS: self.events, CODEX: self.events}
+        goals = {
+            RPC: self.rpc,
+            ACP: self.acp,
+            EVENTS: self.events,
+            CODEX: self.events,
+            BRIDGE: self.bridge,
+            BROKER: self.broker,
+        }
         return goals.get(subject, Goal())
+
+
+PASSED_ON = Goal(direct=1 / 2.5)
+"""A round trip through a third process takes at most two and a half times as long."""
 
 
 IMPORTS = "imports"
@@ -81,14 +97,27 @@ ROWS: Sequence[Row] = (
         rpc=Goal(0.70),
         acp=Goal(0.55, 8.0, 4.0),
         events=Goal(0.40),
+        broker=Goal(official=3.0, direct=0.40),
     ),
     Row("W1", "growth of the memory", ("client_peak", "agent_peak")),
-    Row("W2.sequential", "{size:,} requests, one at a time", rpc=Goal(0.80), acp=Goal(0.75)),
+    Row(
+        "W2.sequential",
+        "{size:,} requests, one at a time",
+        rpc=Goal(0.80),
+        acp=Goal(0.75),
+        bridge=PASSED_ON,
+    ),
     Row("W2.sequential", "the median request of these", ("p50",)),
     Row("W2.in_flight", "{size:,} requests, 64 in flight", rpc=Goal(0.70), acp=Goal(0.60)),
     Row("W3.1MiB", "{size} MiB there and back", rpc=Goal(official=1.6), acp=Goal(official=1.5)),
     Row("W3.15MiB", "{size} MiB there and back", rpc=Goal(official=1.2), acp=Goal(official=1.15)),
-    Row("W4", "{size:,} requests of the agent", rpc=Goal(0.70), acp=Goal(0.60)),
+    Row(
+        "W4",
+        "{size:,} requests of the agent",
+        rpc=Goal(0.70),
+        acp=Goal(0.60),
+        bridge=PASSED_ON,
+    ),
     Row("W5", "{size:,} sessions, 100 updates each", rpc=Goal(0.70), acp=Goal(0.55)),
     Row("W7", "{size:,} idle sessions, each", ("client_each", "agent_each")),
     Row("W6.import", "import", rpc=Goal(official=4.0)),

@@ -46,6 +46,7 @@ class Line:
     ceiling: Ratio | None
     official: Ratio | None
     typescript: Ratio | None
+    direct: Ratio | None
 
     @property
     def met(self) -> bool | None:
@@ -56,14 +57,16 @@ class Line:
                 (self.ceiling, self.goal.ceiling),
                 (self.official, self.goal.official),
                 (self.typescript, self.goal.typescript),
+                (self.direct, self.goal.direct),
             )
             if aim is not None and ratio is not None
         ]
         return all(met) if met else None
 
 
-def lines(runs: Runs, subject: str) -> list[Line]:
-    """All lines that can be drawn for a subject from what was measured."""
+def lines(runs: Runs, subject: str, direct: str = "") -> list[Line]:
+    """All lines that can be drawn for a subject from what was measured. `direct` is the same pair
+    with nothing in between, if the subject has something there."""
     result: list[Line] = []
     for row in ROWS:
         by_name = runs.get(row.entry, {})
@@ -91,7 +94,7 @@ def lines(runs: Runs, subject: str) -> list[Line]:
                 for name, of_one in by_name.items()
                 if of_one and figure in of_one[0]
             }
-            others = [against(name, figure) for name in (CEILING, OFFICIAL, TYPESCRIPT)]
+            others = [against(name, figure) for name in (CEILING, OFFICIAL, TYPESCRIPT, direct)]
             result.append(Line(row, row.goal(subject), figure, medians, *others))
     return result
 
@@ -122,6 +125,7 @@ def aims(goal: Goal) -> str:
     parts = [] if goal.ceiling is None else [f"{goal.ceiling:.0%}"]
     parts += [] if goal.official is None else [f"{goal.official:.2f}x"]
     parts += [] if goal.typescript is None else [f"{goal.typescript:.0f}x TS"]
+    parts += [] if goal.direct is None else [f"{goal.direct:.0%} of the direct"]
     return ", ".join(parts)
 
 
@@ -134,7 +138,8 @@ def table(
     """The table for one subject, as text."""
     names = [one.name for one in contestants if one is subject or not one.subject]
     head = ["work", "figure", *names, "of the ceiling", "against the SDK", "against TS"]
-    head += ["goal", "met"]
+    between = bool(subject.direct)
+    head += [*["of the direct"] * between, "goal", "met"]
     body = [
         [
             f"{line.row.entry} {line.row.title.format(size=sizes[line.row.entry])}",
@@ -143,10 +148,11 @@ def table(
             share(line.ceiling),
             times(line.official),
             times(line.typescript),
+            *[share(line.direct)] * between,
             aims(line.goal),
             VERDICT[line.met],
         ]
-        for line in lines(runs, subject.name)
+        for line in lines(runs, subject.name, subject.direct)
     ]
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     drawn = [
