@@ -114,6 +114,25 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Its program, and not its model, writes the command it asks about as the title only."""
 
 
+class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the ladder asks a peer that has no model to understand its sentences.
+
+    What is left out is asked as it is asked of everybody; an empty text says that the peer has
+    nothing of the kind, so it is not asked.
+    """
+
+    echo: str | None = None
+    """What gets an answer in words. ``{token}`` stands for a word that may come back."""
+    slow: str | None = None
+    """What takes long enough to be cancelled."""
+    write: str | None = None
+    """What makes it write the file ``{path}``; ``{text}`` stands for a content."""
+    shell: str | None = None
+    """What makes it run ``{command}``."""
+    tool: str | None = None
+    """What makes it call ``{tool}`` of the MCP server ``{server}``."""
+
+
 class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One peer, as it claims to be."""
 
@@ -147,6 +166,8 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of its dialect (`connect(details=…)`)."""
     quirks: Quirks = Quirks()
     """What it does differently."""
+    canaries: CanaryPrompts = CanaryPrompts()
+    """How the ladder's questions are put to it, where the usual sentences mean nothing to it."""
     max_line_size: int | None = None
     """The longest message in bytes that it may send."""
     handshake_timeout: float | None = None

@@ -122,6 +122,8 @@ def _check_quirks(descriptor: Descriptor, refuse: Any) -> None:
             refuse(f"quirks.{name}", f"it needs protocol = {ACP!r}")
     if any(not text.strip() for text in quirks.error_texts):
         refuse("quirks.error_texts", "an empty text begins every message")
+    if descriptor.canaries.echo is not None and not descriptor.canaries.echo.strip():
+        refuse("canaries.echo", "there must be something that the peer answers")
     if descriptor.details and descriptor.protocol == AUTO:
         refuse("details", f"they belong to one dialect: name it, such as protocol = {CODEX!r}")
 

@@ -1,18 +1,27 @@
 """What a peer is asked to do, to see how it does it.
 
 Owns the prompts. They are plain sentences for a real model; whoever has a fake one behind the peer
-gives others. What is looked at afterwards is the business of the rungs.
+gives others, and so does the descriptor of a peer that has none. What is looked at afterwards is
+the business of the rungs.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msgspec import structs
+
+from dragoman.hub.catalogue.descriptor import CanaryPrompts
+
+NEVER: Final = "its descriptor says that it never {}"
+"""Why a peer is not asked for what it has not got."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canaries:
-    """The prompts; words in braces are replaced."""
+    """The prompts; words in braces are replaced. What a peer cannot do has an empty one."""
 
     echo: str = (
         "Answer with two or three short sentences about the sea and the word {token}. Use no tools."
@@ -29,6 +38,12 @@ class Canaries:
     )
     failure: str | None = None
     """Makes the model fail. Nobody can ask that of a real one, so it is left out by default."""
+
+
+def canaries_for(prompts: CanaryPrompts) -> Canaries:
+    """The usual canaries with those in their place that a peer's descriptor gives."""
+    given = {name: text for name, text in structs.asdict(prompts).items() if text is not None}
+    return replace(Canaries(), **given)
 
 
 def fill(prompt: str, **words: str) -> str:

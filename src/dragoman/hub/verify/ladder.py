@@ -19,7 +19,7 @@ from dragoman.hub.catalogue.descriptor import Platform
 from dragoman.hub.config.paths import Paths
 from dragoman.hub.launching import Way, current_platform
 from dragoman.hub.verify import remedies
-from dragoman.hub.verify.canaries import Canaries
+from dragoman.hub.verify.canaries import Canaries, canaries_for
 from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 from dragoman.hub.verify.climb import Climb
 from dragoman.hub.verify.limits import Limits
@@ -92,7 +92,7 @@ async def climb(
             way=way,
             surroundings=where,
             limits=limits or Limits(),
-            canaries=canaries or Canaries(),
+            canaries=canaries or _canaries(way),
             platform=platform,
             turns=turns,
             careful=careful,
@@ -109,6 +109,10 @@ async def climb(
     if paths is not None:
         CardStore(paths.data / CARDS).save(card)
     return card
+
+
+def _canaries(way: Way) -> Canaries:
+    return canaries_for(way.descriptor.canaries) if way.descriptor is not None else Canaries()
 
 
 async def _try(rung: Rung, state: Climb) -> RungResult:

@@ -35,8 +35,9 @@ class Limits:
     """Without updates for this long after its end, a turn has sent all it had to say."""
     replay_quiet: float = 0.3
     """Without updates for this long, a replay that comes after its answer counts as over."""
-    mcp_start: float = 5.0
-    """For an MCP server to be started after the session was opened, or its tool was asked for."""
+    mcp_start: float = 2.0
+    """For an MCP server to be started after the session was opened. Agents that start it with the
+    session do so before they answer; the others wait for a turn, and no patience changes that."""
     exit: float = 5.0
     """From the end of its input to its exit. Agents need up to 2.2 s, and some never exit."""
     rung: float = 600.0

@@ -47,6 +47,7 @@ GOOD: dict[str, Any] = {"name": "mine", "title": "Mine", "launch": [{"command": 
         ({"handshake_timeout": -1.0}, "handshake_timeout", "above 0"),
         ({"quirks": {"mode_after_open": "x"}}, "quirks.mode_after_open", "protocol = 'acp'"),
         ({"quirks": {"error_texts": [""]}}, "quirks.error_texts", "empty"),
+        ({"canaries": {"echo": " "}}, "canaries.echo", "something that the peer answers"),
         ({"details": {"sandbox": "x"}}, "details", "belong to one dialect"),
         ({"lanch": []}, "lanch", "did you mean `launch`?"),
         ({"quirks": {"late_reply": True}}, "quirks.late_reply", "did you mean `late_replay`?"),

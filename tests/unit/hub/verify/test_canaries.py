@@ -3,7 +3,10 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from dragoman.hub.verify.canaries import Canaries, fill
+from msgspec import structs
+
+from dragoman.hub.catalogue.descriptor import CanaryPrompts
+from dragoman.hub.verify.canaries import Canaries, canaries_for, fill
 
 
 def test_words_in_braces_are_replaced_and_other_braces_are_left_alone() -> None:
@@ -19,3 +22,16 @@ def test_every_canary_that_needs_a_word_names_it() -> None:
     wanted |= {"tool": {"tool", "server"}, "slow": set(), "failure": set()}
     for field in fields(Canaries):
         assert set(re.findall(r"{(\w+)}", field.default or "")) == wanted[field.name], field.name  # type: ignore[arg-type]
+
+
+def test_a_descriptor_replaces_what_it_names_and_leaves_the_rest_as_it_is_asked_of_everybody() -> (
+    None
+):
+    asked = canaries_for(CanaryPrompts(echo="/help", tool=""))
+    assert (asked.echo, asked.tool) == ("/help", "")
+    assert (asked.write, asked.slow) == (Canaries().write, Canaries().slow)
+
+
+def test_a_descriptor_can_replace_every_canary_but_the_failure() -> None:
+    named = {field.name for field in structs.fields(CanaryPrompts)}
+    assert named == {field.name for field in fields(Canaries)} - {"failure"}

@@ -18,7 +18,7 @@ from dragoman.client.conversation import Peer
 from dragoman.dialects.acp.v1 import McpServerStdio
 from dragoman.errors import CallTimeout, DragomanError, Unsupported
 from dragoman.hub.verify import canary_server, remedies
-from dragoman.hub.verify.canaries import fill
+from dragoman.hub.verify.canaries import NEVER, fill
 from dragoman.hub.verify.climb import Climb, allow
 from dragoman.hub.verify.rung import Finding, Rung, passed, skipped, warned
 
@@ -30,6 +30,8 @@ MAX_LISTED: Final = 10_000
 
 
 async def mcp(climb: Climb) -> Finding:
+    if not climb.canaries.tool:
+        return passed(NEVER.format("uses the tools of others"), mcp=False)
     connected = await climb.successor()
     mark = climb.surroundings.marks / "mcp"
     try:
@@ -42,8 +44,8 @@ async def mcp(climb: Climb) -> Finding:
     if not await _marked(climb, mark) and speaking:
         climb.decide_with(allow)
         names = {"tool": canary_server.TOOL, "server": canary_server.NAME}
+        # Whoever calls a tool has started its server by then: there is nothing left to wait for.
         await climb.take_turn(conversation, fill(climb.canaries.tool, **names))
-        await _marked(climb, mark)
     if mark.exists():
         done = ", ".join(dict.fromkeys(mark.read_text(encoding="utf-8").split()))
         return passed(f"it used the MCP server it was handed: {done}", mcp=True)

@@ -15,7 +15,7 @@ from dragoman.client.results import Result
 from dragoman.events.words import Outcome
 from dragoman.hub.opening import judge
 from dragoman.hub.verify import remedies
-from dragoman.hub.verify.canaries import fill
+from dragoman.hub.verify.canaries import NEVER, fill
 from dragoman.hub.verify.climb import Climb, allow
 from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped, warned
 
@@ -37,6 +37,8 @@ class _Watch:
 
 
 async def permission(climb: Climb) -> Finding:
+    if not climb.canaries.write:
+        return skipped(NEVER.format("writes files"))
     watch = _Watch(climb.surroundings.workspace / "granted.txt")
     services = climb.witness.services.copy()
     climb.decide_with(watch.allow)
@@ -99,6 +101,8 @@ async def files(climb: Climb) -> Finding:
 
 
 async def terminals(climb: Climb) -> Finding:
+    if not climb.canaries.shell:
+        return skipped(NEVER.format("runs commands"))
     mark = climb.surroundings.workspace / "ran.txt"
     services = climb.witness.services["terminal"]
     climb.decide_with(allow)

@@ -14,6 +14,7 @@ from dragoman.errors import CallTimeout, RemoteError, Unsupported
 from dragoman.events.parts import Capabilities
 from dragoman.hub.catalogue.descriptor import Quirks
 from dragoman.hub.launching import Way
+from dragoman.hub.verify.canaries import Canaries
 from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Told
 from dragoman.hub.verify.rungs import memory
@@ -200,3 +201,10 @@ def test_the_server_is_run_by_its_path_so_that_nothing_has_to_be_installed(tmp_p
     server = memory.canary(tmp_path / "mark")
     assert Path(server.args[0]).name == "canary_server.py"
     assert Path(server.args[0]).is_file()
+
+
+@aio
+async def test_a_peer_without_tools_is_a_no_at_once_and_is_handed_no_server(tmp_path: Path) -> None:
+    climb = climbing(tmp_path, canaries=Canaries(tool=""))
+    climb.reopening = AssertionError("a session was opened")
+    assert verdict(await memory.mcp(climb)) == (Verdict.PASS, {"mcp": False})

@@ -11,6 +11,7 @@ from dragoman.events.words import Outcome
 from dragoman.hub.catalogue.descriptor import Quirks
 from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
+from dragoman.hub.verify.canaries import Canaries
 from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Told
 from dragoman.hub.verify.rungs import permissions
@@ -155,3 +156,17 @@ async def test_a_command_in_our_terminal_is_seen_by_the_witness(tmp_path: Path) 
 
     climb.act = act
     assert (await permissions.terminals(climb)).facts == {"uses_terminals": True}
+
+
+@aio
+async def test_a_peer_is_not_asked_for_what_its_descriptor_says_it_never_does(
+    tmp_path: Path,
+) -> None:
+    climb = climbing(tmp_path, canaries=Canaries(write="", shell=""))
+
+    def act(prompt: str, climb: FakeClimb) -> Told:
+        raise AssertionError(f"it was asked {prompt!r}")
+
+    climb.act = act
+    assert verdict(await permissions.permission(climb)) == (Verdict.SKIPPED, {})
+    assert verdict(await permissions.terminals(climb)) == (Verdict.SKIPPED, {})
