@@ -2,9 +2,10 @@
 
 Owns the shape of ``config.toml`` and of a project's ``dragoman.toml``, key by key, and which of
 the keys a project may set before it is trusted. It does not read or merge anything (`merging`).
-"""
 
-from __future__ import annotations
+The annotations are values, not text (no `from __future__ import annotations`): every command reads
+settings, and msgspec would compile each of them first.
+"""
 
 from typing import Final, Literal, TypeAlias
 

@@ -5,8 +5,6 @@ A method without a `type`, or with one that is not known, is one that the agent 
 that is the protocol's rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 

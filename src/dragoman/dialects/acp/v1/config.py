@@ -5,8 +5,6 @@ types are a select and, for clients that announce it, a boolean. The requests th
 here too. How a change is announced is in `updates`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias

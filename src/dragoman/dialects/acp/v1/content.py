@@ -4,8 +4,6 @@ Owns the blocks of the protocol and the annotations on them. It does not know wh
 stands: `updates`, `prompt` and `tools` do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias

@@ -5,8 +5,6 @@ of forms, and `elicitation/complete`. It does not check answers against a schema
 and property types are open: an unknown one is kept whole and never taken for a known one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias

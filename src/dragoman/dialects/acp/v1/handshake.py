@@ -5,8 +5,6 @@ gates in `methods` do. An absent capability is an unsupported one, and a malform
 absent, so that no capability can make the handshake fail.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

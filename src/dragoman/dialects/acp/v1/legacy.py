@@ -5,8 +5,6 @@ authentication method `env_var`. They are read so that a client can use such age
 should not send them: `config` and `auth` hold what replaced them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

@@ -4,8 +4,6 @@ Owns the descriptors only. It does not know how a server is started or reached: 
 agent's business.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 

@@ -5,8 +5,6 @@ options are free text (a reject may be called "cancel"), so a choice is made by 
 back by `option_id`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeAlias

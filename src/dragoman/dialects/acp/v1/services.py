@@ -4,8 +4,6 @@ Owns the bodies of `fs/…` and `terminal/…`. It touches no file and starts no
 answers does. Paths are absolute and lines count from 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

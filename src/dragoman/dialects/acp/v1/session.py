@@ -5,8 +5,6 @@ options (`config`). What the agent reports meanwhile is in `updates`, what it as
 `permissions`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated

@@ -7,9 +7,11 @@ not decode or encode: `codec` does, and `tolerant` reads the marks.
 Every field with a default is forgiving: a value that is malformed there becomes the default and
 is kept in `extra`, and bad items of a list are left out. `STRICT`, `FORGIVING` and `NULL_IS_EMPTY`
 mark the exceptions. Null in a field with a default always means that the field is absent.
-"""
 
-from __future__ import annotations
+Modules that define types do without `from __future__ import annotations`: of an annotation that is
+text, msgspec compiles every word when a decoder is made, and that was two thirds of what the first
+message took.
+"""
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 

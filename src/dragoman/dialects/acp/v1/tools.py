@@ -5,8 +5,6 @@ It does not know how it is delivered: `updates` and `permissions` do. None alway
 in an update it leaves the value as it was, in a first report the protocol's default holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, TypeAlias

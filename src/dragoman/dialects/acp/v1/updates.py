@@ -5,8 +5,6 @@ of a message is the commonest message of the protocol, so these types are kept f
 is a single pass. It does not know what the updates add up to; the rooms above fold them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import get_annotations
+
 import pytest
 
 from dragoman.dialects.acp import v1
@@ -40,3 +42,18 @@ def test_a_mark_shows_its_name() -> None:
 def test_a_family_without_members_cannot_choose() -> None:
     with pytest.raises(NotImplementedError):
         shape.Family.member({})
+
+
+def every_type(base: type) -> list[type]:
+    below: list[type] = base.__subclasses__()
+    return [found for each in below for found in (each, *every_type(each))]
+
+
+def test_no_type_leaves_the_compiling_of_its_annotations_to_the_first_message() -> None:
+    types = [*every_type(shape.Wire), *every_type(shape.Unknown)]
+    ours = [each for each in types if each.__module__.startswith(v1.__name__)]
+    assert v1.TextContent in ours
+    texts = [
+        each for each in ours if any(isinstance(a, str) for a in get_annotations(each).values())
+    ]
+    assert texts == []

@@ -4,8 +4,6 @@ Owns the wider forms of the stable capability objects; each is also its stable t
 they announce are in the neighbours.
 """
 
-from __future__ import annotations
-
 from msgspec import field
 
 from dragoman.dialects.acp.v1 import auth, handshake

@@ -4,8 +4,6 @@ Owns model providers, the status of the login, MCP messages through this connect
 proxies of a chain. None of them is needed to work with an agent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any

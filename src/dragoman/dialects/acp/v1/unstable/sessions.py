@@ -5,8 +5,6 @@ the token usage of a turn. Whether the usage is of the turn or of the session so
 settled by the protocol; agents differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias

@@ -4,8 +4,6 @@ Owns the wider `SessionUpdate` and `SessionNotification`. The stable updates are
 `updates` and are part of the union here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
