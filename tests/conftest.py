@@ -58,8 +58,8 @@ def pytest_collection() -> Generator[None, object, object]:
     """Let the garbage collector look at what tests make, and at nothing older.
 
     Collecting tests makes half a million objects that stay to the end. Looking through them is a
-    quarter of that work, and afterwards takes a third of a second each time that a test asks whether
-    something was left behind.
+    quarter of that work, and afterwards takes a third of a second each time that a test asks
+    whether something was left behind.
     """
     gc.disable()
     try:
