@@ -185,7 +185,7 @@ class LiveSession:
 
     def _replayed(self, line: Raw) -> None:
         self.heard_at = asyncio.get_running_loop().time()
-        self._look_at(line)
+        self._look_at(bytes(line))
         caller = self._replay_for
         if caller is not None and caller.connection.failure is None:
             name = self.name_for(caller)
@@ -257,19 +257,27 @@ class LiveSession:
         self._keeping.note(self, kind, data)
 
     def look(self) -> None:
-        """Take over the settings that the updates since the last look tell of. One search for all
-        of them first: nearly always there is nothing."""
+        """Take over the settings that the updates since the last look tell of."""
         events = self.log.lines(max(self._looked, self.log.first), max_size=sys.maxsize)
         self._looked = self.log.next
-        lines = [event.params for event in events]
+        self._look_over([bytes(event.params) for event in events])
+
+    def look_through(self, first: int, lines: Sequence[bytes]) -> None:
+        """`look`, at lines that were taken from the log, of which this is the number of the first.
+        Those that were looked at before are passed over."""
+        seen = self._looked - first
+        self._looked = max(self._looked, first + len(lines))
+        self._look_over(lines[seen:] if seen > 0 else lines)
+
+    def _look_over(self, lines: Sequence[bytes]) -> None:
+        # One search for all of them first: nearly always there is nothing.
         text = b"\n".join(lines)
         if any(word in text for word in _SETTINGS):
             for line in lines:
                 self._look_at(line)
 
-    def _look_at(self, line: Raw) -> None:
-        text = bytes(line)
-        if not any(word in text for word in _SETTINGS):
+    def _look_at(self, line: bytes) -> None:
+        if not any(word in line for word in _SETTINGS):
             return
         try:
             update = _decode_update(line).update

@@ -89,6 +89,24 @@ _NAMED: Final = (
 )
 
 
+_RARER: Final = " .etaoinshrdlucmfwypvbgk:/-_0123456789jqxz"
+"""Characters as they stand in texts, the commonest first."""
+
+
+def _by_rarest(words: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The words by the rarest character of each: a text that has not even that need not be searched
+    for the word, and a search for one character takes a thirtieth of the time."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        found.setdefault(max(word, key=_RARER.index), []).append(word)
+    return tuple((rarest, tuple(each)) for rarest, each in found.items())
+
+
+_SHAPE_OF: Final = dict(_SHAPES)
+_SHAPES_BY_RAREST: Final = _by_rarest(_SHAPE_OF)
+_WORDS_BY_RAREST: Final = _by_rarest(_WORDS)
+
+
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """A pattern at its first use: a command that only looks a session up needs none of them."""
@@ -110,11 +128,12 @@ class Redactor:
         if len(text) <= LONG:
             return self._looks(text)
         # The patterns are for the pieces that `text` makes of it.
+        if any(value in text for value in self._values):
+            return True
         low = text.lower()
-        return (
-            any(value in text for value in self._values)
-            or any(word in low for word, _ in _SHAPES)
-            or any(word in low for word in _WORDS)
+        return any(
+            rarest in low and any(word in low for word in words)
+            for rarest, words in (*_SHAPES_BY_RAREST, *_WORDS_BY_RAREST)
         )
 
     def _looks(self, text: str) -> bool:
@@ -122,12 +141,16 @@ class Redactor:
             if value in text:
                 return True
         low = text.lower()
-        for word, pattern in _SHAPES:
-            if word in low and _compiled(pattern).search(low):
-                return True
-        for word in _WORDS:
-            if word in low:
-                return _compiled(_NAMED).search(low) is not None
+        for rarest, words in _SHAPES_BY_RAREST:
+            if rarest in low:
+                for word in words:
+                    if word in low and _compiled(_SHAPE_OF[word]).search(low):
+                        return True
+        for rarest, words in _WORDS_BY_RAREST:
+            if rarest in low:
+                for word in words:
+                    if word in low:
+                        return _compiled(_NAMED).search(low) is not None
         return False
 
     def text(self, text: str) -> str:
