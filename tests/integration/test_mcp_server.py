@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -235,19 +236,31 @@ def begun(process: Process[bytes]) -> None:
     raise AssertionError("nobody answers")
 
 
-@pytest.mark.parametrize(("how", "code"), [(None, 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_end_of_input_or_a_signal_ends_everything(
-    how: signal.Signals | None, code: int, cli: Cli
+def test_what_was_asked_before_the_end_of_the_input_is_answered(cli: Cli) -> None:
+    asked = HELLO + call("ask_peer", '{"peer": "tester", "prompt": "hello"}')
+    with served(cli) as process:
+        # Without the end of the last line, as by hand.
+        out, err = process.communicate(asked.rstrip(), timeout=WAIT)
+    assert (process.returncode, err) == (0, b"")
+    answers = {told["id"]: told for line in out.splitlines() if "id" in (told := json.loads(line))}
+    assert set(answers) == {1, 2}
+    assert answers[2]["result"]["content"][0]["text"].startswith("you said hello\n")
+    assert cli.agents_left() == []
+
+
+@pytest.mark.parametrize("open_input", [True, False], ids=["open", "closed"])
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_everything(
+    how: signal.Signals, code: int, open_input: bool, cli: Cli
 ) -> None:
     with served(cli) as process:
         begun(process)
         assert cli.agents_left() != []
-        if how is None:
+        if not open_input:
             assert process.stdin is not None
             process.stdin.close()
             process.stdin = None
-        else:
-            process.send_signal(how)
+        process.send_signal(how)
         out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (code, b"")
     assert all(line.startswith(b"{") for line in out.splitlines())

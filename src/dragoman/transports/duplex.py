@@ -5,12 +5,14 @@ and a close that sends what it can and lets go of both in bounded time. How byte
 descriptor is known to `pipes`; where the descriptors come from, to `stdio` and `sockets`.
 
 A child process has a life of its own besides its pipes, so `process` does not use this.
+Their end of the input is the end of the stream, unless somebody asks to go on answering.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 
 from dragoman.errors import (
     ConnectionBroken,
@@ -53,6 +55,10 @@ class DuplexStream(Stream):
             read_fd, _discard, self._reading_ended, threaded=threaded_read
         )
         self._writer = open_write_pipe(write_fd, self._writing_broke, threaded=threaded_write)
+        self.on_input_end: Callable[[], None] | None = None
+        """If set before the start, the end of the input is told to it, and the stream ends only
+        when it is closed or nobody reads what we write: some write everything that they want to
+        know, close their output and then read the answers."""
         self._receiver: Receiver | None = None
         self._paused = False
         self._failure: ConnectionLost | None = None
@@ -143,7 +149,11 @@ class DuplexStream(Stream):
     def _reading_ended(self, error: OSError | None) -> None:
         if self._closing:
             return
-        if error is None or error.errno in _GONE:
+        if error is None and self.on_input_end is not None:
+            # Without a read there is nothing else that would tell us that they have gone.
+            self._writer.watch()
+            self.on_input_end()
+        elif error is None or error.errno in _GONE:
             self._end(ConnectionEnded())
         else:
             self._end(ConnectionBroken(f"reading failed: {error.strerror}"))

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import stat
 import sys
 import threading
@@ -231,6 +232,9 @@ class _Outbound(abc.ABC):
     def close(self) -> None:
         """Give up the descriptor at once; what is unsent is dropped. Idempotent."""
 
+    def watch(self) -> None:  # noqa: B027 - a thread notices it only by writing
+        """Notice that the reader is gone also while nothing is written, if that can be seen."""
+
     async def drain(self) -> None:
         """Wait until `unsent_size` is at most `HIGH_WATER_SIZE`."""
         await self._wait_until(HIGH_WATER_SIZE)
@@ -283,6 +287,7 @@ class WritePipe(_Outbound):
         self._on_broken = on_broken
         self._buffers: deque[memoryview] = deque()
         self._enlarged = False
+        self._watching = False
         self._was_blocking = os.get_blocking(fd)
         if self._was_blocking:
             os.set_blocking(fd, False)
@@ -308,6 +313,24 @@ class WritePipe(_Outbound):
         self._buffers.append(memoryview(data)[sent:])
         self._unsent_size += len(data) - sent
 
+    def watch(self) -> None:
+        if not self._watching and not self._closed and self._failure is None:
+            self._watching = True
+            self._loop.add_reader(self._fd, self._hung_up)
+
+    def _hung_up(self) -> None:
+        # Once: a socket that was only half closed stays readable for ever.
+        self._unwatch()
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        if self._failure is None and poll.poll(0):
+            self._break(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
+
+    def _unwatch(self) -> None:
+        if self._watching:
+            self._watching = False
+            self._loop.remove_reader(self._fd)
+
     def close(self) -> None:
         """Give up the descriptor at once; what is unsent is dropped. Idempotent."""
         if self._closed:
@@ -316,6 +339,7 @@ class WritePipe(_Outbound):
         if self._failure is None:
             self._failure = ConnectionClosed()
         self._forget_unsent()
+        self._unwatch()
         if self._was_blocking:
             # The mode belongs to the open file, which for our own stdio is shared with others.
             with contextlib.suppress(OSError):

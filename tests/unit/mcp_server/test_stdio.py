@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 
 from dragoman.errors import ConnectionLost
 from dragoman.mcp_server import stdio
+from dragoman.mcp_server.answers import Answer
 from dragoman.mcp_server.front import Front
 from dragoman.mcp_server.stdio import serve_stream
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.transports import duplex
 from dragoman.transports.base import Stream
+from dragoman.transports.duplex import DuplexStream
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
 
@@ -151,3 +155,83 @@ async def test_a_host_that_sends_much_is_held_back(work: Path) -> None:
     await near.aclose()
     async with asyncio.timeout(10):
         await serving
+
+
+class Piped:
+    """A client that writes everything, closes its output and then reads."""
+
+    def __init__(self, *messages: Any, roots: bool = False) -> None:
+        read_fd, in_fd = os.pipe()
+        self.out_fd, write_fd = os.pipe()
+        self.stream = DuplexStream(read_fd, write_fd)
+        hello = json.loads(json.dumps(HELLO))
+        if roots:
+            hello["params"]["capabilities"] = {"roots": {}}
+        # The last line has no end.
+        os.write(in_fd, "\n".join(json.dumps(one) for one in (hello, *messages)).encode())
+        os.close(in_fd)
+
+    def answers(self) -> dict[Any, dict[str, Any]]:
+        """What was answered, by the ids; for when the stream has ended."""
+        with open(self.out_fd, "rb") as file:
+            told = [json.loads(line) for line in file]
+        return {one["id"]: one for one in told if "method" not in one}
+
+
+def call(id: int, tool: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+class Stuck(Front):
+    """Never answers a call of a tool."""
+
+    async def _carry_out(self, arguments: Any, call: Any) -> Answer:
+        self.reached = True
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@aio
+async def test_a_client_that_closes_its_output_and_then_reads_gets_every_answer(work: Path) -> None:
+    piped = Piped(*(call(number, "list_peers") for number in range(2, 30)))
+    async with asyncio.timeout(10):
+        await serve_stream(Front(cwd=work), piped.stream, stop=asyncio.Event())
+    answers = piped.answers()
+    assert set(answers) == set(range(1, 30))
+    assert all("result" in answer for answer in answers.values())
+
+
+@aio
+async def test_a_client_that_can_be_asked_nothing_any_more_is_told_so_at_once(work: Path) -> None:
+    piped = Piped(call(2, "list_peers"), roots=True)
+    async with asyncio.timeout(5):
+        await serve_stream(Front(cwd=work), piped.stream, stop=asyncio.Event())
+    told = piped.answers()[2]["result"]
+    assert told["isError"] and "does not tell its roots" in told["content"][0]["text"]
+
+
+@aio
+async def test_what_takes_too_long_after_the_end_of_the_input_is_given_up(
+    work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stdio, "LAST_ANSWERS_TIMEOUT", 0.1)
+    piped = Piped(call(2, "list_peers"))
+    front = Stuck(cwd=work)
+    async with asyncio.timeout(5):
+        await serve_stream(front, piped.stream, stop=asyncio.Event())
+    assert front.reached
+    assert caplog.messages == ["the input has ended, and answers that took too long are not given: 1"]
+    assert "error" in piped.answers()[2]
+
+
+@aio
+async def test_nothing_is_waited_for_when_nobody_reads_the_answers(
+    work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(duplex, "BROKEN_TIMEOUT", 0.01)
+    piped = Piped(call(2, "list_peers"))
+    os.close(piped.out_fd)
+    async with asyncio.timeout(5):
+        await serve_stream(Stuck(cwd=work), piped.stream, stop=asyncio.Event())
+    assert caplog.messages == []

@@ -260,3 +260,39 @@ async def test_a_socket_closed_with_bytes_unread_counts_as_ended_by_them() -> No
     assert heard.data == b"last words\n"
     assert [type(end) for end in heard.ends] == [ConnectionEnded]
     await stream.aclose()
+
+
+@aio
+async def test_whoever_closed_its_output_is_still_answered_if_that_is_asked_for() -> None:
+    pipes = Pipes()
+    over = asyncio.Event()
+    pipes.stream.on_input_end = over.set
+    pipes.stream.start(pipes.heard)
+    os.write(pipes.in_fd, b"ask\n")
+    os.close(pipes.in_fd)
+    async with asyncio.timeout(5):
+        await over.wait()
+    assert (pipes.heard.data, pipes.heard.ends) == (b"ask\n", [])
+    pipes.stream.write(b"answer\n")
+    await pipes.stream.drain()
+    assert os.read(pipes.out_fd, 100) == b"answer\n"
+    await pipes.aclose()
+    assert [type(end) for end in pipes.heard.ends] == [ConnectionClosed]
+
+
+@aio
+async def test_whoever_is_gone_after_its_input_ended_ends_the_stream_without_a_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(duplex, "BROKEN_TIMEOUT", 0.01)
+    pipes = Pipes()
+    over = asyncio.Event()
+    pipes.stream.on_input_end = over.set
+    pipes.stream.start(pipes.heard)
+    os.close(pipes.in_fd)
+    async with asyncio.timeout(5):
+        await over.wait()
+        os.close(pipes.out_fd)
+        await pipes.heard.ended.wait()
+    assert [type(end) for end in pipes.heard.ends] == [ConnectionBroken]
+    await pipes.aclose()

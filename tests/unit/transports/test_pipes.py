@@ -688,3 +688,41 @@ async def test_a_regular_file_is_written_behind_a_thread(tmp_path: Path) -> None
     async with asyncio.timeout(TIMEOUT):
         await pipe.aclose(TIMEOUT)
     assert (tmp_path / "file").read_bytes() == b"one two"
+
+
+@aio
+async def test_a_watched_end_that_is_only_half_closed_is_not_broken() -> None:
+    ours, theirs = socket.socketpair()
+    broken: list[OSError] = []
+    pipe = WritePipe(ours.detach(), broken.append)
+    pipe.watch()
+    theirs.shutdown(socket.SHUT_WR)
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.01, turned.set)
+    async with asyncio.timeout(TIMEOUT):
+        await turned.wait()
+    pipe.write(b"still here\n")
+    assert theirs.recv(100) == b"still here\n"
+    assert broken == []
+    theirs.close()
+    pipe.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@aio
+async def test_a_watched_end_breaks_when_its_reader_goes(kind: str) -> None:
+    if kind == "pipe":
+        theirs, ours = os.pipe()
+    else:
+        one, two = socket.socketpair()
+        theirs, ours = one.detach(), two.detach()
+    broken: asyncio.Queue[OSError] = asyncio.Queue()
+    pipe = WritePipe(ours, broken.put_nowait)
+    pipe.watch()
+    pipe.watch()
+    os.close(theirs)
+    async with asyncio.timeout(TIMEOUT):
+        assert (await broken.get()).errno == errno.EPIPE
+    with pytest.raises(ConnectionBroken):
+        pipe.write(b"x")
+    pipe.close()

@@ -1,0 +1,72 @@
+"""Which answers are still owed on one connection, in both directions.
+
+Owns the count, from the messages that pass by. A client that has closed its side but still reads
+gets every answer that it is owed, and what it was asked itself can never be answered any more.
+How messages travel, and for how long answers are waited for, is in `stdio`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Owed:
+    """What is owed on one connection."""
+
+    def __init__(self) -> None:
+        # By their ids as text: a client that cancels 1 may well call it "1".
+        self._by_us: Counter[str] = Counter()
+        self._by_them: set[types.RequestId] = set()
+        self.changed = asyncio.Event()
+        """Set by every change; whoever waits for one clears it before it looks."""
+
+    def __len__(self) -> int:
+        """How many answers we owe."""
+        return self._by_us.total()
+
+    def received(self, message: SessionMessage | Exception) -> None:
+        """A message has come from the client."""
+        if isinstance(message, Exception):
+            return
+        match message.message:
+            case types.JSONRPCRequest(id=id):
+                self._by_us[str(id)] += 1
+            case types.JSONRPCNotification(method="notifications/cancelled", params=params):
+                # It is not answered, and nobody waits for it.
+                self._by_us.pop(str((params or {}).get("requestId")), None)
+            case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id) if id is not None:
+                self._by_them.discard(id)
+        self.changed.set()
+
+    def sent(self, message: SessionMessage) -> None:
+        """A message is on its way to the client."""
+        match message.message:
+            case types.JSONRPCRequest(id=id):
+                self._by_them.add(id)
+            case types.JSONRPCResponse(id=id) | types.JSONRPCError(id=id):
+                self._by_us[str(id)] -= 1
+                self._by_us += Counter()
+        self.changed.set()
+
+    def forget(self) -> None:
+        """The client has gone: nobody is owed anything."""
+        self._by_us.clear()
+        self.changed.set()
+
+    def unanswerable(self) -> Iterator[SessionMessage]:
+        """The answers to what we have asked, for a client that cannot say anything any more."""
+        while self._by_them:
+            error = types.ErrorData(
+                code=types.CONNECTION_CLOSED, message="the client has closed its side"
+            )
+            yield SessionMessage(
+                types.JSONRPCError(jsonrpc="2.0", id=self._by_them.pop(), error=error)
+            )
