@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.cli.app import run
+from dragoman.cli.entrance import run
 from dragoman.hub.broker.listing import list_brokers
 from dragoman.hub.config.paths import find_paths
 from dragoman.transports.identity import kill

@@ -1,14 +1,12 @@
-"""The frame of the command line: which commands there are, and what becomes of an error.
+"""Which commands there are, as typer has them.
 
-Owns the table of commands, each with the module it is fetched from when it is called, and the one
-place where an error turns into a message and an exit code. It does not know what a command does:
-its module does, made as `commands` describes.
+Owns the table of commands, each with the module it is fetched from when it is called. It does not
+know what a command does: its module does, made as `commands` describes. What becomes of an error is
+in `entrance`.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -19,10 +17,6 @@ from typer.core import TyperGroup
 
 from dragoman.cli.commands import HELP_NAMES
 from dragoman.cli.values import quicken
-from dragoman.errors import DragomanError, UsageError
-
-FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
-"""What the system says of a file that takes nothing more."""
 
 COMMANDS: Final = {
     "init": "Find out which agents are here, and end with one at work.",
@@ -136,85 +130,11 @@ def _dragoman(
 ) -> None: ...
 
 
-def run(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run one command line and leave the process with its exit code."""
+def call(argv: Sequence[str] | None = None) -> NoReturn:
+    """Call the command that the words name, and leave with its exit code."""
     command = typer.main.get_command(app)
     quicken(command)
-    try:
-        command.main(
-            args=None if argv is None else list(argv), prog_name="dragoman", standalone_mode=True
-        )
-    except DragomanError as error:
-        from dragoman.cli import faults
-
-        _tell(faults.message(error))
-        code = int(faults.exit_code(error))
-    except KeyboardInterrupt:
-        # Whoever waits on a terminal has typed ^C on this line.
-        _tell("\n")
-        code = 130
-    except SystemExit:
-        unwritten = _unwritten()
-        if unwritten is None:
-            raise
-        code = 1
-        _tell(f"dragoman: the output cannot be written: {unwritten.strerror}\n")
-    except OSError as error:
-        if error.errno in FULL:
-            _unwritten()
-            _tell(f"dragoman: the output cannot be written: {error.strerror}\n")
-            code = 1
-        elif isinstance(error, FileNotFoundError) and _homeless():
-            from dragoman.cli import faults
-
-            gone = UsageError("the folder in which this was called is gone: deleted or moved")
-            _tell(faults.message(gone))
-            code = int(faults.exit_code(gone))
-        else:
-            _own_fault()
-            raise
-    except BaseException:
-        _own_fault()
-        raise
-    sys.exit(code)
-
-
-def _homeless() -> bool:
-    """Whether the current folder is gone, so that no path can be made of a name."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return True
-    return False
-
-
-def _unwritten() -> OSError | None:
-    """Write what is still held back, and say why that cannot be done. Else the process would try
-    it when it ends, and end with another code."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        from dragoman.cli.output.terminal import silence
-
-        silence(sys.stdout)
-        # Whoever stops reading has had enough.
-        return None if isinstance(error, BrokenPipeError) else error
-    return None
-
-
-def _own_fault() -> None:
-    _tell(
-        "dragoman: this is a fault of dragoman itself. Please report what follows together "
-        "with what `dragoman doctor --report` prints.\n"
+    command.main(
+        args=None if argv is None else list(argv), prog_name="dragoman", standalone_mode=True
     )
-
-
-def _tell(text: str) -> None:
-    """Write to stderr, if that can be done: the exit code is right in any case."""
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except OSError:
-        from dragoman.cli.output.terminal import silence
-
-        silence(sys.stderr)
+    raise AssertionError("typer leaves the process by itself")

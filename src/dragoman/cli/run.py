@@ -1,23 +1,18 @@
 """`dragoman run`: one prompt, one turn, and an exit code that says how it went.
 
-Owns the command's options and help. The work is done in `plans` (what is going to happen), `talk`
-(it happens) and `output` (it is shown).
+Owns the command's options and help. An option is added here and in `shortcut`, which reads plain
+command lines without typer. What the command does is in `running`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dragoman.cli import talk_options as options
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
-from dragoman.errors import DragomanError, UsageError
-
-if TYPE_CHECKING:
-    from dragoman.cli.output.showing import Show
-    from dragoman.cli.plans import Plan, Wishes
 
 HELP = """
 Ask an agent for one thing and watch it work.
@@ -105,85 +100,32 @@ def run(
     trace: options.Trace = None,
     verbose: options.Verbose = False,
 ) -> None:
-    command = words_after_dashes(context)
-    if command is not None:
-        if prompt is not None:
-            raise UsageError(f"choose one: the peer {peer!r}, or the command after --")
-        peer, prompt = None, peer
-    if peer is None and command is None:
-        raise UsageError("name a peer, or give a command line after --")
+    from dragoman.cli import running
 
-    from dragoman.cli.plans import Wishes
-    from dragoman.cli.setting import prepare
-
-    wishes = Wishes(
+    code = running.run(
+        command=words_after_dashes(context),
         peer=peer,
-        command=command,
+        prompt=prompt,
+        file=file,
+        image=image,
         cwd=cwd,
+        format=None if format is None else format.value,
+        json_strict=json_strict,
         approve_all=approve_all,
         approve_reads=approve_reads,
         deny_all=deny_all,
-        timeout=timeout,
         model=model,
         mode=mode,
+        timeout=timeout,
         mcp_config=mcp_config,
         dialect=dialect,
-        env=env or (),
-        format=None if format is None else format.value,
-        json_strict=json_strict,
-        verbose=verbose,
+        env=env,
         session=session,
         fresh=fresh,
         no_wait=no_wait,
         cold=cold,
         ttl=ttl,
+        trace=trace,
+        verbose=verbose,
     )
-    plan, show = prepare(wishes, trace)
-    try:
-        code = _run(wishes, plan, show, prompt, file, image or [])
-    except DragomanError as error:
-        from dragoman.cli import faults
-
-        show.failed(error)
-        raise typer.Exit(faults.exit_code(error)) from None
     raise typer.Exit(code)
-
-
-def _run(
-    wishes: Wishes,
-    plan: Plan,
-    show: Show,
-    prompt: str | None,
-    file: str | None,
-    images: list[Path],
-) -> int:
-    from dragoman.cli import prompting
-    from dragoman.cli.setting import perform
-    from dragoman.cli.stage import Stage
-    from dragoman.cli.talk import talking
-
-    text = prompting.read_prompt(prompt, file)
-    # Read and refused before an agent is started for it.
-    shown = [prompting.read_image(path) for path in images]
-    typed = "" if prompt in (None, prompting.STDIN) else str(prompt)
-    list(prompting.mentioned(typed, plan.workspace))
-    stage = Stage()
-
-    async def work() -> int:
-        async with talking(plan, stage, show) as talk:
-            blocks = prompting.blocks(
-                text,
-                typed=typed,
-                images=shown,
-                workspace=plan.workspace,
-                can=talk.peer.capabilities,
-                peer=plan.name,
-            )
-            if plan.no_wait:
-                show.submitted(await talk.submit(blocks), talk.opened.key)
-                return int(show.lost)
-            report = await talk.turn(blocks)
-            talk.mute()
-            return report.exit_code or int(show.lost)
-
-    return perform(stage, work)

@@ -14,8 +14,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from dragoman.cli import faults
 from dragoman.cli.exits import Exit
 from dragoman.cli.output.showing import Format, Show, show_as
@@ -36,7 +34,8 @@ def prepare(wishes: Wishes, trace: Path | None) -> tuple[Plan, Show]:
         plan = plan_of(wishes)
     except DragomanError as error:
         show_as(asked, strict=wishes.json_strict).failed(error)
-        raise typer.Exit(faults.exit_code(error)) from None
+        # Typer lets it pass, and `run` does without typer.
+        raise SystemExit(int(faults.exit_code(error))) from None
     if os.environ.get(VARIABLE):
         # Not at the top: a command without a trace does not load it.
         from dragoman.hub.storing import redactor

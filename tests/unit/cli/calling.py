@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.app import run
+from dragoman.cli.entrance import run
 
 FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
 

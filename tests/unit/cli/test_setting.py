@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
@@ -48,9 +47,9 @@ def test_a_plan_comes_with_the_show_that_was_asked_for() -> None:
 def test_an_error_in_the_plan_is_told_in_the_format_that_was_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(typer.Exit) as left:
+    with pytest.raises(SystemExit) as left:
         prepare(wishes(peer="scuot", json_strict=True), None)
-    assert left.value.exit_code == 2
+    assert left.value.code == 2
     out, err = capsys.readouterr()
     assert json.loads(out)["error"] == "unknown_peer" and err == ""
 

@@ -108,7 +108,7 @@ def test_a_wrong_value_on_the_command_line_is_wrong_usage() -> None:
 def test_calling_a_command_loads_no_pydantic() -> None:
     code = (
         "import sys\n"
-        "from dragoman.cli.app import run\n"
+        "from dragoman.cli.entrance import run\n"
         "try: run(['run', 'no-such-peer', 'hi'])\n"
         "except SystemExit: print('pydantic' in sys.modules, 'websockets' in sys.modules)"
     )

@@ -1,0 +1,86 @@
+"""What `dragoman run` does: one prompt, one turn, and an exit code that says how it went.
+
+Owns the order of it. The options are in `run`, and once more in `shortcut`, which reads them
+without typer; so nothing here may import typer. The work is done in `plans` (what is going to
+happen), `talk` (it happens) and `output` (it is shown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.showing import Show
+    from dragoman.cli.plans import Plan
+
+
+def run(
+    *,
+    command: tuple[str, ...] | None,
+    peer: str | None = None,
+    prompt: str | None = None,
+    file: str | None = None,
+    image: Sequence[Path] | None = None,
+    trace: Path | None = None,
+    env: Sequence[str] | None = None,
+    **wished: Any,
+) -> int:
+    """Run one turn; its exit code. What is `wished` is in `plans.Wishes`."""
+    if command is not None:
+        if prompt is not None:
+            raise UsageError(f"choose one: the peer {peer!r}, or the command after --")
+        peer, prompt = None, peer
+    if peer is None and command is None:
+        raise UsageError("name a peer, or give a command line after --")
+
+    from dragoman.cli.plans import Wishes
+    from dragoman.cli.setting import prepare
+
+    wishes = Wishes(peer=peer, command=command, env=env or (), **wished)
+    plan, show = prepare(wishes, trace)
+    try:
+        return _run(plan, show, prompt, file, image or ())
+    except DragomanError as error:
+        from dragoman.cli import faults
+
+        show.failed(error)
+        return faults.exit_code(error)
+
+
+def _run(
+    plan: Plan, show: Show, prompt: str | None, file: str | None, images: Sequence[Path]
+) -> int:
+    from dragoman.cli import prompting
+    from dragoman.cli.setting import perform
+    from dragoman.cli.stage import Stage
+    from dragoman.cli.talk import talking
+
+    text = prompting.read_prompt(prompt, file)
+    # Read and refused before an agent is started for it.
+    shown = [prompting.read_image(path) for path in images]
+    typed = "" if prompt in (None, prompting.STDIN) else str(prompt)
+    list(prompting.mentioned(typed, plan.workspace))
+    stage = Stage()
+
+    async def work() -> int:
+        async with talking(plan, stage, show) as talk:
+            blocks = prompting.blocks(
+                text,
+                typed=typed,
+                images=shown,
+                workspace=plan.workspace,
+                can=talk.peer.capabilities,
+                peer=plan.name,
+            )
+            if plan.no_wait:
+                show.submitted(await talk.submit(blocks), talk.opened.key)
+                return int(show.lost)
+            report = await talk.turn(blocks)
+            talk.mute()
+            return report.exit_code or int(show.lost)
+
+    return perform(stage, work)
