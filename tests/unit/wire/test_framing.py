@@ -264,7 +264,12 @@ CUTS = [
 # Nothing in it comes twice, so that pieces in a wrong order cannot go unnoticed.
 LONG_LINE = random.Random(1).randbytes(250 * KIB).translate(None, b"\r\n")
 
+BYTE_BY_BYTE = pytest.mark.no_cover
+"""For hundreds of thousands of calls: measuring coverage makes each of them five times as slow, and
+the other tests cover everything that is called."""
 
+
+@BYTE_BY_BYTE
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("sizes", CUTS, ids=str)
 def test_no_byte_is_copied_more_than_twice(sizes: tuple[int, ...], ending: bytes) -> None:
@@ -291,6 +296,7 @@ def test_pieces_as_large_as_a_read_are_copied_once() -> None:
     assert framer.copied <= 40 * 64 * KIB + 1
 
 
+@BYTE_BY_BYTE
 def test_short_lines_are_copied_at_most_twice_in_any_cut() -> None:
     data = BOM + b'{"method":"x"}\r\n\n{}\n' * 500
     for size in range(1, 60):
@@ -311,7 +317,7 @@ def held_size(framer: Framer) -> int:
     return sum(map(sys.getsizeof, seen.values()))
 
 
-@pytest.mark.timeout(300)  # Two million calls, each of them slow when coverage is measured.
+@BYTE_BY_BYTE
 def test_single_bytes_of_a_long_line_take_twice_its_memory_and_little_more() -> None:
     size = 2 * MIB
     framer = Framer()
@@ -331,6 +337,7 @@ def test_single_bytes_of_a_long_line_take_twice_its_memory_and_little_more() -> 
     assert held + peak < 2 * size + 512 * KIB
 
 
+@BYTE_BY_BYTE
 def test_single_bytes_leave_nothing_behind_that_following_references_would_miss() -> None:
     size = 64 * KIB
     feed = Framer().feed
