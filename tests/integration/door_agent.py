@@ -28,6 +28,7 @@ agent = Agent(
         )
     ],
     embedded_context=True,
+    additional_directories=NAME == "left",
 )
 
 known: dict[str, list[str]] = {}
@@ -59,6 +60,8 @@ async def answer(turn: Turn) -> None:
                 await turn.say("written" if await turn.ask_permission(tool) else "not written")
         case "model":
             await turn.say(str(turn.session.options["model"]))
+        case "folders":
+            await turn.say(" ".join(str(path) for path in turn.session.roots))
         case "known":
             await turn.say(", ".join(said))
         case _:

@@ -116,6 +116,23 @@ async def test_an_editor_works_with_peers_and_changes_between_them(cli: Cli) -> 
 
 
 @aio
+async def test_more_folders_reach_a_warm_peer_and_one_that_is_none_is_refused(cli: Cli) -> None:
+    async with editor(cli, "--peer", "left") as it:
+        other = cli.home / "other"
+        with pytest.raises(sdk.RequestError, match="other is no folder"):
+            await it.agent.new_session(str(cli.cwd), additional_directories=[str(other)])
+        with pytest.raises(sdk.RequestError, match="other is no folder") as refused:
+            await it.agent.new_session(str(other))
+        assert refused.value.code == -32602
+        other.mkdir()
+        opened = await it.agent.new_session(str(cli.cwd), additional_directories=[str(other)])
+        assert await it.ask(opened.session_id, "folders") == f"{cli.cwd} {other}"
+        with pytest.raises(sdk.RequestError, match="right works in one folder"):
+            await it.agent.set_config_option("peer", opened.session_id, "right")
+        assert await it.ask(opened.session_id, "known") == "folders, known"
+
+
+@aio
 async def test_a_cancel_stops_the_turn_in_the_peer_and_other_sessions_go_on(cli: Cli) -> None:
     async with editor(cli, "--peer", "left") as it:
         one = (await it.agent.new_session(str(cli.cwd))).session_id
@@ -186,8 +203,13 @@ async def test_the_router_delegates_and_shows_it_as_a_tool_call(cli: Cli) -> Non
         assert "| review | 1 | 1 |" in stats
 
 
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)]
+)
 @aio
-async def test_a_door_that_is_told_to_end_ends_its_turn_and_leaves_nobody(cli: Cli) -> None:
+async def test_a_door_that_is_told_to_end_ends_its_turn_and_leaves_nobody(
+    how: signal.Signals, code: int, cli: Cli
+) -> None:
     process = await asyncio.create_subprocess_exec(
         *cli.argv("serve", "acp", "--peer", "left"),
         env=cli.env,
@@ -217,8 +239,8 @@ async def test_a_door_that_is_told_to_end_ends_its_turn_and_leaves_nobody(cli: C
                 3, "session/prompt", sessionId=opened, prompt=[{"type": "text", "text": "wait"}]
             )
             await until(b"waiting")
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 143
+            process.send_signal(how)
+            assert await process.wait() == code
     finally:
         if process.returncode is None:
             process.kill()

@@ -15,6 +15,7 @@ import typer
 from dragoman.cli.commands import CONTEXT, new_app
 
 if TYPE_CHECKING:
+    from dragoman.cli.stage import Stage
     from dragoman.hub.agent_door.door import Front
 
 app: Final = new_app()
@@ -103,8 +104,7 @@ def acp(
       dragoman serve acp --socket ~/.dragoman.sock
       dragoman serve acp --websocket 8765 --token-file ~/.dragoman-token
     """
-    import asyncio
-
+    from dragoman.cli.stage import Stage
     from dragoman.errors import UsageError
     from dragoman.hub.agent_door.door import Front
 
@@ -115,30 +115,36 @@ def acp(
     flags = {} if permissions is None else {"permissions": permissions.value}
     front = Front(peer=peer, role=role, flags=flags)
     front.check(Path.cwd())
-    work = _serve(front, socket=socket, websocket=websocket, token_file=token_file)
-    if asyncio.run(work):
-        from dragoman.cli.exits import Exit
+    stage = Stage()
 
-        raise typer.Exit(Exit.TERMINATED)
+    async def serve() -> int:
+        return await _serve(front, stage, socket=socket, websocket=websocket, token_file=token_file)
+
+    raise typer.Exit(stage.run(serve))
 
 
 async def _serve(
-    front: Front, *, socket: Path | None, websocket: str | None, token_file: Path | None
-) -> bool:
-    """Serve to the end; returns whether a signal was it."""
+    front: Front,
+    stage: Stage,
+    *,
+    socket: Path | None,
+    websocket: str | None,
+    token_file: Path | None,
+) -> int:
+    """Serve to the end."""
     import asyncio
-    import signal
-    from contextlib import suppress
 
+    from dragoman.cli.exits import Exit
     from dragoman.hub.agent_door import listening
 
     # Whoever ends us by a signal shall find no peer left, as at the end of the input.
     asked = asyncio.Event()
-    with suppress(NotImplementedError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    stage.listen(lambda count: asked.set())
     if socket is None and websocket is None:
         await _until(asked, listening.serve_stdio(front))
-        return asked.is_set()
+        if not asked.is_set():
+            return Exit.OK
+        return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
     if socket is not None:
         listener = await listening.serve_unix(front, socket)
     else:
@@ -153,7 +159,7 @@ async def _serve(
         await asked.wait()
     finally:
         await listener.aclose()
-    return True
+    return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
 
 
 async def _until(asked: Any, work: Any) -> None:

@@ -169,6 +169,7 @@ class Wanted:
     mode: str | None = None
     model: str | None = None
     mcp_servers: Sequence[Any] = ()
+    additional_directories: Sequence[Path] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +247,7 @@ def _beginning(peer: Peer, wanted: Wanted) -> Opening:
         mode=wanted.mode,
         model=wanted.model,
         mcp_servers=wanted.mcp_servers,
+        additional_directories=wanted.additional_directories,
         metadata=_names(peer, wanted.key, wanted.name),
     )
 
@@ -281,6 +283,7 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversat
                 mode=wanted.mode,
                 model=wanted.model,
                 mcp_servers=wanted.mcp_servers,
+                additional_directories=wanted.additional_directories,
                 metadata=_names(peer, record.key, record.name),
             )
         )

@@ -177,6 +177,7 @@ class Door:
             title="dragoman",
             image=True,
             embedded_context=True,
+            additional_directories=True,
             max_line_size=self._front.max_line_size,
         )
         agent.prompt(refused(self._prompt))
@@ -193,6 +194,9 @@ class Door:
     # -- sessions
 
     def _talk(self, session: Session) -> Talk:
+        for folder in session.roots:
+            if not folder.is_dir():
+                raise UsageError(f"{folder} is no folder")
         place = self._front.look_around(session.cwd)
         talk = Talk(
             self._server,
@@ -213,11 +217,17 @@ class Door:
 
     async def _new(self, session: Session) -> None:
         session.id = new_session_key()
+        # Nothing is stored of a session that cannot be.
         talk = self._talk(session)
         shelf = self._shelf(self._front.look_around(session.cwd))
         shelf.create(session.id, cwd=session.cwd)
         if talk.peer != AUTO:
-            await talk.worker()
+            try:
+                await talk.worker()
+            except BaseException:
+                # The client never learns of it, and could not delete it.
+                shelf.delete(session.id)
+                raise
             session.mode = talk.choices.first_mode
         self._adopt(session, talk)
 
@@ -229,10 +239,10 @@ class Door:
 
     async def _take_up(self, session: Session, replay: Turn | None) -> None:
         kept = await self._shelf(self._front.look_around(session.cwd)).take(session.id)
+        talk = self._talk(session)
         before = self._talks.pop(session.id, None)
         if before is not None:
             await before.aclose()
-        talk = self._talk(session)
         await talk.restore(kept, replay=replay)
         self._adopt(session, talk)
 

@@ -75,6 +75,7 @@ class Talk:
         self._worker: Worker | None = None
         self._lock = asyncio.Lock()
         self._notices: list[str] = []
+        self._told_folders = False
         session.choose_from(self.choices)
 
     @property
@@ -185,6 +186,7 @@ class Talk:
                 cwd=self.session.cwd,
                 record=self._record(name),
                 mcp_servers=self.session.mcp_servers,
+                folders=self.session.additional_directories,
                 asking=self._asking,
                 tasks=self._server.connection.tasks,
                 on_event=self._happened,
@@ -310,6 +312,7 @@ class Talk:
             files=len(others),
             attach=attach,
         )
+        self._tell_folders()
         await self._tell_notices(turn)
         jobs: list[str] = []
         errand = Errand(turn, self._server.connection.tasks, on_job=jobs.append)
@@ -336,6 +339,16 @@ class Talk:
             )
         await turn.say(f"{said}\n")
         return None
+
+    def _tell_folders(self) -> None:
+        """Say once that a delegation works in one folder: whoever is chosen may know no others."""
+        others = self.session.additional_directories
+        if others and not self._told_folders:
+            self._told_folders = True
+            self._notice(
+                f"delegated work is done in {self.session.cwd} alone, without "
+                f"{', '.join(map(str, others))}; a peer that is chosen may take them, too"
+            )
 
     async def _tell_notices(self, turn: Turn) -> None:
         while self._notices:

@@ -22,7 +22,13 @@ from dragoman.client.permissions import Question, approve_all
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerUnavailable, DragomanError, NotPermitted, UnknownSession
+from dragoman.errors import (
+    BrokerUnavailable,
+    DragomanError,
+    NotPermitted,
+    UnknownSession,
+    Unsupported,
+)
 from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
@@ -79,6 +85,7 @@ class Worker:
         cwd: Path,
         record: SessionRecord | None,
         mcp_servers: Sequence[Any],
+        folders: Sequence[Path] = (),
         asking: Asking,
         tasks: TaskOwner,
         on_event: Callable[[Event], None],
@@ -90,6 +97,7 @@ class Worker:
         self._cwd = cwd
         self._record = record
         self._servers = mcp_servers
+        self._folders = folders
         self._asking = asking
         self._tasks = tasks
         self._on_event = on_event
@@ -186,6 +194,12 @@ class Worker:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self.peer = peer = await stack.enter_async_context(self._connected())
+        if self._folders and peer.capabilities.additional_directories is False:
+            others = ", ".join(map(str, self._folders))
+            raise Unsupported(
+                f"{self.name} works in one folder, and cannot use {others}: choose another peer, "
+                f"or open {self._cwd} alone"
+            )
         self._warm = broker_of(peer) is not None
         if isinstance(peer.client, AcpClient):
             peer.client.serve_with(self._serve)
@@ -211,6 +225,7 @@ class Worker:
             mode=own.mode if self._record is None else None,
             model=own.model if self._record is None and peer.dialect != ACP else None,
             mcp_servers=servers,
+            additional_directories=self._folders,
         )
         try:
             self.opened = await open_session(peer, wanted)

@@ -41,7 +41,7 @@ MODELS = acp.SessionConfigSelect(
 class Peer:
     """An agent that does what the first word of a prompt says, and remembers what it was told."""
 
-    def __init__(self, name: str, *, forgets: bool = False) -> None:
+    def __init__(self, name: str, *, forgets: bool = False, many_folders: bool = False) -> None:
         self.name = name
         self.prompts: list[str] = []
         self.sessions: list[str] = []
@@ -53,6 +53,7 @@ class Peer:
             modes=[acp.SessionMode(id="code", name="Code"), acp.SessionMode(id="plan", name="P")],
             options=[MODELS],
             embedded_context=True,
+            additional_directories=many_folders,
         )
         agent.new_session(self._new)
         agent.prompt(self._prompt)
@@ -113,6 +114,8 @@ class Peer:
                 async with turn.tool("Edit", kind="edit", locations=["/w/a.py"]):
                     pass
                 await turn.say(f"{self.name} has a plan")
+            case "folders":
+                await turn.say(" ".join(path.name for path in turn.session.roots))
             case "settings":
                 await turn.say(f"{turn.session.options['model']} {turn.session.mode}")
             case "die":
@@ -166,9 +169,10 @@ class Editor:
     async def hello(self, **capabilities: Any) -> Any:
         return await self.call("initialize", protocolVersion=1, clientCapabilities=capabilities)
 
-    async def open(self, cwd: Path, *, peer: str | None = None) -> str:
+    async def open(self, cwd: Path, *others: Path, peer: str | None = None) -> str:
         """A new session, with somebody chosen."""
-        opened = await self.call("session/new", cwd=str(cwd), mcpServers=[])
+        folders = {"additionalDirectories": [str(path) for path in others]} if others else {}
+        opened = await self.call("session/new", cwd=str(cwd), mcpServers=[], **folders)
         session = str(opened["sessionId"])
         if peer is not None:
             await self.set(session, "peer", peer)

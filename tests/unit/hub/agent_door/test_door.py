@@ -157,3 +157,64 @@ async def test_a_client_that_says_nothing_is_sent_away() -> None:
     near, far = memory_pair()
     await Door(Front()).serve(far, greeting_timeout=0.01)
     await near.aclose()
+
+
+@aio
+async def test_a_folder_that_is_none_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor(peer="left") as editor:
+        await editor.hello()
+        (home.work / "file").touch()
+        for cwd, others in (
+            (home.work / "gone", []),
+            (home.work / "file", []),
+            (home.work, [home.work / "gone"]),
+        ):
+            with pytest.raises(RemoteError, match="(gone|file) is no folder") as refused:
+                await editor.open(cwd, *others)
+            assert refused.value.code == codes.INVALID_PARAMS
+        assert (await editor.call("session/list"))["sessions"] == []
+        session = await editor.open(home.work)
+        with pytest.raises(RemoteError, match="gone is no folder"):
+            await editor.call(
+                "session/resume", sessionId=session, cwd=str(home.work / "gone"), mcpServers=[]
+            )
+        assert await editor.prompt(session, "hello") == "end_turn"
+
+
+@aio
+async def test_more_folders_go_to_a_peer_that_takes_them_and_are_refused_by_another(
+    tmp_path: Path,
+) -> None:
+    left, right = Peer("left", many_folders=True), Peer("right")
+    async with house(tmp_path, left, right) as home:
+        (other := tmp_path / "other").mkdir()
+        async with home.editor(peer="left") as editor:
+            hello = await editor.hello()
+            assert "additionalDirectories" in hello["agentCapabilities"]["sessionCapabilities"]
+            session = await editor.open(home.work, other)
+            await editor.prompt(session, "folders")
+            assert editor.text == "work other"
+            with pytest.raises(RemoteError, match="right works in one folder") as refused:
+                await editor.set(session, "peer", "right")
+            assert refused.value.code == codes.INVALID_PARAMS
+            await editor.prompt(session, "folders")
+            assert editor.text == "work other"
+        async with home.editor() as editor:
+            await editor.hello()
+            await editor.call(
+                "session/resume",
+                sessionId=session,
+                cwd=str(home.work),
+                additionalDirectories=[str(tmp_path)],
+                mcpServers=[],
+            )
+            await editor.set(session, "peer", "left")
+            await editor.prompt(session, "folders")
+            assert editor.text == f"work {tmp_path.name}"
+            assert [word.split()[0] for word in left.sessions] == ["new", "resumed"]
+        async with home.editor(peer="right") as editor:
+            await editor.hello()
+            with pytest.raises(RemoteError, match="right works in one folder"):
+                await editor.open(home.work, other)
+            listed = (await editor.call("session/list"))["sessions"]
+            assert [one["sessionId"] for one in listed] == [session]

@@ -238,3 +238,16 @@ async def test_two_sessions_work_at_once(tmp_path: Path) -> None:
             said = {update["session"] for update in editor.told("agent_message_chunk")}
             assert said == {other}
             await editor.connection.notify("session/cancel", {"sessionId": one})
+
+
+@aio
+async def test_a_delegation_says_once_that_it_works_in_one_folder(tmp_path: Path) -> None:
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        (other := tmp_path / "other").mkdir()
+        session = await editor.open(home.work, other)
+        await editor.set(session, "role", "review")
+        assert await editor.prompt(session, "look at it") == "end_turn"
+        assert f"in {home.work} alone, without {other};" in str(editor.updates)
+        assert await editor.prompt(session, "again") == "end_turn"
+        assert "alone, without" not in str(editor.updates)
