@@ -20,7 +20,7 @@ import pytest
 
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError, StoreFull
-from dragoman.hub.sessions import Store
+from dragoman.hub.sessions import Store, writing
 from dragoman.transports import spawn
 from tests.aio import aio
 from tests.integration.broker_process import broker_process, gone, start
@@ -296,14 +296,18 @@ async def test_a_clock_that_jumps_ends_and_lengthens_nothing(
 
 
 @aio
-async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn(
+async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn_and_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.05)
+    kept_size = writing.QUEUE_SIZE
     async with stage(tmp_path) as broker, broker.caller() as caller:
         session = await caller.new(tmp_path)
         await caller.prompting(session, "count 10", job="j-1")
         await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
         assert (await caller.call("_dragoman/status"))["storing"] is None
+
+        append = Store.append
 
         def full(*_: Any) -> None:
             raise StoreFull("the store", "no space is left")
@@ -320,5 +324,24 @@ async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn(
         async with broker.caller() as late:
             await late.call("_dragoman/attach", {"sessionId": session, "start": 0})
             await late.until(lambda: len(late.texts()) == 31)
-    (kept,) = check_stored(tmp_path)
-    assert len(texts(kept)) == 10, "what was stored before is there"
+        # No more is kept for a better time than there is place for.
+        monkeypatch.setattr(writing, "QUEUE_SIZE", 0)
+        await caller.prompting(session, "count 7", job="j-4")
+        monkeypatch.setattr(writing, "QUEUE_SIZE", kept_size)
+        monkeypatch.setattr(Store, "append", append)
+        await caller.prompting(session, "say room", job="j-5")
+        async with asyncio.timeout(TIMEOUT):
+            while (await caller.call("_dragoman/status"))["storing"]:  # noqa: ASYNC110 - it is asked
+                await asyncio.sleep(0.01)
+        told = await caller.prompting(session, "say again", job="j-6")
+        assert "unstored" not in told["_meta"]["dragoman"]
+    with Store.open(tmp_path / "state" / "sessions.db") as store:
+        (kept,) = store.sessions()
+        (gap,) = store.gaps(kept.key)
+        jobs = {job.id: job for job in store.jobs(session_key=kept.key)}
+        began, ended = jobs["j-4"].first_event, jobs["j-4"].next_event
+        assert (gap.first, gap.next, gap.why) == (began, ended, "no space is left")
+        numbers = [number for number, _ in store.lines(kept.key)]
+        assert numbers == [*range(began), *range(ended, kept.next_event)]
+        assert {job.outcome for job in jobs.values()} == {"ok"}
+        assert [jobs[f"j-{n}"].missing_events for n in range(1, 7)] == [0, 0, 0, 7, 0, 0]

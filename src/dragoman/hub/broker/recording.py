@@ -2,7 +2,8 @@
 
 Owns the way from the logs to the store: in batches, with secrets taken out on the way, and written
 in the store's own thread. The disk never holds up a turn: when it fails, that is said once, and
-everything goes on in memory. What a store is, is in `dragoman.hub.sessions`.
+everything goes on in memory until the disk takes it again. What a store is, and what becomes of
+events for which there was no room, is in `dragoman.hub.sessions`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -149,12 +150,17 @@ class Recording:
     async def open(self) -> None:
         """Open the store. That it cannot be opened is no reason not to serve."""
         path = store_path(Path(self._spec.paths.state))
+        opening = functools.partial(Store.open, path, self._redact)
+        store: Store | Callable[[], Store] = opening
+        trouble: StoreError | None = None
         try:
-            store = await asyncio.to_thread(Store.open, path, self._redact)
+            store = await asyncio.to_thread(opening)
         except StoreError as error:
             self._in_trouble(error)
-            return
-        self._writer = Writer(store, on_trouble=self._on_trouble)
+            trouble = error
+        self._writer = Writer(
+            store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
+        )
         self._writer.start()
 
     async def close(self) -> None:
@@ -171,10 +177,12 @@ class Recording:
         writer, self._writer = self._writer, None
         if writer is not None:
             await writer.close()
-            await asyncio.to_thread(writer.store.close)
+            if writer.is_open:
+                await asyncio.to_thread(writer.store.close)
 
     @property
     def _works(self) -> Writer | None:
+        """The writer, if what it is given reaches the disk now."""
         writer = self._writer
         return writer if writer is not None and writer.trouble is None else None
 
@@ -209,14 +217,15 @@ class Recording:
         lines = [bytes(event.params) for event in events]
         session.look_through(first, lines)
         number, safe = scribe.prepare(lines, job, end=end)
-        writer = self._works
-        if writer is None:
+        if self._works is None:
+            # Nobody knows when the disk will take it, and memory is not held for that.
             session.log.stored = session.log.taken
             session.log.tidy()
-        elif safe:
+        if safe and (writer := self._writer) is not None:
             writer.append(session.key, number, safe, None if job is None else job.id)
             stored = scribe.next
-            writer.put(lambda store: self._tell(self._stored, session, stored))
+            if writer.trouble is None:
+                writer.put(lambda store: self._tell(self._stored, session, stored))
 
     def _scribe(self, session: LiveSession, first: int) -> Scribe:
         scribe = self._scribes.get(session.key)
@@ -230,15 +239,19 @@ class Recording:
         session.log.tidy()
 
     async def fetch(self, key: str, start: int, stop: int) -> Sequence[bytes]:
-        """Lines from the disk; none if the first of them is not there."""
-        writer = self._works
+        """Lines from the disk, up to a gap; none if the first of them is not there."""
+        writer = self._writer
         if writer is None:
             return []
 
         def read(store: Store) -> list[tuple[int, bytes]]:
             found: list[tuple[int, bytes]] = []
             size = 0
-            for each in islice(store.lines(key, start, stop), FETCH_COUNT):
+            for number, each in enumerate(
+                islice(store.lines(key, start, stop), FETCH_COUNT), start
+            ):
+                if each[0] != number:
+                    break
                 found.append(each)
                 size += len(each[1])
                 if size > FETCH_SIZE:
@@ -246,11 +259,11 @@ class Recording:
             return found
 
         try:
-            found = await writer.call(read)
+            found = await writer.call(read, reads=True)
         except (StoreError, UnknownSession) as error:
             log.warning("session %s cannot be read: %s", key, error)
             return []
-        return [line for _, line in found] if found and found[0][0] == start else []
+        return [line for _, line in found]
 
     async def settle(self, session: LiveSession) -> None:
         """Wait until everything that happened so far is stored, or at least looked at."""
@@ -260,18 +273,18 @@ class Recording:
 
     async def first_event(self, session: LiveSession) -> int:
         """The number of the oldest event of a session that can still be read."""
-        writer = self._works
+        writer = self._writer
         if writer is None:
             return session.log.first
         key = session.key
         try:
-            stored = await writer.call(lambda store: store.first_event(key))
+            stored = await writer.call(lambda store: store.first_event(key), reads=True)
         except (StoreError, UnknownSession):
             return session.log.first
         return min(stored, session.log.first)
 
     def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None:
-        writer = self._works
+        writer = self._writer
         if writer is not None:
             key, number = session.key, session.log.next
             writer.put(lambda store: store.note(key, number, kind, data))
@@ -281,13 +294,13 @@ class Recording:
     def found(self, session: LiveSession) -> None:
         """A session is open that was in the store before."""
         self._known.add(session.key)
-        if (writer := self._works) is not None:
+        if (writer := self._writer) is not None:
             key = session.key
             writer.put(lambda store: _reopen(store, key))
 
     def created(self, session: LiveSession) -> None:
         self._known.add(session.key)
-        writer = self._works
+        writer = self._writer
         if writer is None:
             return
         now = time.time()
@@ -329,14 +342,14 @@ class Recording:
         return True
 
     def _change(self, session: LiveSession, **fields: Any) -> None:
-        writer = self._works
+        writer = self._writer
         if writer is not None:
             key = session.key
             writer.put(lambda store: store.update_session(key, **fields))
 
     async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
         """What is known of a session by its own key, or by the peer's name for it."""
-        writer = self._works
+        writer = self._writer
         if writer is None:
             return None
         peer = self._spec.peer
@@ -346,7 +359,7 @@ class Recording:
             return found or store.find_by_peer_id(peer, peer_session_id)
 
         try:
-            return await writer.call(read)
+            return await writer.call(read, reads=True)
         except StoreError as error:
             log.warning("the store cannot be read: %s", error)
             return None
@@ -355,9 +368,10 @@ class Recording:
 
     def job_changed(self, job: Job) -> None:
         """Store a job, or that it runs now."""
-        writer = self._works
+        writer = self._writer
         if writer is None:
             return
+        writer.retry()
         if job.id not in self._jobs:
             self._jobs.add(job.id)
             record = self.record(job)
@@ -377,7 +391,7 @@ class Recording:
             # What happens in the session of one that never ran belongs to another.
             self._save(job.session, job, end=True)
         job.conclude()
-        writer = self._works
+        writer = self._writer
         if writer is None:
             job.settled()
             return
@@ -385,9 +399,12 @@ class Recording:
         if job.id in self._jobs:
             self._jobs.discard(job.id)
             fields = {name: getattr(record, name) for name in _ENDS}
-            writer.put(lambda store: store.update_job(record.id, **fields))
+            writer.put(lambda store: store.update_job(record.id, **fields), size=len(record.text))
         else:
-            writer.put(lambda store: store.create_job(record))
+            writer.put(lambda store: store.create_job(record), size=len(record.text))
+        if writer.trouble is not None:
+            job.settled()
+            return
         self._ended.append(job)
         job.hurry = self._settle_jobs
         if job.is_awaited:
@@ -450,18 +467,18 @@ class Recording:
 
     async def find_job(self, id: str) -> JobRecord | None:
         """A job that the broker does not know any more."""
-        writer = self._works
+        writer = self._writer
         if writer is None:
             return None
         try:
-            return await writer.call(lambda store: store.job(id))
+            return await writer.call(lambda store: store.job(id), reads=True)
         except StoreError:
             return None
 
     # -- trouble
 
     def _on_trouble(self, error: DragomanError) -> None:
-        """Nothing is stored any more, or one thing is not."""
+        """Nothing is stored now, or one thing is not."""
         if self._writer is None or self._writer.trouble is None:
             return
         self._in_trouble(error)
@@ -472,6 +489,12 @@ class Recording:
         if not self.trouble:
             self.trouble = str(error)
             log.error("nothing is stored from now on: %s", error)
+
+    def _on_recovery(self, left_out: int) -> None:
+        """What waited is stored, and what happens is."""
+        if self._writer is not None and self._writer.trouble is None:
+            self.trouble = ""
+            log.warning("everything is stored again, but for %d events meanwhile", left_out)
 
     def _tell(self, tell: Any, *values: object) -> None:
         try:

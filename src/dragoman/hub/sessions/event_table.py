@@ -1,8 +1,9 @@
 """The events of sessions in the store, and the notes between them.
 
-Owns their order: every event of a session has a number, none is missing and none is there twice.
-A stored event is one line, the `params` of a `session/update` of ACP v1. What is in a line it does
-not know, and secrets were taken out of it before (`runs`).
+Owns their order: every event of a session has a number, none is there twice, and where some could
+not be stored a note of the kind `GAP` says which and why. A stored event is one line, the `params`
+of a `session/update` of ACP v1. What is in a line it does not know, and secrets were taken out of
+it before (`runs`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 from dragoman.errors import UnknownSession
 from dragoman.hub.sessions.database import Database
-from dragoman.hub.sessions.records import Note
+from dragoman.hub.sessions.records import GAP, Gap, Note
 from dragoman.hub.sessions.session_table import missing
 
 ROW_SIZE: Final = 256 * 1024
@@ -56,11 +57,35 @@ class EventTable(Database):
                 (number, time.time(), key),
             )
 
+    def skip(self, key: str, next: int, why: str) -> None:
+        """Events up to before `next` could not be stored: note which, and go on behind them.
+        Without effect where that many are there. Raises `UnknownSession`."""
+        with self.transaction() as connection:
+            found = connection.execute(
+                "SELECT next_event FROM sessions WHERE key = ?", (key,)
+            ).fetchone()
+            if found is None:
+                raise UnknownSession(missing(key))
+            if found[0] >= next:
+                return
+            self.note(key, found[0], GAP, {"first": found[0], "next": next, "why": why})
+            connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
+
+    def gaps(self, key: str) -> list[Gap]:
+        """What could not be stored of a session, in its order."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT data FROM notes WHERE session_key = ? AND kind = ?"
+                " ORDER BY at_event, number",
+                (key, GAP),
+            ).fetchall()
+        return [msgspec.json.decode(data, type=Gap) for (data,) in rows]
+
     def lines(
         self, key: str, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[int, bytes]]:
         """The events from `start` to before `stop`, as they are when the first is asked for, with
-        their numbers. Those that retention has taken are left out."""
+        their numbers. Those that retention has taken, or a gap, are left out."""
         with self._reading() as connection:
             found = connection.execute(
                 "SELECT next_event FROM sessions WHERE key = ?", (key,)

@@ -17,7 +17,7 @@ from dragoman.errors import UnknownSession
 from dragoman.events import model, parts
 from dragoman.events.place import Place
 from dragoman.events.words import ErrorKind, Outcome
-from dragoman.hub.sessions.records import JobRecord
+from dragoman.hub.sessions.records import Gap, JobRecord
 from dragoman.hub.sessions.session_table import missing
 from dragoman.hub.sessions.store import Store
 
@@ -39,10 +39,17 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
     yield model.SessionOpened(
         *place.base("", None), "load", session.cwd, session.title, session.model
     )
+    gaps = store.gaps(key)
     turns = _Turns(place, [job for job in store.jobs(session_key=key, limit=-1) if job.started_at])
     for number, line in store.lines(key, stop=session.next_event):
+        while gaps and gaps[0].first < number:
+            yield from turns.before(gaps[0].first)
+            yield _missing(gaps.pop(0), place)
         yield from turns.before(number)
         yield from events_of(line, place)
+    for gap in gaps:
+        yield from turns.before(gap.first)
+        yield _missing(gap, place)
     yield from turns.rest()
 
 
@@ -107,6 +114,13 @@ class _Turns:
                 usage=_usage(job.usage),
             )
         self._place.turn = None
+
+
+def _missing(gap: Gap, place: Place) -> model.Event:
+    """Says that something is not there, where it would be."""
+    count = gap.next - gap.first
+    title = f"{count} events are missing here: they could not be stored"
+    return model.Noticed(*place.base("", None), "warning", title, gap.why or None)
 
 
 def _update(line: bytes) -> Any:

@@ -1,6 +1,7 @@
 """The jobs in the store.
 
-Owns the rows of jobs, and the verdict over jobs whose process is gone. Who is gone, it is told.
+Owns the rows of jobs, the count of what is missing of each, and the verdict over jobs whose process
+is gone. Who is gone, it is told. The gaps themselves are noted in `event_table`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import structs
 from dragoman.errors import UnknownJob
 from dragoman.events.words import Outcome
 from dragoman.hub.sessions.database import Database
-from dragoman.hub.sessions.records import JobRecord, JobState
+from dragoman.hub.sessions.records import GAP, Gap, JobRecord, JobState
 from dragoman.hub.sessions.session_table import MANY
 
 PROMPT_SIZE: Final = 64 * 1024
@@ -25,7 +26,10 @@ PROMPT_SIZE: Final = 64 * 1024
 TEXT_SIZE: Final = 1024 * 1024
 """Characters of an answer that are kept beside its job. The events have all of it."""
 
-COLUMNS: Final = JobRecord.__struct_fields__
+_COUNTED: Final = "missing_events"
+"""The field that is no column: it is counted when a job is read."""
+
+COLUMNS: Final = tuple(name for name in JobRecord.__struct_fields__ if name != _COUNTED)
 _NAMES: Final = ", ".join(COLUMNS)
 _MARKS: Final = ", ".join("?" * len(COLUMNS))
 _JSON: Final = frozenset({"failure", "usage", "runner"})
@@ -39,7 +43,7 @@ class JobTable(Database):
     def create_job(self, record: JobRecord) -> None:
         """Keep a new job. Raises `StoreConflict` if there is one with its id, or no such
         session."""
-        row = self._row(structs.asdict(record))
+        row = self._row({name: getattr(record, name) for name in COLUMNS})
         with self.transaction() as connection:
             try:
                 connection.execute(
@@ -72,7 +76,7 @@ class JobTable(Database):
         """The job with this id."""
         with self._reading() as connection:
             row = connection.execute(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,)).fetchone()
-        return None if row is None else _record(row)
+        return None if row is None else self._counted([_record(row)])[0]
 
     def jobs(
         self,
@@ -96,7 +100,36 @@ class JobTable(Database):
                 " ORDER BY created_at DESC, id DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()
-        return [_record(row) for row in rows]
+        return self._counted([_record(row) for row in rows])
+
+    def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
+        """The jobs, each with how many of its events are missing. Nearly always there is no gap
+        anywhere, which is one look."""
+        with self._reading() as connection:
+            keys = {
+                key
+                for (key,) in connection.execute(
+                    "SELECT DISTINCT session_key FROM notes WHERE kind = ?", (GAP,)
+                )
+            } & {job.session_key for job in jobs}
+            rows = [
+                (key, msgspec.json.decode(data, type=Gap))
+                for key in keys
+                for (data,) in connection.execute(
+                    "SELECT data FROM notes WHERE session_key = ? AND kind = ?", (key, GAP)
+                )
+            ]
+        if not rows:
+            return jobs
+        return [
+            structs.replace(
+                job,
+                missing_events=sum(
+                    _shared(job, gap) for key, gap in rows if key == job.session_key
+                ),
+            )
+            for job in jobs
+        ]
 
     def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
         """End the jobs whose `runner` is gone, as crashed, and return their ids."""
@@ -145,6 +178,14 @@ def shortened(text: str, size: int) -> str:
         return text
     half = size // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
+
+
+def _shared(job: JobRecord, gap: Gap) -> int:
+    """How many events of a gap are the job's. One that runs has all that came since it began."""
+    if job.started_at is None:
+        return 0
+    stop = min(gap.next, job.next_event) if job.state == "ended" else gap.next
+    return max(0, stop - max(gap.first, job.first_event))
 
 
 def _record(row: tuple[Any, ...]) -> JobRecord:

@@ -1,8 +1,8 @@
 """A session as lines of JSON, to take along or to read with other tools, and the way back.
 
-Owns the format, which docs/reference/sessions-store.md describes: a head, the jobs, the events and
-the notes, and an end that counts them, so that a file that was cut off is not taken for a whole
-one. What comes from a file is searched for secrets again: it may be anybody's.
+Owns the format, which docs/reference/sessions-store.md describes: a head, the jobs, the events with
+their gaps, the notes, and an end that counts them, so that a file that was cut off is not taken for
+a whole one. What comes from a file is searched for secrets again: it may be anybody's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dragoman.errors import UnknownSession, UsageError
 from dragoman.hub.sessions.event_table import EventTable
 from dragoman.hub.sessions.job_table import JobTable
 from dragoman.hub.sessions.records import (
+    GAP,
+    Gap,
     JobRecord,
     Note,
     SessionRecord,
@@ -44,6 +46,7 @@ class _Line(Struct, rename="camel"):
     job: JobRecord | None = None
     event: int | None = None
     params: Raw = Raw()
+    gap: Gap | None = None
     note: Note | None = None
     end: dict[str, Any] | None = None
 
@@ -57,15 +60,23 @@ class Portable(SessionTable, JobTable, EventTable):
         if session is None:
             raise UnknownSession(missing(key))
         encode = msgspec.json.encode
-        yield encode({"session": session, "format": FORMAT, "firstEvent": self.first_event(key)})
+        first = self.first_event(key)
+        gaps = [gap for gap in self.gaps(key) if first <= gap.next <= session.next_event]
+        # Events before the first gap may all be missing.
+        first = min([first, *(gap.first for gap in gaps)])
+        yield encode({"session": session, "format": FORMAT, "firstEvent": first})
         jobs = self.jobs(session_key=key, limit=-1)
         for job in reversed(jobs):
             yield encode({"job": job})
         events = 0
         for number, line in self.lines(key, stop=session.next_event):
+            while gaps and gaps[0].first < number:
+                yield encode({"gap": gaps.pop(0)})
             events += 1
             yield b'{"event":%d,"params":%b}' % (number, line)
-        notes = self.notes(key)
+        for gap in gaps:
+            yield encode({"gap": gap})
+        notes = [note for note in self.notes(key) if note.kind != GAP]
         for note in notes:
             yield encode({"note": note})
         yield encode({"end": {"jobs": len(jobs), "events": events, "notes": len(notes)}})
@@ -107,6 +118,13 @@ class Portable(SessionTable, JobTable, EventTable):
                     self.append(session.key, stored, held)
                     stored += len(held)
                     held = []
+            elif line.gap is not None:
+                # What stood before may not run on behind it: half a secret does not look like one.
+                held += runs.flush()
+                self.append(session.key, stored, held)
+                held = []
+                self.skip(session.key, line.gap.next, line.gap.why)
+                stored = number = max(number, line.gap.next)
             elif line.note is not None:
                 note = line.note
                 self.note(session.key, note.at_event, note.kind, note.data)

@@ -1,8 +1,8 @@
 """What is known of a stored session and of a job, as values.
 
-Owns the two records, the note, and the names they go by: our own keys and ids, and the folder that
-a session belongs to. It does not know where they are kept (`store`). In JSON the fields are
-spelled as the protocols spell theirs.
+Owns the two records, the note, the gap, and the names they go by: our own keys and ids, and the
+folder that a session belongs to. It does not know where they are kept (`store`). In JSON the fields
+are spelled as the protocols spell theirs.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """The name of the broker's endpoint; None for a run without one."""
     runner: dict[str, Any] = {}
     """Which process runs it: pid, start time, boot id."""
+    missing_events: int = 0
+    """How many of its events could not be stored. It follows from the gaps of its session."""
 
 
 class Note(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -86,6 +88,19 @@ class Note(Struct, frozen=True, kw_only=True, rename="camel"):
     kind: str
     data: dict[str, Any]
     at: float
+
+
+GAP: Final = "gap"
+"""The kind of a note that stands for events that could not be stored."""
+
+
+class Gap(Struct, frozen=True, kw_only=True):
+    """Events that happened and could not be stored."""
+
+    first: int
+    next: int
+    """The number behind the last of them."""
+    why: str = ""
 
 
 def new_job_id() -> str:

@@ -2,8 +2,9 @@
 
 Owns the thread that does the writing for an event loop, the queue before it and its bound. Small
 writes that come close together go to the disk as one. When the disk fails, that is told once and
-storing ends, while the work whose events were to be stored goes on. What is written belongs to
-`store`.
+the work whose events were to be stored goes on; what was to be written waits, is tried again, and
+where it becomes too much the events are left out as a gap that is noted (`Store.skip`). What is
+written belongs to `store`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from dragoman.errors import DragomanError, StoreConflict, StoreError, UnknownJob, UnknownSession
+from dragoman.errors import (
+    DragomanError,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreTooNew,
+    UnknownJob,
+    UnknownSession,
+)
 from dragoman.hub.sessions.store import Store
 
 log: Final = logging.getLogger("dragoman.hub")
@@ -28,13 +38,29 @@ BATCH_INTERVAL: Final = 0.05
 """Seconds that a write may wait for others: what a killed process can lose, and nobody sees."""
 
 QUEUE_SIZE: Final = 16 * 1024 * 1024
-"""Bytes that wait before `is_full` asks for patience."""
+"""Bytes that wait before `is_full` asks for patience. While nothing can be stored, events beyond
+are left out."""
 
 HARD_SIZE: Final = 4 * QUEUE_SIZE
-"""Bytes that wait at most. Who goes on beyond loses the store, and not the memory."""
+"""Bytes that wait at most. Who goes on beyond has a gap in the store, and not in the memory."""
+
+PART_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of one transaction, about: a disk that has little room takes a part of what waits."""
+
+OPERATION_SIZE: Final = 512
+"""Bytes that an operation counts for at least: it is kept while it waits, like what it writes."""
+
+RETRY_INTERVAL: Final = 1.0
+"""Seconds after a failure before the disk is tried again, also where somebody asks for that."""
+
+MAX_RETRY_INTERVAL: Final = 30.0
+"""Seconds between two tries when many have failed: a person who made room looks again by then."""
 
 _LOCAL: Final = (StoreConflict, UnknownSession, UnknownJob)
 """What is wrong with one session or job, and says nothing of the others."""
+
+_FINAL: Final = (StoreCorrupt, StoreTooNew)
+"""What no waiting mends: the file is left to its owner, and nothing more is stored."""
 
 
 @dataclass(slots=True)
@@ -51,31 +77,57 @@ class _Work:
     operation: Operation
     size: int
     done: Callable[[Any, BaseException | None], None] | None = None
+    reads: bool = False
     result: Any = field(default=None)
     error: BaseException | None = None
+
+
+_Item: TypeAlias = _Append | _Work
 
 
 class Writer:
     """Writes into a store from a thread of its own. Use it as `async with`.
 
-    `on_trouble` is called in the loop: once with the error that ended storing, and once for every
-    session or job that could not be stored although others can.
+    `on_trouble` is called in the loop: once with the error after which nothing is stored, and once
+    for every session or job that could not be stored although others can. `on_recovery` is called
+    there when the disk takes it again, with the number of events that were left out meanwhile.
+
+    In place of a store there may be what opens it, and the `trouble` for which that failed: then
+    opening it is what is tried again.
     """
 
     def __init__(
-        self, store: Store, *, on_trouble: Callable[[DragomanError], None] | None = None
+        self,
+        store: Store | Callable[[], Store],
+        *,
+        on_trouble: Callable[[DragomanError], None] | None = None,
+        on_recovery: Callable[[int], None] | None = None,
+        trouble: StoreError | None = None,
     ) -> None:
-        self.store = store
-        self.trouble: StoreError | None = None
-        """Why nothing is stored any more."""
+        self._store = store if isinstance(store, Store) else None
+        self._open = None if isinstance(store, Store) else store
+        self.trouble: StoreError | None = trouble
+        """Why nothing is stored now."""
         self._on_trouble = on_trouble
-        self._queue: deque[_Append | _Work | None] = deque()
+        self._on_recovery = on_recovery
+        self._queue: deque[_Item | None] = deque()
         self._work = threading.Event()
         self._hurry = threading.Event()
         # Each of the two is written by one thread only.
         self._put_size = 0
         self._done_size = 0
+        self._lost: dict[str, tuple[int, int]] = {}
+        """By session, the events that were left out since the last that was taken."""
+        self._left_out = 0
+        self._why = ""
+        """The last trouble, in a few words."""
         self._mute: set[str] = set()
+        self._over = False
+        """Whether nothing will ever be stored again."""
+        self._tried_at = time.monotonic()
+        self._pause = None if trouble is None else RETRY_INTERVAL
+        """Seconds from the last try to the next; None while all is well."""
+        self._asked = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -95,6 +147,17 @@ class Writer:
         self._thread.start()
 
     @property
+    def is_open(self) -> bool:
+        """Whether the store could be opened."""
+        return self._store is not None
+
+    @property
+    def store(self) -> Store:
+        """The store, which is open."""
+        assert self._store is not None, "the store could not be opened yet"
+        return self._store
+
+    @property
     def is_full(self) -> bool:
         """Whether more waits than should. `drain` waits until less does."""
         return self._put_size - self._done_size > QUEUE_SIZE
@@ -106,18 +169,39 @@ class Writer:
 
     def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
         """Store events soon (`Store.append`). They have no secrets in them."""
+        if self._over or not lines:
+            return
         size = sum(map(len, lines))
-        self._put(_Append(key, first, list(lines), job, size), size)
+        limit = HARD_SIZE if self.trouble is None else QUEUE_SIZE
+        if self._put_size - self._done_size + size > limit:
+            self._lost[key] = (self._lost.get(key, (first, 0))[0], first + len(lines))
+            self._left_out += len(lines)
+            self._too_slow()
+            return
+        self._note_gap(key)
+        self._put(_Append(key, first, list(lines), job, size))
 
     def put(self, operation: Operation, *, size: int = 0) -> None:
         """Do something with the store soon, behind everything that was put before."""
-        self._put(_Work(operation, size), size)
+        if self._over:
+            return
+        size = max(size, OPERATION_SIZE)
+        if self._put_size - self._done_size + size > HARD_SIZE:
+            log.error("something is not stored, because too much waits for the disk")
+            self._too_slow()
+            return
+        self._put(_Work(operation, size))
 
-    async def call(self, operation: Callable[[Store], T]) -> T:
+    async def call(self, operation: Callable[[Store], T], *, reads: bool = False) -> T:
         """Do something with the store now, behind everything that was put before, and return what
-        it returns, once it is on the disk. Raises what it raises."""
+        it returns, once it is on the disk. Raises what it raises.
+
+        What only `reads` is done also while nothing can be written, without what waits for that.
+        """
         if self._loop is None or self._thread is None:
             raise RuntimeError("the writer was not started, or is closed")
+        if self.trouble is not None and not reads:
+            raise self.trouble.fresh()
         loop, future = self._loop, self._loop.create_future()
 
         def settle(result: Any, error: BaseException | None) -> None:
@@ -131,7 +215,7 @@ class Writer:
         def done(result: Any, error: BaseException | None) -> None:
             _tell(loop, settle, result, error)
 
-        self._queue.append(_Work(operation, 0, done))
+        self._queue.append(_Work(operation, 0, done, reads))
         self._wake()
         result: T = await future
         return result
@@ -146,12 +230,20 @@ class Writer:
             return False
         return True
 
+    def retry(self) -> None:
+        """Try the disk now if it has failed, and not in a while. Somebody is about to use it."""
+        if self.trouble is not None and not self._asked:
+            self._asked = True
+            self._hurry.set()
+
     async def close(self) -> bool:
         """Write what waits, and end. The store stays open. Returns what `flush` returns."""
         if self._thread is None or self._loop is None:
             return self.trouble is None
         thread, self._thread = self._thread, None
         self._ended = self._loop.create_future()
+        for key in list(self._lost):
+            self._note_gap(key)
         self._queue.append(None)
         self._wake()
         # Where this is cancelled, the thread writes what waits all the same, and then ends.
@@ -163,80 +255,172 @@ class Writer:
         self._hurry.set()
         self._work.set()
 
-    def _put(self, item: _Append | _Work, size: int) -> None:
-        if self.trouble is not None:
-            return
-        self._put_size += size
+    def _put(self, item: _Item) -> None:
+        self._put_size += item.size
         self._queue.append(item)
         if not self._work.is_set():
             self._work.set()
-        waiting = self._put_size - self._done_size
-        if waiting > QUEUE_SIZE // 4:
+        if self._put_size - self._done_size > QUEUE_SIZE // 4:
             self._hurry.set()
-            if waiting > HARD_SIZE:
-                self._end(
-                    StoreError(
-                        str(self.store.path),
-                        "the disk is too slow for what is to be stored",
-                        remedy="nothing more of this is stored",
-                    )
+
+    def _note_gap(self, key: str) -> None:
+        """Have it noted what was left out of a session, before what comes next."""
+        lost = self._lost.pop(key, None)
+        if lost is not None:
+            next = lost[1]
+            why = self._why
+            log.warning("session %s: events %d to %d are not stored", key, lost[0], next - 1)
+            self._put(_Work(lambda store: store.skip(key, next, why), OPERATION_SIZE))
+
+    def _too_slow(self) -> None:
+        if self.trouble is None:
+            self._fall(
+                StoreError(
+                    str(self.store.path),
+                    "the disk is too slow for what is to be stored",
+                    remedy="some of it is left out",
                 )
+            )
+            # Whatever was written meanwhile, the thread finds out that the disk works.
+            self._wake()
+
+    def _recovered(self) -> None:
+        count, self._left_out = self._left_out, 0
+        log.warning("sessions are stored again; %d events were left out meanwhile", count)
+        for key in list(self._lost):
+            self._note_gap(key)
+        if self._on_recovery is not None:
+            self._on_recovery(count)
 
     # -- in the thread
 
     def _run(self) -> None:
+        waiting: list[_Item] = []
         while True:
-            self._work.wait()
-            self._hurry.wait(BATCH_INTERVAL)
-            self._hurry.clear()
-            # Cleared before the queue is emptied: what comes later sets it again.
-            self._work.clear()
-            batch: list[_Append | _Work] = []
+            self._wait()
             ended = False
             while self._queue:
                 item = self._queue.popleft()
                 if item is None:
                     ended = True
+                elif self._pause is not None and isinstance(item, _Work) and item.done is not None:
+                    self._answer(item)
                 else:
-                    _gather(batch, item)
-            self._write(batch)
+                    _gather(waiting, item)
+            if not self._over and (ended or self._is_due()):
+                waiting = self._write(waiting)
             if ended:
                 break
+        if waiting:
+            events = sum(len(item.lines) for item in waiting if isinstance(item, _Append))
+            log.error("%d events and what became of their jobs are lost: %s", events, self.trouble)
         if self._loop is not None and self._ended is not None:
             _tell(self._loop, _settle, self._ended)
 
-    def _write(self, batch: list[_Append | _Work]) -> None:
-        failed: StoreError | None = self.trouble
-        if failed is None:
-            try:
-                with self.store.transaction():
-                    for item in batch:
-                        self._do(item)
-            except StoreError as error:
-                failed = error
-                self._end(error)
-        # Before anybody is told, who then may ask for the room there is.
-        self._done_size += sum(item.size for item in batch)
-        for item in batch:
-            if isinstance(item, _Work) and item.done is not None:
-                item.done(item.result, item.error or (failed.fresh() if failed else None))
+    def _wait(self) -> None:
+        if self._pause is not None and not self._over:
+            self._hurry.wait(max(0.0, self._tried_at + self._pause - time.monotonic()))
+        else:
+            self._work.wait()
+            self._hurry.wait(BATCH_INTERVAL)
+        self._hurry.clear()
+        # Cleared before the queue is emptied: what comes later sets it again.
+        self._work.clear()
 
-    def _do(self, item: _Append | _Work) -> None:
+    def _is_due(self) -> bool:
+        if self._pause is None:
+            return True
+        if self._asked:
+            # Who asks too early is heard when the time has come.
+            self._pause = min(self._pause, RETRY_INTERVAL)
+        return time.monotonic() >= self._tried_at + self._pause
+
+    def _write(self, batch: list[_Item]) -> list[_Item]:
+        """Write all of it, and return what could not be written and may be later."""
+        done = 0
+        muted = set(self._mute)
+        reports: list[DragomanError] = []
+        try:
+            store = self._opened()
+            for part in _parts(batch):
+                muted, reports = set(self._mute), []
+                with store.transaction():
+                    for item in part:
+                        self._do(store, item, reports)
+                done += len(part)
+                # Before anybody is told, who then may ask for the room there is.
+                self._done_size += sum(item.size for item in part)
+                for error in reports:
+                    self._report(error)
+                for item in part:
+                    if isinstance(item, _Work) and item.done is not None:
+                        item.done(item.result, item.error)
+        except StoreError as error:
+            # What was found wrong was taken back with the rest, and will be found again.
+            self._mute = muted
+            return self._failed(error, batch[done:])
+        self._pause = None
+        self._asked = False
+        if self.trouble is not None:
+            self.trouble = None
+            if self._loop is not None:
+                _tell(self._loop, self._recovered)
+        return []
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            assert self._open is not None
+            self._store = self._open()
+        return self._store
+
+    def _failed(self, error: StoreError, rest: list[_Item]) -> list[_Item]:
+        self._tried_at = time.monotonic()
+        self._asked = False
+        self._pause = min(max(2 * (self._pause or 0.0), RETRY_INTERVAL), MAX_RETRY_INTERVAL)
+        self._over = isinstance(error, _FINAL)
+        self._fall(error)
+        kept: list[_Item] = []
+        for item in rest:
+            if isinstance(item, _Work) and item.done is not None:
+                self._answer(item)
+            elif self._over:
+                self._done_size += item.size
+            else:
+                kept.append(item)
+        return kept
+
+    def _answer(self, item: _Work) -> None:
+        """Do what was called for while nothing can be written, if that is possible."""
+        assert item.done is not None
+        if self._store is None or self._over or not item.reads:
+            item.done(None, None if self.trouble is None else self.trouble.fresh())
+            return
+        try:
+            item.result, item.error = item.operation(self._store), None
+        except DragomanError as error:
+            item.error = error
+        except Exception as error:
+            log.exception("the store could not be read")
+            item.error = error
+        item.done(item.result, item.error)
+
+    def _do(self, store: Store, item: _Item, reports: list[DragomanError]) -> None:
         if isinstance(item, _Append):
             if item.key not in self._mute:
                 try:
-                    self.store.append(item.key, item.first, item.lines, item.job)
+                    store.append(item.key, item.first, item.lines, item.job)
                 except _LOCAL as error:
                     self._mute.add(item.key)
-                    self._report(error)
+                    reports.append(error)
             return
+        item.error = None
         try:
-            with self.store.transaction():
-                item.result = item.operation(self.store)
+            with store.transaction():
+                item.result = item.operation(store)
         except _LOCAL as error:
             item.error = error
             if item.done is None:
-                self._report(error)
+                reports.append(error)
         except StoreError:
             raise
         except Exception as error:
@@ -244,9 +428,10 @@ class Writer:
             if item.done is None:
                 log.exception("something could not be stored")
 
-    def _end(self, error: StoreError) -> None:
+    def _fall(self, error: StoreError) -> None:
         if self.trouble is None:
             self.trouble = error
+            self._why = error.problem
             self._report(error)
 
     def _report(self, error: DragomanError) -> None:
@@ -255,7 +440,7 @@ class Writer:
             _tell(self._loop, self._on_trouble, error)
 
 
-def _gather(batch: list[_Append | _Work], item: _Append | _Work) -> None:
+def _gather(batch: list[_Item], item: _Item) -> None:
     """Events that follow each other become one write."""
     last = batch[-1] if batch else None
     if (
@@ -264,11 +449,26 @@ def _gather(batch: list[_Append | _Work], item: _Append | _Work) -> None:
         and last.key == item.key
         and last.job == item.job
         and last.first + len(last.lines) == item.first
+        and last.size < PART_SIZE
     ):
         last.lines += item.lines
         last.size += item.size
     else:
         batch.append(item)
+
+
+def _parts(batch: list[_Item]) -> Iterator[list[_Item]]:
+    """What is written in one transaction each: at least one, of nothing if there is nothing."""
+    part: list[_Item] = []
+    size = 0
+    for item in batch:
+        part.append(item)
+        size += item.size
+        if size >= PART_SIZE:
+            yield part
+            part, size = [], 0
+    if part or not batch:
+        yield part
 
 
 def _settle(ended: asyncio.Future[None]) -> None:

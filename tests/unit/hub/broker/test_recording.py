@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pytest
 from msgspec import Raw
 
 from dragoman.errors import StoreFull
@@ -21,6 +22,9 @@ from dragoman.hub.sessions import Redactor, Store, store_path
 from tests.aio import aio
 from tests.integration.broker_stage import spec_of, stored
 from tests.unit.hub.broker.near import NearAgent, near, notice
+
+PATIENCE = 20.0
+"""Seconds for a thread to write a few lines, on a machine that is busy."""
 
 
 @asynccontextmanager
@@ -142,22 +146,61 @@ async def test_lines_are_fetched_from_the_disk_or_not_at_all(tmp_path: Path) -> 
 
 
 @aio
-async def test_when_the_disk_fails_the_work_goes_on_in_memory(tmp_path: Path) -> None:
+async def test_when_the_disk_fails_the_work_goes_on_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreFull("file", "no space left")
+
     async with keeping(tmp_path) as (kept, session):
         job = running(session)
-        assert kept._writer is not None
-        kept._writer.trouble = StoreFull("file", "no space left")
-        kept._on_trouble(kept._writer.trouble)
+        await kept.settle(session)
+        monkeypatch.setattr(Store, "append", full)
+        session.update(notice("s1", "said "))
+        kept._save(session, job, end=True)
+        await kept.settle(session)
+        await asyncio.sleep(0)
         assert "no space left" in kept.trouble
-        session.update(notice("s1", "said anyway"))
+        session.update(notice("s1", "anyway"))
         session.job = None
-        job.end(Outcome.OK, next_event=1)
+        job.end(Outcome.OK, next_event=2)
         kept.job_ended(job)
         assert (job.state, job.text) == ("ended", "said anyway")
-        assert session.log.stored == 1, "so that memory is not held for a disk that is gone"
+        assert session.log.stored == 2, "so that memory is not held for a disk that is gone"
         assert await kept.fetch("s-k", 0, 1) == []
-        assert await kept.find("s1", None) is None
-        kept._writer.trouble = None
+        assert await kept.find("s1", None) is not None, "what is there can be read"
+        monkeypatch.undo()
+    assert texts(tmp_path) == ["said ", "anyway"], "it is stored when there is room"
+
+
+@aio
+async def test_lines_are_fetched_up_to_a_gap_and_not_from_within_it(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as (kept, session):
+        session.update(notice("s1", "before"))
+        kept._save(session, None, end=True)
+        assert kept._writer is not None
+        kept._writer.put(lambda store: store.skip("s-k", 5, "no room"))
+        kept._writer.append("s-k", 5, [b"{}"])
+        assert len(await kept.fetch("s-k", 0, 6)) == 1
+        assert await kept.fetch("s-k", 2, 6) == []
+        assert await kept.fetch("s-k", 5, 6) == [b"{}"]
+
+
+@aio
+async def test_a_store_that_can_be_opened_later_gets_what_happened_before(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("in the way")
+    async with keeping(tmp_path) as (kept, session):
+        session.update(notice("s1", "early"))
+        kept._save(session, None, end=True)
+        assert kept.trouble
+        (tmp_path / "state").unlink()
+        assert kept._writer is not None
+        async with asyncio.timeout(PATIENCE):
+            while kept.trouble:
+                kept._writer.retry()
+                await asyncio.sleep(0.01)
+        assert await kept._writer.flush()
+    assert texts(tmp_path) == ["early"]
 
 
 @aio

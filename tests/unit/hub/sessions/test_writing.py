@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.errors import DragomanError, StoreConflict, StoreError, StoreFull, UnknownSession
+from dragoman.errors import (
+    DragomanError,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    UnknownSession,
+)
 from dragoman.hub.sessions import Store, Writer, writing
 from tests.aio import aio
 from tests.unit.hub.sessions.stores import chunk, open_store, session
@@ -109,7 +117,7 @@ async def test_trouble_with_one_session_is_told_once_and_spares_the_others(
 
 
 @aio
-async def test_a_disk_that_fails_ends_storing_and_is_told_once(
+async def test_a_disk_that_fails_is_told_once_and_what_can_be_read_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[DragomanError] = []
@@ -126,11 +134,182 @@ async def test_a_disk_that_fails_ends_storing_and_is_told_once(
                 writer.append(one.key, number, [b"{}"])
                 assert not await writer.flush()
             with pytest.raises(StoreFull):
-                await writer.call(lambda store: store.sessions())
+                await writer.call(lambda store: store.update_session(one.key, title="x"))
+            read = writer.call(lambda store: store.sessions(), reads=True)
+            assert [each.key for each in await read] == [one.key]
+            with pytest.raises(ZeroDivisionError):
+                await writer.call(lambda store: 1 // 0, reads=True)
+            with pytest.raises(UnknownSession):
+                await writer.call(lambda store: list(store.lines("s-gone")), reads=True)
             assert isinstance(writer.trouble, StoreFull)
             assert not await writer.close()
         await asyncio.sleep(0)
         assert told == [writer.trouble]
+
+
+class Failing:
+    """A disk that is full while it is told to be."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = True
+        self.tries = 0
+        self.recovered: asyncio.Queue[int] = asyncio.Queue()
+        append = store.append
+
+        def appending(*args: Any) -> None:
+            self.tries += 1
+            if self.full:
+                raise StoreFull(str(store.path), "the disk is full")
+            append(*args)
+
+        monkeypatch.setattr(store, "append", appending)
+        monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.01)
+
+    async def recovery(self) -> int:
+        self.full = False
+        async with asyncio.timeout(PATIENCE):
+            return await self.recovered.get()
+
+
+@aio
+async def test_what_could_not_be_stored_is_when_there_is_room_again_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[DragomanError] = []
+    one, two = session(), session(peer_session_id="other")
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        disk = Failing(store, monkeypatch)
+        async with Writer(
+            store, on_trouble=told.append, on_recovery=disk.recovered.put_nowait
+        ) as writer:
+            writer.append("s-gone", 0, [b"{}"])
+            writer.append(one.key, 0, [b"0"], "j-1")
+            assert not await writer.flush()
+            # In this order they arrive, also what was put while nothing could be written.
+            writer.put(lambda store: store.create_session(two))
+            writer.append(two.key, 0, [b"1"])
+            writer.append(one.key, 1, [b"2", b"3"], "j-1")
+            writer.put(lambda store: store.note(one.key, 3, "x", {}))
+            assert await disk.recovery() == 0
+            assert writer.trouble is None
+            assert await writer.flush()
+            assert list(store.lines(one.key)) == [(0, b"0"), (1, b"2"), (2, b"3")]
+            assert list(store.lines(two.key)) == [(0, b"1")]
+            assert [note.kind for note in store.notes(one.key)] == ["x"]
+            disk.full = True
+            writer.append(one.key, 3, [b"4"])
+            assert not await writer.flush()
+            await disk.recovery()
+        assert [type(error) for error in told] == [StoreFull, UnknownSession, StoreFull]
+        assert len(list(store.lines(one.key))) == 4
+
+
+@aio
+async def test_events_for_which_there_is_no_room_are_a_gap_that_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = session(), session(peer_session_id="other")
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        store.create_session(two)
+        disk = Failing(store, monkeypatch)
+        monkeypatch.setattr(writing, "QUEUE_SIZE", 100)
+        async with Writer(store, on_recovery=disk.recovered.put_nowait) as writer:
+            writer.append(one.key, 0, [b"x" * 60])
+            assert not await writer.flush()
+            for number in (1, 2, 3):
+                writer.append(one.key, number, [b"y" * 60])
+            writer.append(two.key, 0, [b"z" * 60, b"z"])
+            # One that fits stands behind the gap.
+            writer.append(one.key, 4, [b"4"])
+            writer.append(one.key, 5, [b"y" * 60])
+            assert await disk.recovery() == 6
+            writer.append(one.key, 6, [b"6"])
+            assert await writer.flush()
+        assert list(store.lines(one.key)) == [(0, b"x" * 60), (4, b"4"), (6, b"6")]
+        assert list(store.lines(two.key)) == []
+        gaps = [(gap.first, gap.next, gap.why) for gap in store.gaps(one.key)]
+        assert gaps == [(1, 4, "the disk is full"), (5, 6, "the disk is full")]
+        assert [(gap.first, gap.next) for gap in store.gaps(two.key)] == [(0, 2)]
+        found = store.session(two.key)
+        assert found is not None and found.next_event == 2
+
+
+@aio
+async def test_the_disk_is_tried_less_often_the_longer_it_fails_and_at_once_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        disk = Failing(store, monkeypatch)
+        monkeypatch.setattr(writing, "MAX_RETRY_INTERVAL", 1000.0)
+        monkeypatch.setattr(writing, "RETRY_INTERVAL", 1000.0)
+        async with Writer(store, on_recovery=disk.recovered.put_nowait) as writer:
+            writer.append(one.key, 0, [b"{}"])
+            assert not await writer.flush()
+            writer.append(one.key, 1, [b"{}"])
+            assert not await writer.flush()
+            assert disk.tries == 1
+            monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.0)
+            disk.full = False
+            writer.retry()
+            assert await disk.recovery() == 0
+            assert disk.tries == 2
+
+
+@aio
+async def test_a_store_is_opened_as_soon_as_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.01)
+    recovered: asyncio.Queue[int] = asyncio.Queue()
+    one = session()
+    (tmp_path / "state").write_text("in the way")
+    with pytest.raises(StoreError) as failed:
+        open_store(tmp_path)
+    writer = Writer(
+        lambda: open_store(tmp_path), trouble=failed.value, on_recovery=recovered.put_nowait
+    )
+    async with writer:
+        writer.put(lambda store: store.create_session(one))
+        assert not await writer.flush()
+        with pytest.raises(StoreError):
+            await writer.call(lambda store: store.sessions(), reads=True)
+        assert not writer.is_open
+        (tmp_path / "state").unlink()
+        async with asyncio.timeout(PATIENCE):
+            await recovered.get()
+        assert [each.key for each in writer.store.sessions()] == [one.key]
+    writer.store.close()
+
+
+@aio
+async def test_a_file_that_no_waiting_mends_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.0)
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        tries = []
+
+        def damaged(*args: object) -> None:
+            tries.append(args)
+            raise StoreCorrupt(str(store.path), "it is damaged")
+
+        monkeypatch.setattr(store, "append", damaged)
+        async with Writer(store) as writer:
+            for number in range(3):
+                writer.append(one.key, number, [b"{}"])
+                writer.put(lambda store: None)
+                writer.retry()
+                assert not await writer.flush()
+                with pytest.raises(StoreCorrupt):
+                    await writer.call(lambda store: store.sessions(), reads=True)
+            assert not writer.is_full
+        assert len(tries) == 1
 
 
 @aio
