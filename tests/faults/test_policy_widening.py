@@ -171,6 +171,82 @@ TO_WIDEN_AN_ALLOWANCE: dict[str, dict[str, Any]] = {
 }
 
 
+# Allowed: commands that read, whatever stands behind them.
+READING = Policy(
+    rules=(
+        Rule(
+            action="allow",
+            commands=(
+                *("git log *", "git show *", "git diff *", "git grep *", "git archive *"),
+                *("git cat-file *", "find *", "fd *", "sort *", "sed *", "tar -tf *", "tar tf *"),
+                *("rg *", "awk *", "tree *", "uniq *", "less *", "man *", "curl *", "file *"),
+                *("test *", "printf *", "bat *", "uv run *", "sudo git log *", "npm run *", "*"),
+            ),
+        ),
+    )
+)
+
+TO_MAKE_A_READER_WRITE_OR_RUN: dict[str, dict[str, Any]] = {
+    "a program for differences": argv("git", "log", "-p", "--ext-diff"),
+    "a program for differences, cut short": argv("git", "show", "--ext"),
+    "a program that makes text of files": argv("git", "show", "--textconv", "HEAD:x"),
+    "filters of git": argv("git", "cat-file", "--filters", "HEAD:x"),
+    "a file that git log writes": argv("git", "log", "-p", "--output=.git/hooks/pre-commit"),
+    "a file that git log writes, in two words": argv("git", "log", "--output", "x"),
+    "a file that git log writes, cut short": argv("git", "log", "--outpu=x"),
+    "an archive in a file": argv("git", "archive", "-ox.tar", "HEAD"),
+    "settings before the subcommand": argv("git", "-c", "core.pager=rm", "log"),
+    "a pager of git grep": argv("git", "grep", "-Orm", "x"),
+    "a pager of git grep among other letters": argv("git", "grep", "-nOrm", "x"),
+    "a pager of git grep by name": argv("git", "grep", "--open-files-in-pager=rm", "x"),
+    "a file name that is an option of git": line("git log *"),
+    "an option of git out of a variable": line("git log $X"),
+    "behind sudo": argv("sudo", "git", "log", "--output=x"),
+    "find that runs": argv("find", ".", "-exec", "rm", "{}", "+"),
+    "find that runs in folders": argv("find", ".", "-execdir", "rm", "{}", ";"),
+    "find that deletes": argv("find", ".", "-delete"),
+    "find that prints into a file": argv("find", ".", "-fprint", "x"),
+    "find that prints into a file with a format": argv("find", ".", "-fprintf", "x", "%p"),
+    "a file name that is an option of find": line("find * -name x"),
+    "fd that runs": argv("fd", "-x", "rm"),
+    "fd that runs, among other letters": argv("fd", "-HIx", "rm"),
+    "sort into a file": argv("sort", "x", "-o", ".env"),
+    "sort into a file, among other letters": argv("sort", "-ruo", ".env", "x"),
+    "sort into a file, cut short": argv("sort", "--o=.env", "x"),
+    "sort with a program": argv("sort", "-S1", "--compress-prog=rm", "x"),
+    "sed in place": argv("sed", "-i", "s/a/b/", "x"),
+    "sed in place, among other letters": argv("sed", "-n", "1p", "-Ei", "x"),
+    "sed that writes": argv("sed", "-n", "w .env", "x"),
+    "sed that writes behind a harmless script": argv("sed", "-n", "1p", "-e", "w .env", "x"),
+    "sed that runs": argv("sed", "1e rm x", "y"),
+    "tar with a program": argv("tar", "-tf", "x", "--to-command=rm"),
+    "tar with another program": argv("tar", "-tf", "x", "-I", "rm"),
+    "tar with a program in the old way": argv("tar", "tf", "x", "--use-compress-program", "rm"),
+    "rg with a program": argv("rg", "--pre", "rm", "x"),
+    "rg with a program for a name": argv("rg", "--hostname-bin=rm", "x"),
+    "awk that runs": argv("awk", 'BEGIN { system("rm x") }'),
+    "awk with a pipe": argv("awk", 'BEGIN { print "x" | "sh" }'),
+    "awk that reads a command": argv("awk", 'BEGIN { "rm x" | getline }'),
+    "awk that writes": argv("awk", '{ print > ".env" }', "x"),
+    "awk with a script in a file": argv("awk", "-f", "x.awk"),
+    "awk with a call by name": argv("gawk", 'BEGIN { f = "sys" "tem"; @f("rm x") }'),
+    "tree into a file": argv("tree", "-ao", ".env"),
+    "uniq into a file": argv("uniq", "x", ".env"),
+    "a pager that runs": argv("less", "+!rm x", "y"),
+    "a pager that is run": argv("man", "-Prm", "ls"),
+    "another pager that is run": argv("bat", "--pager=rm", "x"),
+    "a download into a file": argv("curl", "-sSLo", ".env", "https://x"),
+    "settings of a download": argv("curl", "-Kx"),
+    "a compiled file": argv("file", "-bC", "-m", "x"),
+    "a test that runs": line("test -v 'a[$(rm x)]'"),
+    "a print that runs": line("printf -v 'a[$(rm x)]' y"),
+    "a print that changes the path": line("printf -v PATH %s /evil"),
+    "xargs behind a reader": line("find . -name x | xargs rm"),
+    "an environment before a reader": argv("env", "GIT_EXTERNAL_DIFF=rm", "git", "diff"),
+    "a settings file of a shell of npm": argv("npm", "run", "x", "--script-shell=rm"),
+}
+
+
 TO_GET_AROUND_A_DENIAL: dict[str, dict[str, Any]] = {
     # paths
     "as it is": edit(".env"),
@@ -296,6 +372,15 @@ def test_an_allowance_cannot_be_widened(workspace: Path) -> None:
     assert but(verdicts(NARROW, workspace, TO_WIDEN_AN_ALLOWANCE), "deny by preset") == {}
 
 
+def test_an_allowed_reader_cannot_be_made_to_write_or_run(workspace: Path) -> None:
+    found = verdicts(READING, workspace, TO_MAKE_A_READER_WRITE_OR_RUN)
+    assert but(found, "deny by preset") == {}
+    claimed = {
+        name: {**parts, "kind": "read"} for name, parts in TO_MAKE_A_READER_WRITE_OR_RUN.items()
+    }
+    assert but(verdicts(READING, workspace, claimed), "deny by preset") == {}
+
+
 def test_a_denial_cannot_be_got_around(workspace: Path) -> None:
     assert but(verdicts(OPEN, workspace, TO_GET_AROUND_A_DENIAL), "deny by rule") == {}
 
@@ -333,6 +418,26 @@ def test_what_is_meant_to_be_allowed_is(workspace: Path) -> None:
     assert but(found, "allow by rule", "allow by preset") == {}
 
 
+READ: dict[str, dict[str, Any]] = {
+    "a history": line("git log --no-ext-diff -n 3 --stat -- *.py"),
+    "a search by git": argv("git", "grep", "-n", "-e", "O", "x"),
+    "a search for files": argv("find", ".", "-xdev", "-name", "*.py", "-newer", "x"),
+    "another search for files": argv("fd", "-e", "py", "x"),
+    "a search": argv("rg", "--pretty", "-n", "x"),
+    "sorting": line("git log --format=%an | sort -u -t o -k 2 | uniq -c"),
+    "some lines": argv("sed", "-n", "1,20p", "src/a.py"),
+    "a column": line("awk -F: '$1 >= 3 || /x/ { print $2 }' src/a.py"),
+    "what is in an archive": argv("tar", "-tf", "x.tar"),
+    "an answer": argv("curl", "-sSL", "-XPOST", "-H", "a: o", "https://x"),
+    "a test": line("test -f src/a.py && printf '%s\n' *"),
+    "what the rule runs by name": argv("uv", "run", "pytest", "-q"),
+}
+
+
+def test_readers_may_read(workspace: Path) -> None:
+    assert but(verdicts(READING, workspace, READ), "allow by rule") == {}
+
+
 NOT_DENIED: dict[str, dict[str, Any]] = {
     "another file": edit("src/a.py"),
     "a name that only begins the same": edit(".environment"),
@@ -343,6 +448,7 @@ NOT_DENIED: dict[str, dict[str, Any]] = {
     "another subcommand": argv("git", "pull"),
     "tests": line("cd src && pytest -q 2>&1 | tail -n 20"),
     "a search": argv("find", ".", "-name", "*.py"),
+    "sorting into a file": argv("sort", "-o", "x", "y"),
     "deleting another file": {"kind": "delete", "paths": ("src/a.py",)},
     "fetching": {"kind": "fetch"},
 }

@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dragoman.hub.policy.globs import UNKNOWN, matches, may_begin, plain
-from dragoman.hub.policy.programs import is_runner, name_of, real_name, unfolded
+from dragoman.hub.policy.options import beyond
+from dragoman.hub.policy.programs import (
+    FEEDERS,
+    is_interpreter,
+    is_runner,
+    name_of,
+    real_name,
+    runs_behind,
+    unfolded,
+)
 from dragoman.hub.policy.shell import Command
 
 
@@ -26,13 +35,44 @@ def surely(patterns: Sequence[str], command: Command) -> bool:
     """Whether a command fits one of the patterns for certain, and nothing else comes with it."""
     if command.tainted:
         return False
-    for pattern in patterns:
-        words = pattern_words(pattern)
-        if _fits(words, command.words):
-            # Whoever allows `sudo …` by name has seen that it runs other programs. `git …` that
-            # runs other programs is not what anybody sees.
-            return is_runner(words[0]) or len(unfolded(command)) == 1
-    return False
+    return any(
+        _fits(words, command.words) and _names_all(words, command)
+        for words in map(pattern_words, patterns)
+    )
+
+
+def _names_all(pattern: Sequence[str], command: Command) -> bool:
+    """Whether a pattern that fits names everything that nobody would expect of such a command.
+
+    Whoever allows `sudo …` by name has seen that it runs other programs, and whoever allows
+    `sort -o …` that it writes a file. `git log …` that does so is not what anybody sees.
+    """
+    words = command.words
+    fixed = pattern[:-1] if pattern[-1] == "*" else pattern
+    behind = runs_behind(words)
+    runs = (is_runner(fixed[0]) if fixed else False) or (
+        behind is not None and behind < len(fixed) and fixed[behind] == words[behind]
+    )
+    found = set(_beyond(words))
+    if runs and fixed and not is_interpreter(fixed[0]):
+        # The program inside is seen as far as the pattern reaches.
+        added = (UNKNOWN,) if name_of(words[0]) in FEEDERS else ()
+        for at in range(1 if behind is None else behind + 1, len(fixed)):
+            if not words[at].startswith("-"):
+                found |= {at + place for place in _beyond((*words[at:], *added))}
+    if not all(place < len(fixed) and _is_named(fixed[place]) for place in found):
+        return False
+    return runs or bool(found and behind is None) or len(unfolded(command)) == 1
+
+
+def _beyond(words: Sequence[str]) -> frozenset[int]:
+    return beyond(name_of(words[0]), words)
+
+
+def _is_named(word: str) -> bool:
+    """Whether a word of a pattern leaves no choice, but for the value of an option."""
+    name = word.partition("=")[0] if word.startswith("-") else word
+    return not set(name) & set("*?")
 
 
 def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.hub.policy.options import beyond, runs_others
 from dragoman.hub.policy.shell import ANYTHING, ASSIGNMENT, MAX_DEPTH, Command, read_line
 
 MAX_INNER: Final = 200
@@ -73,55 +74,15 @@ FINDERS: Final = {
 
 INTERPRETERS: Final = re.compile(
     r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|osascript|rscript|julia"
-    r"|irb|ghci|groovy|scala|jshell|guile|emacs|vim|nvim|vi|ex|ed|gawk|mawk|awk|nawk|m4|bc|dc)[\d.]*"
+    r"|irb|ghci|groovy|scala|jshell|guile|emacs|vim|nvim|vi|ex|ed|m4|bc|dc)[\d.]*"
 )
 CODE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[ceErpn]|--(eval|print|exec|command|execute|expr).*")
-ALWAYS_CODE: Final = re.compile(r"[gmn]?awk|ed|ex|vim?|nvim|emacs|osascript|deno|m4|bc|dc")
+ALWAYS_CODE: Final = re.compile(r"ed|ex|vim?|nvim|emacs|osascript|deno|m4|bc|dc")
 
 CODE: Final = frozenset(
     {"source", ".", "eval", "mapfile", "readarray", "complete", "enable", "crontab", "at", "batch"}
 )
 """Commands of a shell that run what they are given, or what they read."""
-
-HIDDEN: Final = {
-    "tar": ("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "--rsh-command"),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-    "scp": ("-S", "-o"),
-    "sftp": ("-S", "-o"),
-    "sort": ("--compress-program",),
-    "zip": ("-TT", "--unzip-command"),
-    "rg": ("--pre", "--hostname-bin"),
-    "make": ("--eval", "SHELL", ".SHELLFLAGS", "MAKEFLAGS", "-f", "--file", "-C", "--directory"),
-    "gmake": ("--eval", "SHELL", ".SHELLFLAGS", "MAKEFLAGS", "-f", "--file", "-C", "--directory"),
-    "cargo": ("--config", "-Z"),
-    "npm": ("--script-shell", "--node-options", "-c", "--call"),
-    "go": ("-exec", "-toolexec", "-vettool"),
-    "sed": ("-i", "--in-place", "-f", "--file"),
-    "man": ("-P", "--pager", "-H", "--html"),
-    "wget": ("--use-askpass", "--config", "-e", "--execute"),
-    "curl": ("-K", "--config"),
-}
-"""Options with which a program runs what is none of its business."""
-
-GIT_VALUES: Final = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix"})
-GIT_HIDDEN: Final = frozenset(
-    """
-    filter-branch difftool mergetool instaweb daemon remote-ext credential hook config web--browse
-    maintenance send-email
-    """.split()
-)
-"""Subcommands of git that run, or plant, other programs."""
-GIT_OPTIONS: Final = (
-    "--upload-pack",
-    "--receive-pack",
-    "--exec",
-    "--extcmd",
-    "--open-files-in-pager",
-    "--template",
-    "--config",
-    "--output",
-    "-O",
-)
 
 READERS: Final = frozenset(
     """
@@ -129,10 +90,8 @@ READERS: Final = frozenset(
     printf pwd readlink realpath rg sed stat tail test true uname wc whereis which
     """.split()
 )
-"""Programs that only read and only tell, but for what `only_reads` looks at."""
+"""Programs that only read and only tell, but for the words that are in `options`."""
 SYSTEM_FOLDERS: Final = ("/bin/", "/usr/bin/")
-FIND_WRITES: Final = ("-exec", "-ok", "-delete", "-fprint", "-fls")
-SED_LINES: Final = re.compile(r"\d+(,(\d+|\$))?p")
 
 PATH_MOVERS: Final = frozenset(
     "rm rmdir unlink shred mv cp chmod chown chgrp ln rsync tar zip trash truncate install".split()
@@ -161,13 +120,22 @@ def unfolded(command: Command, depth: int = 0) -> list[Command]:
 
 def is_runner(word: str) -> bool:
     """Whether whoever names this program in a pattern has said what else may run."""
+    return name_of(word) in RUNNERS or is_interpreter(word)
+
+
+def is_interpreter(word: str) -> bool:
+    """Whether this program has a language of its own in which it is told what to do."""
     name = name_of(word)
-    return (
-        name in RUNNERS
-        or name in SHELLS
-        or name in OTHER_SHELLS
-        or INTERPRETERS.fullmatch(name) is not None
-    )
+    return name in SHELLS or name in OTHER_SHELLS or INTERPRETERS.fullmatch(name) is not None
+
+
+def runs_behind(words: Sequence[str]) -> int | None:
+    """At which place the word stands behind which another program begins; None if there is none.
+
+    The programs here are known for other things than that.
+    """
+    behind = SUBRUNNERS.get(name_of(words[0]), frozenset())
+    return next((at for at, word in enumerate(words) if at and word in behind), None)
 
 
 def _inner(words: Sequence[str]) -> Iterator[Command]:
@@ -188,28 +156,13 @@ def _inner(words: Sequence[str]) -> Iterator[Command]:
     elif INTERPRETERS.fullmatch(name):
         if ALWAYS_CODE.fullmatch(name) or not rest or "-" in rest or _has_code(rest):
             yield ANYTHING
-    elif name == "git":
-        if _git_hides(rest):
-            yield ANYTHING
-    elif any(_is_option(word, HIDDEN.get(name, ())) for word in rest):
+    elif runs_others(name, words):
         yield ANYTHING
     elif name in SUBRUNNERS:
-        at = next((at for at, word in enumerate(rest) if word in SUBRUNNERS[name]), len(rest))
-        yield from _suffixes(name, rest[at + 1 :])
-        yield from _lines([word for word in rest[at + 1 :] if re.search(r"[\s;&|<>$`]", word)])
-    elif name == "sed" and not _sed_only_prints(rest):
-        # Its language has commands that run programs and write files.
-        yield ANYTHING
-
-
-def _is_option(word: str, options: Sequence[str]) -> bool:
-    """Whether a word is one of the options, with its value or not, or short for it."""
-    name = word.partition("=")[0]
-    return any(
-        word.startswith(option)
-        or (len(name) > 3 and name.startswith("--") and option.startswith(name))
-        for option in options
-    )
+        at = runs_behind(words)
+        behind = words[at + 1 :] if at is not None else ()
+        yield from _suffixes(name, behind)
+        yield from _lines([word for word in behind if re.search(r"[\s;&|<>$`]", word)])
 
 
 def _has_code(rest: Sequence[str]) -> bool:
@@ -245,11 +198,9 @@ def _of_finder(name: str, rest: Sequence[str]) -> Iterator[Command]:
     for at, word in enumerate(rest):
         if word in FINDERS[name] and rest[at + 1 :]:
             yield Command((*rest[at + 1 :], UNKNOWN))
-        elif word.startswith(("-x", "-X", "--exec")):
-            yield ANYTHING
         elif word == "-delete":
             yield Command(("rm", UNKNOWN))
-        elif word.startswith(("-fprint", "-fls")) or UNKNOWN in word and word.startswith("-"):
+        elif runs_others(name, (name, word)):
             yield ANYTHING
 
 
@@ -265,37 +216,6 @@ def _suffixes(name: str, rest: Sequence[str]) -> Iterator[Command]:
             yield Command((*rest[at:], *added), tainted=True)
 
 
-def _git_hides(rest: Sequence[str]) -> bool:
-    at = 0
-    while at < len(rest) and (rest[at].startswith("-") or UNKNOWN in rest[at]):
-        word = rest[at]
-        if UNKNOWN in word or word.startswith(("-c", "--config-env", "--exec-path")):
-            return True
-        value = rest[at + 1] if word in GIT_VALUES and at + 1 < len(rest) else word
-        value = value.rpartition("=")[2]
-        if word.partition("=")[0] in GIT_VALUES:
-            # Another repository has its own settings, which name programs.
-            if value.startswith(("/", "~", "..")) or "/.." in value or UNKNOWN in value:
-                return True
-            if word.startswith(("--git-dir", "--work-tree")):
-                return True
-        at += 2 if word in GIT_VALUES else 1
-    if at >= len(rest):
-        return False
-    sub, words = rest[at], rest[at + 1 :]
-    return (
-        sub in GIT_HIDDEN
-        or (sub == "bisect" and "run" in words)
-        or (sub == "submodule" and "foreach" in words)
-        or (sub == "rebase" and any(word.startswith(("-x", "-i")) for word in words))
-        or any(_is_option(word, GIT_OPTIONS) or word.startswith("ext::") for word in words)
-    )
-
-
-def _sed_only_prints(rest: Sequence[str]) -> bool:
-    return len(rest) >= 2 and rest[0] == "-n" and SED_LINES.fullmatch(rest[1]) is not None
-
-
 def only_reads(commands: Sequence[Command]) -> bool:
     """Whether none of these commands can do more than read and tell."""
     return bool(commands) and all(_reads(command) for command in commands)
@@ -308,20 +228,9 @@ def _reads(command: Command) -> bool:
         return False
     if word != name and word not in {folder + name for folder in SYSTEM_FOLDERS}:
         return False
-    rest = command.words[1:]
-    if name == "find":
-        return not any(each.startswith(FIND_WRITES) or UNKNOWN in each for each in rest)
-    if name == "sed":
-        return _sed_only_prints(rest)
-    if name == "date":
-        return not any(each.startswith(("-s", "--set")) for each in rest)
-    if name in ("file", "rg", "diff", "printf"):
-        # Compiling a file of magic, running a filter, writing to a variable.
-        return not any(
-            each.startswith(("-C", "--compile", "--pre", "--hostname", "--output", "-v"))
-            for each in rest
-        )
-    return True
+    if name == "find" and any(UNKNOWN in each for each in command.words):
+        return False
+    return not beyond(name, command.words)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,344 @@
+"""Words with which a program does more than its name says: write a file, run another program.
+
+Owns the tables and the looking: `beyond` says at which places of a command such words stand, and
+`runs_others` whether some of them run programs for certain. It knows neither rules (`commands` asks
+whether a rule names these words) nor which program is inside of another (`programs`). In doubt a
+word goes beyond: that costs a question, and no harm is done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from dragoman.hub.policy.globs import UNKNOWN
+
+
+class Extras(NamedTuple):
+    """Options of one program that go beyond its name."""
+
+    names: tuple[str, ...] = ()
+    """Those that are a whole word. Long ones may be cut short, as many programs permit."""
+    letters: str = ""
+    """Those of one letter, which may stand behind others in one word."""
+    writes: tuple[str, ...] = ()
+    """More names, of those that write a file and run nothing."""
+    write_letters: str = ""
+    valued: str = ""
+    """Other letters that take the rest of the word as their value."""
+    by_name: bool = True
+    """Whether its other words are names of files mostly, which a star may have put there."""
+
+
+_MAKE: Final = Extras(
+    ("--eval", "--file", "--makefile", "--directory", "SHELL", ".SHELLFLAGS", "MAKEFLAGS"),
+    letters="fCE",
+    valued="IjloW",
+    by_name=False,
+)
+_COPY: Final = Extras(letters="SoFDb", valued="cilPRsX")
+
+EXTRAS: Final = {
+    "ack": Extras(("--pager", "--ackrc")),
+    "ag": Extras(("--pager",)),
+    "bat": Extras(("--pager",)),
+    "batcat": Extras(("--pager",)),
+    "cargo": Extras(("--config",), letters="Z", valued="pFj", by_name=False),
+    "curl": Extras(
+        ("--config",),
+        letters="K",
+        writes=(
+            *("--output", "--remote-name", "--remote-name-all", "--output-dir", "--dump-header"),
+            *("--cookie-jar", "--trace", "--trace-ascii", "--stderr", "--libcurl", "--hsts"),
+            *("--alt-svc", "--etag-save"),
+        ),
+        write_letters="oODc",
+        valued="AbCdeEFhHmPQrTuUwxXyYzt",
+    ),
+    "date": Extras(writes=("--set",), write_letters="s", valued="dfrI"),
+    "file": Extras(writes=("--compile",), write_letters="C", valued="eFfmP"),
+    "go": Extras(
+        ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"), by_name=False
+    ),
+    "gmake": _MAKE,
+    "gradle": Extras(("--init-script",), letters="I", valued="bcgpDPx", by_name=False),
+    "helm": Extras(("--post-renderer", "--kubeconfig"), by_name=False),
+    "iconv": Extras(writes=("--output",), write_letters="o", valued="ft"),
+    "kubectl": Extras(("--kubeconfig",), by_name=False),
+    "less": Extras(
+        ("--lesskey-file", "--lesskey-src", "--lesskey-content"),
+        letters="k",
+        writes=("--log-file", "--LOG-FILE"),
+        write_letters="oO",
+        valued="bhjpPtTxyzD#",
+    ),
+    "make": _MAKE,
+    "man": Extras(
+        ("--pager", "--html", "--config-file"), letters="PHC", valued="RLmMSserEpT", by_name=False
+    ),
+    "npm": Extras(
+        ("--script-shell", "--node-options", "--call"), letters="c", valued="Cw", by_name=False
+    ),
+    "rg": Extras(("--pre", "--hostname-bin")),
+    "rsync": Extras(("--rsh", "--rsync-path"), letters="e", valued="fBTM@"),
+    "scp": _COPY,
+    "sftp": _COPY,
+    "shuf": Extras(writes=("--output",), write_letters="o", valued="in"),
+    "sort": Extras(("--compress-program",), writes=("--output",), write_letters="o", valued="kStT"),
+    "tar": Extras(
+        (
+            *("--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command"),
+            *("--rmt-command", "--info-script", "--new-volume-script"),
+        ),
+        letters="IF",
+        valued="fbCgXTVKNLH",
+    ),
+    "tcpdump": Extras(letters="z", write_letters="w", valued="BcCEGijmMrsTVWyZ"),
+    "tree": Extras(write_letters="o", valued="LPIHT"),
+    "wget": Extras(
+        ("--use-askpass", "--config", "--execute"), letters="e", valued="oaiBtOTwQPUlARDIX"
+    ),
+    "yq": Extras(
+        writes=("--inplace", "--in-place", "--split-exp"), write_letters="is", valued="opI"
+    ),
+    "zip": Extras(("-TT", "--unzip-command"), by_name=False),
+}
+
+# -- git
+
+GIT_VALUES: Final = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix"})
+GIT_PLANTS: Final = frozenset(
+    """
+    filter-branch difftool mergetool instaweb daemon remote-ext credential hook config web--browse
+    maintenance send-email
+    """.split()
+)
+"""Subcommands of git that run, or plant, other programs."""
+GIT_ASKS: Final = frozenset({"--get", "--get-all", "--list", "-l", "get", "list"})
+"""The beginnings of `git config` that only tell."""
+GIT_EXTRAS: Final = (
+    *("--upload-pack", "--receive-pack", "--exec", "--extcmd", "--open-files-in-pager"),
+    *("--template", "--config", "--output", "--output-directory"),
+    # Programs that the settings and the attributes of the repository name.
+    *("--ext-diff", "--textconv", "--filters"),
+)
+GIT_LETTERS: Final = {
+    "archive": ("o", ""),
+    "clone": ("uc", "bjo"),
+    "format-patch": ("o", "vU"),
+    "grep": ("O", "efABCm"),
+    "rebase": ("xi", "sXCS"),
+}
+GIT_READS: Final = frozenset(
+    """
+    archive blame cat-file diff diff-files diff-index diff-tree fetch format-patch grep log
+    ls-remote pull range-diff reflog rev-list shortlog show whatchanged
+    """.split()
+)
+"""Subcommands with such options, to which a star may put a word that is one."""
+GIT_FLAGS: Final = frozenset(
+    """
+    --cached --name-only --name-status --numstat --oneline --patch --shortstat --staged --stat -p -w
+    """.split()
+)
+"""Options that certainly take no value, so that ``--`` behind them ends the options."""
+
+# -- programs with a language
+
+AWK: Final = re.compile(r"[gmn]?awk")
+AWK_ACTS: Final = re.compile(r"system|getline|extension|[|>@]")
+"""What runs a program, or writes or reads a file, in a script for awk."""
+SED_LINES: Final = re.compile(r"\d+(,(\d+|\$))?p")
+LESS_MOVES: Final = re.compile(r"\+{1,2}(\d+g?|G|F|/.*)")
+FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+FIND_WRITES: Final = ("-delete", "-fprint", "-fls")
+FD_RUNS: Final = (("--exec", "--exec-batch"), "xX", "dtEeSjcCo")
+SECOND_IS_WRITTEN: Final = {"uniq": "fsw", "xxd": "cglosnR"}
+"""Programs whose second file is written, with their options that take a value."""
+SUBSCRIPTS: Final = frozenset(
+    """
+    [ [[ declare export let local printf read readonly test typeset unset wait
+    """.split()
+)
+"""Words of a shell that may work out what stands between brackets, commands included."""
+
+
+class Found(NamedTuple):
+    """A word that goes beyond."""
+
+    place: int
+    runs: bool = True
+    """Whether it is certain that it runs a program."""
+
+
+def beyond(name: str, words: Sequence[str]) -> frozenset[int]:
+    """The places of the words of a command that go beyond what its program is known for.
+
+    `name` is the plain name of the program. What goes beyond it without any word of its own, such
+    as orders that are read from somewhere, is not seen here.
+    """
+    return frozenset(found.place for found in _beyond(name, words))
+
+
+def runs_others(name: str, words: Sequence[str]) -> bool:
+    """Whether some of these words make the program run another."""
+    return any(found.runs for found in _beyond(name, words))
+
+
+def _beyond(name: str, words: Sequence[str]) -> Iterator[Found]:
+    if name == "git":
+        yield from _git(words)
+    elif name in ("find", "fd", "fdfind"):
+        yield from _finder(name, words)
+    elif name == "sed":
+        if not sed_only_prints(words[1:]):
+            # Its language has commands that run programs and write files.
+            yield from (Found(at) for at in range(1, len(words)))
+    elif AWK.fullmatch(name):
+        yield from _awk(words)
+    elif name in SECOND_IS_WRITTEN:
+        yield from _second(words, SECOND_IS_WRITTEN[name])
+    elif name in SUBSCRIPTS:
+        yield from _subscripts(name, words)
+    elif name in EXTRAS:
+        yield from _optional(name, words, EXTRAS[name])
+
+
+def _optional(name: str, words: Sequence[str], extras: Extras) -> Iterator[Found]:
+    for at, word in enumerate(words[1:], 1):
+        bundle = f"-{word}" if name == "tar" and at == 1 and word[:1] != "-" else word
+        if _is_extra(bundle, extras.names, extras.letters, extras.valued):
+            yield Found(at)
+        elif name == "less" and word.startswith("+") and not LESS_MOVES.fullmatch(word):
+            yield Found(at)
+        elif _is_extra(bundle, extras.writes, extras.write_letters, extras.valued) or (
+            extras.by_name and _may_be_option(word) and "--" not in words[:at]
+        ):
+            yield Found(at, runs=False)
+
+
+def _is_extra(word: str, names: Sequence[str], letters: str = "", valued: str = "") -> bool:
+    """Whether a word is such an option, with its value or not, or short for it."""
+    # An assignment of make may have another sign before the equals sign.
+    name = word.partition("=")[0].rstrip(":?+!")
+    for option in names:
+        if name == option or (len(name) > 2 and name[:2] == "--" and option.startswith(name)):
+            return True
+    if word[:1] != "-" or word[:2] == "--":
+        return False
+    for letter in word[1:]:
+        if letter in letters:
+            return True
+        if letter in valued:
+            return False
+    return False
+
+
+def _may_be_option(word: str) -> bool:
+    """Whether nobody knows what this word begins with, or which option it is."""
+    return word.startswith(UNKNOWN) or (word[:1] == "-" and UNKNOWN in word.partition("=")[0])
+
+
+def _git(words: Sequence[str]) -> Iterator[Found]:
+    at = 1
+    while at < len(words) and (words[at].startswith("-") or UNKNOWN in words[at]):
+        word = words[at]
+        pair = word in GIT_VALUES or word in ("-c", "--config-env")
+        found = UNKNOWN in word or word.startswith(("-c", "--config-env", "--exec-path"))
+        if word.partition("=")[0] in GIT_VALUES:
+            # Another repository has its own settings, which name programs.
+            value = "".join(words[at + 1 : at + 2]) if pair else word.partition("=")[2]
+            outside = value.startswith(("/", "~", "..")) or "/.." in value or UNKNOWN in value
+            found = found or outside or word.startswith(("--git-dir", "--work-tree"))
+        if found:
+            yield Found(at)
+        if found and pair:
+            yield Found(at + 1)
+        at += 2 if pair else 1
+    if at < len(words):
+        yield from _subcommand(words, at)
+
+
+def _subcommand(words: Sequence[str], at: int) -> Iterator[Found]:
+    sub = words[at]
+    following = words[at + 1 :]
+    if sub in GIT_PLANTS and not (sub == "config" and GIT_ASKS & set(following[:1])):
+        yield from (Found(place) for place in range(at, len(words)))
+    letters, valued = GIT_LETTERS.get(sub, ("", ""))
+    starts = {"bisect": "run", "submodule": "foreach"}.get(sub)
+    runs = False
+    for place, word in enumerate(following, at + 1):
+        runs = runs or word == starts
+        if runs or word.startswith(("ext::", "-O")) or _is_extra(word, GIT_EXTRAS, letters, valued):
+            yield Found(place)
+        elif sub in GIT_READS and _may_be_option(word) and not _ended(words[at:place]):
+            yield Found(place, runs=False)
+
+
+def _ended(words: Sequence[str]) -> bool:
+    """Whether the options of a subcommand of git are certainly over."""
+    if "--" not in words:
+        return False
+    before = words[words.index("--") - 1]
+    return before[:1] != "-" or before in GIT_FLAGS
+
+
+def _finder(name: str, words: Sequence[str]) -> Iterator[Found]:
+    for at, word in enumerate(words[1:], 1):
+        if word in FIND_RUNS if name == "find" else _is_extra(word, *FD_RUNS):
+            # With the program that is run: a rule has to name both.
+            yield from (Found(at), Found(at + 1))
+        elif name == "find" and word.startswith(FIND_WRITES):
+            yield Found(at)
+        elif _may_be_option(word):
+            yield Found(at, runs=word[:1] == "-")
+
+
+def sed_only_prints(rest: Sequence[str]) -> bool:
+    """Whether sed is told to print some lines, and nothing else."""
+    return (
+        len(rest) >= 2
+        and rest[0] == "-n"
+        and SED_LINES.fullmatch(rest[1]) is not None
+        # Another option may make the lines a name, and bring a script of its own.
+        and not any(word[:1] == "-" or word.startswith(UNKNOWN) for word in rest[2:])
+    )
+
+
+def _awk(words: Sequence[str]) -> Iterator[Found]:
+    at = 1
+    while at < len(words) and words[at].startswith("-") and words[at] != "--":
+        if not words[at].startswith(("-F", "-v")):
+            # Others take scripts from files, or write files.
+            yield Found(at)
+        at += 2 if words[at] in ("-F", "-v") else 1
+    if at < len(words) and words[at] == "--":
+        at += 1
+    if at < len(words):
+        script = words[at].replace("||", "").replace(">=", "")
+        if UNKNOWN in script or AWK_ACTS.search(script):
+            yield Found(at)
+
+
+def _second(words: Sequence[str], valued: str) -> Iterator[Found]:
+    files = 0
+    for at, word in enumerate(words[1:], 1):
+        before = words[at - 1]
+        if word.startswith(UNKNOWN):
+            yield Found(at, runs=False)
+        elif not (word[:1] == "-" and len(word) > 1) and not (
+            len(before) == 2 and before[0] == "-" and before[1] in valued
+        ):
+            files += 1
+            if files > 1:
+                yield Found(at, runs=False)
+
+
+def _subscripts(name: str, words: Sequence[str]) -> Iterator[Found]:
+    for at, word in enumerate(words[1:], 1):
+        if "[" in word and ("$(" in word or "`" in word):
+            yield Found(at)
+        elif name == "printf" and at == 1 and (word.startswith("-v") or _may_be_option(word)):
+            # It sets a variable, and the next command may be looked up by it.
+            yield Found(at, runs=False)
