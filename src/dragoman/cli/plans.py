@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.times import seconds_of
@@ -30,8 +32,7 @@ ADDRESSES: Final = ("unix:", "ws://", "wss://")
 """How the address of an agent that runs begins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(Struct, frozen=True, kw_only=True):
     """What `run` and `chat` were told, as it stands on the command line."""
 
     peer: str | None
@@ -56,8 +57,7 @@ class Wishes:
     ttl: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """What is going to happen."""
 
     way: Way

@@ -7,7 +7,6 @@ decided in `dragoman.hub.continuing`, how a peer is reached in `talk`.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -15,6 +14,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from dragoman.cli.options import Format
 from dragoman.cli.output import session_pages
@@ -58,7 +59,7 @@ class Visit:
             session=session,
             deny_all=True,
         )
-        return dataclasses.replace(plan_of(wishes), keep_open=True)
+        return replace(plan_of(wishes), keep_open=True)
 
 
 def ask_for_sessions(
@@ -103,7 +104,7 @@ def resume(visit: Visit, word: str, name: str | None, format: Format) -> None:
             fields = {} if name is None else {"name": name}
             if record.closed_at is not None or fields:
                 store.update_session(record.key, closed_at=None, **fields)
-    plan = dataclasses.replace(plan, workspace=place_of(record, plan.workspace))
+    plan = replace(plan, workspace=place_of(record, plan.workspace))
     tell(_visit(plan, _key, record=record), format)
 
 

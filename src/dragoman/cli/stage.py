@@ -20,9 +20,10 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from dragoman.cli.exits import Exit
 
@@ -38,13 +39,12 @@ class Interrupted(Exception):
     """Ctrl-C was typed at a prompt for a line."""
 
 
-@dataclass(slots=True)
-class _Wanted:
+class _Wanted(Struct, eq=False):
     """A line that the loop is waiting for."""
 
     prompt: str
     answer: asyncio.Future[str | None]
-    abandoned: bool = field(default=False)
+    abandoned: bool = False
 
 
 class Stage:

@@ -12,10 +12,12 @@ that is closed does not stop a turn that a broker runs.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from dragoman.cli.exits import Exit, of_result
 from dragoman.cli.output.showing import Report, Show
@@ -244,7 +246,7 @@ class Talk:
             raise Unsupported(f"{self.plan.name} offers no choice of models, and --model was given")
         words = (f"{flag}{wanted}",) if flag.endswith("=") else (flag, wanted)
         await stack.aclose()
-        await self.open(stack, replace(way, command=(*way.command, *words)))
+        await self.open(stack, dataclasses.replace(way, command=(*way.command, *words)))
 
     @property
     def model_in_use(self) -> str | None:

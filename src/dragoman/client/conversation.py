@@ -14,12 +14,12 @@ import abc
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
@@ -46,8 +46,7 @@ from dragoman.events.words import Outcome, Role
 from dragoman.rpc.lanes import Flow
 
 
-@dataclass(frozen=True, slots=True)
-class SessionSummary:
+class SessionSummary(Struct, frozen=True):
     """A session that the other side remembers."""
 
     id: str
@@ -56,8 +55,7 @@ class SessionSummary:
     updated_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """How a session is to be opened."""
 
     cwd: Path

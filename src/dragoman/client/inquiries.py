@@ -7,14 +7,14 @@ form never stands for one. How a question arrives and how a reply is put is know
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
+class Inquiry(Struct, frozen=True):
     """One question to the user."""
 
     session_id: str | None
@@ -31,8 +31,7 @@ class Inquiry:
     """The request as the dialect has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What the user made of it. Accepting a page is consent to open it, and no more."""
 
     action: Action

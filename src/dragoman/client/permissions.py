@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -37,8 +36,7 @@ class Answer(enum.Enum):
         return self is Answer.ALLOW_ONCE or self is Answer.ALLOW_ALWAYS
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """The very option that somebody chose: several options may give the same answer."""
 
     option_id: str
@@ -140,8 +138,7 @@ def deny_all(question: Question) -> Answer:
     return Answer.REJECT_ONCE
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(Struct, frozen=True):
     """A permission that was refused in a turn, for the record."""
 
     tool_call_id: str

@@ -16,9 +16,10 @@ from __future__ import annotations
 import abc
 import asyncio
 import enum
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
+
+from msgspec import Struct
 
 from dragoman.client.budgets import Budgets, Watchdog
 from dragoman.client.permissions import Denial
@@ -59,8 +60,7 @@ class Prompted(Protocol):
         """Wait until a replay of history is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class End(Generic[Result]):
+class End(Struct, Generic[Result], frozen=True):
     """Stands in the lane behind the last item."""
 
     result: Result | None = None

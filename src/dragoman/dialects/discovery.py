@@ -9,12 +9,11 @@ wrong one for a prompt and send it to their model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 ACP: Final = "acp"
 CODEX: Final = "codex"
@@ -36,8 +35,7 @@ DIALECTS: Final[Mapping[str, str]] = {
 """The names by which a dialect can be chosen, with what each is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """What identifies an executable for the cache: another file is another program."""
 
     path: str

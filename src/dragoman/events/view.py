@@ -6,8 +6,9 @@ has the rules that make them from events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+from msgspec import Struct, field
 
 from dragoman.events.parts import (
     Block,
@@ -49,8 +50,7 @@ class Growing:
         return repr(str(self))
 
 
-@dataclass(slots=True)
-class Message:
+class Message(Struct):
     """One message: its text, and its other content in order."""
 
     role: Role
@@ -64,8 +64,7 @@ class Message:
         return str(self.said)
 
 
-@dataclass(slots=True)
-class Tool:
+class Tool(Struct):
     """One tool call."""
 
     tool_id: str
@@ -89,8 +88,7 @@ class Tool:
         return str(self.printed)
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """One plan: entries, or a text."""
 
     entries: tuple[PlanEntry, ...] = ()
@@ -101,8 +99,7 @@ class Plan:
         return str(self.written)
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """One finished turn."""
 
     outcome: Outcome
@@ -110,8 +107,7 @@ class Turn:
     failure: Failure | None = None
 
 
-@dataclass(slots=True)
-class View:
+class View(Struct, eq=False):
     """A session as it looks now."""
 
     title: str | None = None
@@ -134,10 +130,17 @@ class View:
     """Questions to us that are open."""
     notices: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    open: bool = field(default=False, compare=False)
+    open: bool = False
     """Whether the last message may still grow without saying which one it is."""
-    prompt: Message | None = field(default=None, compare=False)
+    prompt: Message | None = None
     """The prompt of the running turn, until the agent repeats it or says something."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, View):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _SEEN)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def text(self) -> str:
@@ -149,3 +152,7 @@ class View:
             if message.role is Role.AGENT:
                 parts.append(message.text)
         return "".join(reversed(parts))
+
+
+_SEEN: Final = tuple(name for name in View.__struct_fields__ if name not in ("open", "prompt"))
+"""What makes two views differ: not what only says how the next event is to be read."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.cli import talk as module
 from dragoman.cli.plans import Plan
@@ -172,7 +173,9 @@ async def test_an_error_that_a_peer_tells_as_text_is_no_success(
     play = Play(monkeypatch, agent := ActedAgent())
     agent.answers = lambda turn: Result(Outcome.OK, "API Error: no credit")
     usual = plan()
-    quirky = replace(usual, way=replace(usual.way, quirks=Quirks(error_texts=("API Error:",))))
+    quirky = replace(
+        usual, way=dataclasses.replace(usual.way, quirks=Quirks(error_texts=("API Error:",)))
+    )
     async with play.talking(quirky) as talk:
         report = await talk.turn(PROMPT)
     assert (report.exit_code, report.result.outcome) == (1, Outcome.FAILED)

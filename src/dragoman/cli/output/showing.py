@@ -10,8 +10,9 @@ from __future__ import annotations
 import abc
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+
+from msgspec import Struct
 
 from dragoman.cli.output.neutral import neutral
 from dragoman.cli.output.terminal import silence
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["text", "json", "quiet"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """A turn that is over."""
 
     peer: str

@@ -7,10 +7,9 @@ the dialect, is in `dragoman.client.turns`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.client.permissions import Denial
 from dragoman.client.turns import BaseTurn, End
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from dragoman.client.acp.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True):
     """How a turn ended."""
 
     stop_reason: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct, field
 
 from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets, short
@@ -50,8 +50,7 @@ OTHER_VARIABLES: Final = frozenset(
 """Variables of dragoman that are no settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTable:
+class PeerTable(Struct, frozen=True):
     """A descriptor as it stands in a file, not looked at yet."""
 
     name: str
@@ -68,8 +67,7 @@ class PeerTable:
     """Python files of a project that the user has trusted, with the bytes that were."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """Something in a project's file that does not count because nobody has trusted it."""
 
     file: Path
@@ -80,8 +78,7 @@ class Ignored:
         return f"{self.file}: {self.key} is ignored: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """The settings that count here, and where each comes from."""
 
     settings: Settings

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from dragoman.errors import ConfigInvalid
 
@@ -25,8 +26,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 """Each is the folder itself, not the one above it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paths:
+class Paths(Struct, frozen=True, kw_only=True):
     """The folders of dragoman."""
 
     config: Path

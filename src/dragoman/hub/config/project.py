@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.hub.config.checking import refuse_secrets
@@ -27,8 +28,7 @@ DEEP_KEY: Final = re.compile(
 """A key of many parts. The time that the parser takes grows with the square of their number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """One project file as it was read, once."""
 
     file: Path
