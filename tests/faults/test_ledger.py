@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
-import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +21,7 @@ from dragoman.hub.bandit import Arm
 from dragoman.hub.ledger import PROCESS_GONE, Ledger
 from dragoman.hub.ledger.schema import FORM
 from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
-
-CHILD_TIMEOUT = 50.0
-"""Seconds for a small Python program, on a machine that is busy."""
+from tests.faults.children import CHILD_TIMEOUT, child, go, heard, last_words, run, small_disk
 
 PRELUDE = """
 import dataclasses, itertools, json, resource, sys, time
@@ -76,32 +69,6 @@ with Ledger.open(ledger_path(folder)) as ledger:
 ARM = Arm(role="review", size="small", peer="codex")
 
 
-@contextlib.contextmanager
-def child(
-    program: str, folder: Path, name: str = "one", inside: tuple[str, ...] = ()
-) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - the process that is to be killed
-    process = subprocess.Popen(  # noqa: TID251 - the process that is to be killed
-        [*inside, sys.executable, "-c", PRELUDE + program, str(folder), name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    try:
-        with process:
-            yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def heard(process: subprocess.Popen[str]) -> dict[str, Any]:  # noqa: TID251
-    assert process.stdout is not None
-    told: dict[str, Any] = json.loads(process.stdout.readline())
-    return told
-
-
 def is_alive(runner: dict[str, Any]) -> bool:
     return state_of(ProcessIdentity(**runner)) is not ProcessState.DEAD
 
@@ -122,19 +89,14 @@ def test_a_process_killed_at_any_moment_loses_at_most_the_unfinished_turn(
     confirmed = 0
     # The first two die while they make the file, or have just done so.
     for life, lived in enumerate((0, 1, chance.randrange(2, 20), chance.randrange(20, 60))):
-        with child(WORKING, tmp_path, f"life{life}") as process:
-            assert heard(process) == {"go": True}
-            mine = 0
+        with child(PRELUDE + WORKING, tmp_path, f"life{life}") as process:
+            told = heard(process)
+            assert told == {"go": True}
             for _ in range(lived):
-                mine = heard(process)["finished"]
+                told = heard(process)
             process.kill()
-            assert process.stdout is not None
-            # What it managed to say before it died counts, too.
-            for rest in process.stdout.read().splitlines(keepends=True):
-                if rest.endswith("\n"):
-                    mine = json.loads(rest)["finished"]
+            confirmed += last_words(process, told).get("finished", 0)
             assert process.wait(CHILD_TIMEOUT) == -signal.SIGKILL
-        confirmed += mine
         with Ledger.open(tmp_path / "ledger.db") as ledger:
             attempts = [each for each in ledger.export() if each["type"] == "Attempt"]
             finished = sum(each["outcome"] == "ok" for each in attempts)
@@ -169,11 +131,10 @@ tell(done=True)
 
 def test_processes_that_learn_at_once_all_count(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
-        racing = [stack.enter_context(child(RACING, tmp_path, f"racer{n}")) for n in range(3)]
-        for process in racing:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
+        racing = [
+            stack.enter_context(child(PRELUDE + RACING, tmp_path, f"racer{n}")) for n in range(3)
+        ]
+        go(racing)
         for process in racing:
             assert heard(process) == {"done": True}
             assert process.wait(CHILD_TIMEOUT) == 0
@@ -206,22 +167,8 @@ tell(said=said, kept=kept, after=ledger.posteriors()[arm].pulls, number=number,
 
 
 def test_a_full_disk_is_told_and_keeps_whole_turns_and_whole_lines(tmp_path: Path) -> None:
-    unshare = shutil.which("unshare")
-    if unshare is None or shutil.which("mount") is None:
-        pytest.skip("there is no way to mount anything here")
-    tried = subprocess.run(
-        [unshare, "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
-        capture_output=True,
-        check=False,
-    )
-    if tried.returncode:
-        pytest.skip("this user may not mount anything")
-    script = 'mount -t tmpfs -o size=1m tmpfs "$0" && head -c 400k /dev/zero > "$0/x" && exec "$@"'
-    inside = (unshare, "--mount", "sh", "-c", script, str(tmp_path))
-    with child(FILLING, tmp_path, inside=inside) as process:
-        out, _ = process.communicate(timeout=CHILD_TIMEOUT)
-        assert process.returncode == 0
-    told = json.loads(out)
+    inside = small_disk(tmp_path, size="1m", used="400k")
+    told = run(PRELUDE + FILLING, tmp_path, "one", inside=inside)
     ((kind, message),) = told["said"]
     assert kind == "StoreFull" and "make room" in message
     assert told["number"] <= told["kept"] <= told["number"] + 1

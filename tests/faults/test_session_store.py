@@ -7,25 +7,26 @@ to do.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
-import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dragoman.errors import DragomanError, StoreCorrupt, StoreError
 from dragoman.hub.sessions import SessionRecord, Store, Writer
 from tests.aio import aio
-
-CHILD_TIMEOUT = 50.0
-"""Seconds for a small Python program, on a machine that is busy."""
+from tests.faults.children import (
+    CHILD_TIMEOUT,
+    child,
+    go,
+    heard,
+    last_words,
+    private_mounts,
+    run,
+    small_disk,
+)
 
 PRELUDE = """
 import asyncio, itertools, json, os, resource, sys
@@ -82,42 +83,6 @@ def session(key: str) -> SessionRecord:
     )
 
 
-@contextlib.contextmanager
-def child(
-    program: str, path: Path, *words: str, inside: tuple[str, ...] = ()
-) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - the process that is to be killed
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(  # noqa: TID251 - the process that is to be killed
-        [*inside, sys.executable, "-c", PRELUDE + program, str(path), *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environ,
-    )
-    try:
-        with process:
-            yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def heard(process: subprocess.Popen[str]) -> dict[str, Any]:  # noqa: TID251
-    assert process.stdout is not None
-    told: dict[str, Any] = json.loads(process.stdout.readline())
-    return told
-
-
-def run(program: str, path: Path, *, inside: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a program that ends by itself tells last."""
-    with child(program, path, inside=inside) as process:
-        out, _ = process.communicate(timeout=CHILD_TIMEOUT)
-        assert process.returncode == 0
-    told: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return told
-
-
 def check(path: Path, confirmed: int) -> int:
     """Nothing is lost, nothing is doubled; returns how many events there are."""
     with Store.open(path) as store:
@@ -140,16 +105,13 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_was_confirmed(
     confirmed = 0
     # The first dies while it makes the file, the others sooner or later.
     for lived in (0, 0, 1, chance.randrange(2, 10), chance.randrange(10, 40)):
-        with child(APPENDING, path) as process:
-            assert heard(process) == {"go": True}
+        with child(PRELUDE + APPENDING, path) as process:
+            told = heard(process)
+            assert told == {"go": True}
             for _ in range(lived):
-                confirmed = heard(process)["confirmed"]
+                told = heard(process)
             process.kill()
-            # What it managed to say before it died counts, too.
-            assert process.stdout is not None
-            for rest in process.stdout.read().splitlines(keepends=True):
-                if rest.endswith("\n"):
-                    confirmed = json.loads(rest)["confirmed"]
+            confirmed = last_words(process, told).get("confirmed", confirmed)
             assert process.wait(CHILD_TIMEOUT) == -signal.SIGKILL
         stored = check(path, confirmed)
         # It was a few at a time, so that only the last few can be there without a confirmation.
@@ -187,11 +149,8 @@ def test_processes_that_open_a_new_file_at_once_and_write_at_once_lose_nothing(
 ) -> None:
     path = tmp_path / "sessions.db"
     with contextlib.ExitStack() as stack:
-        racing = [stack.enter_context(child(RACING, path, f"racer{n}")) for n in range(4)]
-        for process in racing:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
+        racing = [stack.enter_context(child(PRELUDE + RACING, path, f"racer{n}")) for n in range(4)]
+        go(racing)
         for process in racing:
             assert heard(process) == {"won": 60}
             assert process.wait(CHILD_TIMEOUT) == 0
@@ -206,53 +165,42 @@ store = Store.open(path)
 store.create_session(session("s-one"))
 told = []
 
-async def fill():
-    confirmed = 0
-    async with Writer(store, on_trouble=told.append) as writer:
+async def main():
+    recovered = asyncio.Event()
+    async with Writer(
+        store, on_trouble=told.append, on_recovery=lambda left_out: recovered.set()
+    ) as writer:
         for number in itertools.count():
             writer.append("s-one", number, [line(number) * 20])
             if not await writer.flush():
-                await asyncio.sleep(0)
-                return confirmed, writer
+                break
             confirmed = number + 1
-
-async def main():
-    confirmed, writer = await fill()
-    # Whoever works on is not disturbed.
-    writer.append("s-one", confirmed, [b"{}"])
-    assert not await writer.flush()
-    assert len(told) == 1 and told[0] is writer.trouble
+        trouble = writer.trouble
+        # Whoever works on is not disturbed.
+        for number in range(confirmed + 1, confirmed + 4):
+            writer.append("s-one", number, [line(number) * 20])
+            assert not await writer.flush()
+        assert told == [trouble]
+        kept = [number for number, data in store.lines("s-one") if data == line(number) * 20]
+        assert kept == list(range(confirmed))
+        make_room()
+        # By itself it goes on, and with what could not be stored before.
+        await asyncio.wait_for(recovered.wait(), 40)
+        writer.append("s-one", confirmed + 4, [line(confirmed + 4) * 20])
+        assert await writer.flush(), writer.trouble
+    assert told == [trouble]
     kept = [number for number, data in store.lines("s-one") if data == line(number) * 20]
-    assert kept == list(range(confirmed))
-    make_room()
-    async with Writer(store) as again:
-        again.append("s-one", confirmed, [line(confirmed) * 20])
-        assert await again.flush(), again.trouble
-    tell(kind=type(writer.trouble).__name__, message=str(writer.trouble), confirmed=confirmed)
+    assert kept == list(range(confirmed + 5))
+    tell(kind=type(trouble).__name__, message=str(trouble), confirmed=confirmed)
 
 asyncio.run(main())
 """
 
 
-def private_mounts() -> tuple[str, ...]:
-    """A command before another that lets it mount what nobody else sees; skips without."""
-    unshare = shutil.which("unshare")
-    if unshare is None or shutil.which("mount") is None:
-        pytest.skip("there is no way to mount anything here")
-    command = (unshare, "--mount")
-    tried = subprocess.run(
-        [*command, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
-    )
-    if tried.returncode:
-        pytest.skip("this user may not mount anything")
-    return command
-
-
-def test_a_full_disk_is_told_once_and_costs_nothing_that_was_confirmed(tmp_path: Path) -> None:
-    script = 'mount -t tmpfs -o size=2m tmpfs "$0" && head -c 900k /dev/zero > "$0/x" && exec "$@"'
-    inside = (*private_mounts(), "sh", "-c", script, str(tmp_path))
+def test_a_full_disk_is_told_once_and_costs_nothing_once_there_is_room(tmp_path: Path) -> None:
+    inside = small_disk(tmp_path, size="2m", used="900k")
     room = "def make_room():\n    path.with_name('x').unlink()\n"
-    told = run(room + FILLING, tmp_path / "sessions.db", inside=inside)
+    told = run(PRELUDE + room + FILLING, tmp_path / "sessions.db", inside=inside)
     assert told["kind"] == "StoreFull"
     assert "the disk is full; make room" in told["message"]
     assert told["confirmed"] > 10
@@ -264,7 +212,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (900_000, resource.RLIM_INFINITY))
 def make_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
 """
-    told = run(limit + FILLING, tmp_path / "sessions.db")
+    told = run(PRELUDE + limit + FILLING, tmp_path / "sessions.db")
     assert told["kind"] == "StoreError"
     assert "limited for this user" in told["message"]
     assert told["confirmed"] > 10
@@ -285,7 +233,7 @@ except StoreRefused as error:
 with Store.open(path, read_only=True) as store:
     tell(message=message, lines=[data.decode() for _, data in store.lines("s-one")])
 """
-    told = run(program, path, inside=inside)
+    told = run(PRELUDE + program, path, inside=inside)
     assert "let DRAGOMAN_STATE_HOME name another" in told["message"]
     assert told["lines"] == [line(0).decode()]
 
@@ -294,7 +242,7 @@ def test_what_a_killed_process_left_in_the_log_is_read_from_a_read_only_folder(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "sessions.db"
-    with child(APPENDING, path) as process:
+    with child(PRELUDE + APPENDING, path) as process:
         heard(process)
         confirmed = heard(process)["confirmed"]
         process.kill()
@@ -306,7 +254,7 @@ def test_what_a_killed_process_left_in_the_log_is_read_from_a_read_only_folder(
 with Store.open(path, read_only=True) as store:
     tell(count=len(list(store.lines("s-one"))))
 """
-    assert run(program, path, inside=inside)["count"] >= confirmed
+    assert run(PRELUDE + program, path, inside=inside)["count"] >= confirmed
 
 
 def test_a_folder_that_cannot_be_made_is_refused_with_advice(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 Owns the session and the jobs of such a command in the store: a session is written down with its
 first prompt, and closed when nobody can come back to it. A store that cannot be used is told once
-and hurts nothing else. With a broker between, the broker does all this.
+and hurts nothing else, and that it can be used again is told, too. With a broker between, the broker does all this.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Keeper:
             self._store.close()
 
     def _begin(self, store: Store, opened: Opened) -> None:
-        self._writer = writer = Writer(store, on_trouble=self._trouble)
+        self._writer = writer = Writer(store, on_trouble=self._trouble, on_recovery=self._recovered)
         writer.start()
         now = time.time()
         before = self._record
@@ -171,6 +171,10 @@ class Keeper:
 
     def _trouble(self, error: DragomanError) -> None:
         self._on_trouble(f"this is not stored: {error}")
+
+    def _recovered(self, left_out: int) -> None:
+        but = f", but for {left_out} events" if left_out else ""
+        self._on_trouble(f"this is stored again{but}")
 
 
 def keeper_for(

@@ -34,8 +34,10 @@ def as_cells(job: JobRecord, now: float) -> list[str]:
 
 
 def state_of(job: JobRecord) -> str:
-    """How it stands, or how it ended."""
-    return job.outcome or job.state if job.state == "ended" else job.state
+    """How it stands, or how it ended, and whether all of that is stored."""
+    told = job.outcome or job.state if job.state == "ended" else job.state
+    missing = job.missing_events
+    return f"{told}, {missing} events not stored" if missing else told
 
 
 def took(job: JobRecord, now: float) -> str:
@@ -66,5 +68,6 @@ def as_json(job: JobRecord) -> dict[str, Any]:
         "ended_at": iso(job.ended_at),
         "first_event": job.first_event,
         "next_event": job.next_event,
+        "missing_events": job.missing_events,
         "broker": job.endpoint,
     }

@@ -22,6 +22,12 @@ def test_a_job_that_runs_is_as_old_as_it_is_now_and_one_that_waits_took_nothing(
     assert job_pages.took(running, 50.0) == "0.0 s", "a clock was set back"
 
 
+def test_a_job_of_which_not_all_is_stored_says_so() -> None:
+    torn = job(missing_events=7)
+    assert job_pages.as_cells(torn, NOW)[1] == "ok, 7 events not stored"
+    assert job_pages.as_json(torn)["missing_events"] == 7
+
+
 def test_a_long_prompt_is_cut_in_a_list_only() -> None:
     long = job(prompt="word " * 100)
     assert len(job_pages.as_cells(long, NOW)[-1]) == job_pages.SHOWN_PROMPT

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.errors import StoreConflict, UnknownSession
 from dragoman.hub.sessions import event_table
+from dragoman.hub.sessions.records import Gap
 from tests.unit.hub.sessions.stores import SECRET, open_store, session
 
 
@@ -111,6 +112,22 @@ def test_notes_stand_where_they_were_made_and_hold_no_secret(tmp_path: Path) -> 
             (2, "permission", {"allowed": True}),
             (5, "permission", {"title": "echo [redacted]"}),
         ]
+
+
+def test_events_that_could_not_be_stored_leave_a_gap_that_says_so(tmp_path: Path) -> None:
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        store.append(one.key, 0, [b"0", b"1"])
+        store.skip(one.key, 5, "no room")
+        store.skip(one.key, 4, "there already")
+        store.append(one.key, 5, [b"5"])
+        assert list(store.lines(one.key)) == [(0, b"0"), (1, b"1"), (5, b"5")]
+        assert list(store.lines(one.key, 3)) == [(5, b"5")]
+        assert store.gaps(one.key) == [Gap(first=2, next=5, why="no room")]
+        assert [note.at_event for note in store.notes(one.key)] == [2]
+        with pytest.raises(UnknownSession):
+            store.skip("s-gone", 1, "")
 
 
 def test_the_first_event_is_the_next_where_none_is_stored(tmp_path: Path) -> None:

@@ -66,6 +66,29 @@ def test_turns_begin_and_end_where_they_did(tmp_path: Path) -> None:
     assert ended.usage.input_tokens == 4
 
 
+def test_events_that_are_missing_are_told_where_they_would_be(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        key, _, _ = talk(store)
+        store.skip(key, 8, "no room")
+        store.append(key, 8, [chunk("and on")])
+        store.skip(key, 9 + 2, "no room again")
+        events = list(history(store, key))
+    assert [type(event).__name__ for event in events[-5:]] == [
+        "MessageDelta",
+        "MessageDelta",
+        "Noticed",
+        "MessageDelta",
+        "Noticed",
+    ]
+    told = events[-3]
+    assert isinstance(told, model.Noticed)
+    assert (told.severity, told.title) == (
+        "warning",
+        "3 events are missing here: they could not be stored",
+    )
+    assert told.detail == "no room"
+
+
 def test_it_folds_to_what_was_said(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         view = fold(history(store, talk(store)[0]))

@@ -95,6 +95,29 @@ def test_a_short_text_stays_and_a_long_one_shows_its_gap() -> None:
     assert shortened("abcdef", 4) == "ab\n[… 2 characters …]\nef"
 
 
+def test_a_job_counts_which_of_its_events_are_missing(tmp_path: Path) -> None:
+    one, other = session(), session(peer_session_id="other")
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        store.create_session(other)
+        spans = ((0, 2, "ended"), (2, 5, "ended"), (5, 8, "ended"), (8, 0, "running"))
+        jobs = [
+            job(one.key, state=state, started_at=1.0, first_event=first, next_event=next)
+            for first, next, state in spans
+        ]
+        jobs += [job(one.key), job(other.key, state="ended", started_at=1.0, next_event=9)]
+        for each in jobs:
+            store.create_job(each)
+        store.append(one.key, 0, [b"{}"] * 4)
+        store.skip(one.key, 7, "no room")
+        store.append(one.key, 7, [b"{}"] * 2)
+        store.skip(one.key, 12, "no room")
+        found = {each.id: each.missing_events for each in store.jobs()}
+        assert [found[each.id] for each in jobs] == [0, 1, 2, 3, 0, 0]
+        alone = store.job(jobs[1].id)
+        assert alone is not None and alone.missing_events == 1
+
+
 def test_jobs_of_a_process_that_is_gone_end_as_crashed(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         one = session()

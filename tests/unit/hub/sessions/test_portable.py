@@ -34,6 +34,23 @@ def test_what_left_comes_back_as_it_was(tmp_path: Path) -> None:
         assert list(other.export(key))[:-2] == lines[:-2]
 
 
+@pytest.mark.parametrize("first", [0, 2])
+def test_what_is_missing_stays_missing_where_it_was(tmp_path: Path, first: int) -> None:
+    one = session()
+    with open_store(tmp_path / "one") as store, open_store(tmp_path / "two") as other:
+        store.create_session(one)
+        store.append(one.key, 0, [chunk("a"), chunk("b")][:first])
+        store.skip(one.key, 5, "no room")
+        store.append(one.key, 5, [chunk("c")])
+        store.skip(one.key, 9, "again")
+        taken = other.import_(list(store.export(one.key)))
+        assert list(other.lines(one.key)) == list(store.lines(one.key))
+        assert other.gaps(one.key) == store.gaps(one.key)
+        assert len(other.gaps(one.key)) == 2
+        assert taken.next_event == 9
+        assert other.notes(one.key)[0].data["why"] == "no room"
+
+
 def test_every_line_is_json_and_the_last_counts_them(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         lines = [msgspec.json.decode(line) for line in store.export(filled(store))]
