@@ -13,6 +13,8 @@ import dragoman
 from dragoman.client.acp import AcpClient, ClientOptions, use_agent
 from dragoman.testing.scripted import Expect, Reply, Step, command
 from dragoman.transports import spawn
+from dragoman.transports.child import ShutdownTimes
+from dragoman.transports.process import DEFAULT_TIMES
 
 TIMEOUT = 30.0
 """Seconds until a wait is a failure; the machine may be busy with other tests."""
@@ -61,9 +63,9 @@ class Child:
 
 @asynccontextmanager
 async def running(
-    argv: list[str], options: ClientOptions | None = None
+    argv: list[str], options: ClientOptions | None = None, *, times: ShutdownTimes = DEFAULT_TIMES
 ) -> AsyncIterator[tuple[AcpClient, Child]]:
     """An agent as a child process, and its client."""
-    stream = await spawn(argv, env=ENVIRONMENT)
+    stream = await spawn(argv, env=ENVIRONMENT, times=times)
     async with use_agent(stream, options=options) as client:
         yield client, Child(stream.pid)

@@ -34,7 +34,7 @@ from dragoman.testing.scripted import (
 from dragoman.transports import spawn
 from tests.aio import aio
 from tests.integration.acp_programs import ENVIRONMENT, TIMEOUT, Child, program, running, scripted
-from tests.integration.children import Inbox
+from tests.integration.children import QUICK, Inbox
 
 ECHO = """
     from dragoman.agent import Agent, Turn
@@ -73,7 +73,7 @@ async def test_an_agent_of_the_size_of_a_readme_works() -> None:
 )
 @aio
 async def test_an_agent_of_another_version_is_gone(argv: list[str]) -> None:
-    stream = await spawn(argv)
+    stream = await spawn(argv, times=QUICK)
     with pytest.raises(ProtocolMismatch):
         async with use_agent(stream):
             pytest.fail("the client must not be usable")
@@ -136,7 +136,7 @@ async def test_an_agent_that_dies_in_a_turn_is_heard_to_the_end() -> None:
 async def test_an_agent_that_ignores_a_cancel_is_left_behind_and_then_ended() -> None:
     argv = scripted(Expect("session/prompt"), GoSilent())
     options = ClientOptions(budgets=Budgets(cancel_grace=0.1))
-    async with asyncio.timeout(TIMEOUT), running(argv, options) as (client, child):
+    async with asyncio.timeout(TIMEOUT), running(argv, options, times=QUICK) as (client, child):
         session = await client.new_session(Path.cwd())
         async with session.prompt("hello") as turn:
             turn.cancel()
