@@ -144,11 +144,10 @@ CLIMBERS = [
             "refusal_ends_turn": True,
             "uses_files": True,
             "mcp": True,
-            "usage": False,
             "unknown_session_code": -32002,
             "bad_params_code": -32603,
         },
-        {"codes", "usage", "permission"},
+        {"codes", "permission"},
         QWEN,
     ),
     Climber(

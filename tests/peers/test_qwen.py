@@ -37,7 +37,7 @@ class TestQwen(Turns):
     mode = "default"
     modes = ("plan", "default", "auto-edit", "auto", "yolo")
     vendor_methods = {"craft/drainMidTurnQueue", "qwen/notify/session/mode-update"}
-    usage_of_a_turn = None
+    usage_of_a_turn = (2, 3)
     shows_images = False
     writes_through_us = True
     after_refusal = (Outcome.DENIED, "")

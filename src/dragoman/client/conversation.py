@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -251,7 +251,10 @@ class Conversation(abc.ABC):
 class ConversationTurn(BaseTurn[model.Event, Result]):
     """A prompt as a stream of events. The last one is `TurnEnded`; then there is a result."""
 
-    __slots__ = ("_acted", "_denied_at", "_declined", "_said_end", "_spoken", "_text", "_usage")
+    __slots__ = (
+        *("_acted", "_calls", "_denied_at", "_declined", "_said_end", "_spoken", "_text"),
+        "_usage",
+    )
 
     def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         super().__init__(session, flow, budgets)
@@ -262,6 +265,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self._denied_at = -1
         self._declined: set[str] = set()
         self._usage: Usage | None = None
+        self._calls: Usage | None = None
+        """What the calls to a model used that were told one by one."""
         self._said_end: model.TurnEnded | None = None
 
     @property
@@ -296,7 +301,10 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         elif isinstance(event, model.MessageSet):
             self._replace_message(event)
         elif isinstance(event, model.UsageReported):
-            self._usage = event.usage
+            if event.scope == "call":
+                self._calls = _added(self._calls, event.usage)
+            else:
+                self._usage = event.usage
         self.put(event, size)
 
     def _replace_message(self, event: model.MessageSet) -> None:
@@ -339,9 +347,22 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             text,
             ended.stop,
             ended.failure,
-            ended.usage or self._usage,
+            ended.usage or self._used(),
             tuple(self.denials),
             error,
+        )
+
+    def _used(self) -> Usage | None:
+        """What was told before the end. A turn is the sum of its calls."""
+        calls, other = self._calls, self._usage
+        if calls is None or other is None:
+            return calls or other
+        # How full the context is may be told beside them.
+        return replace(
+            calls,
+            context_used=other.context_used,
+            context_size=other.context_size,
+            cost=calls.cost or other.cost,
         )
 
     @abc.abstractmethod
@@ -401,3 +422,23 @@ __all__ = [
     "blocks_of",
     "explain",
 ]
+
+
+_COUNTS: Final = (
+    *("input_tokens", "output_tokens", "thought_tokens", "cache_read_tokens"),
+    *("cache_write_tokens", "total_tokens"),
+)
+
+
+def _added(before: Usage | None, usage: Usage) -> Usage:
+    """Two reports of single calls as one. What only one of them tells is told."""
+    if before is None:
+        return usage
+    counts = {name: (getattr(before, name), getattr(usage, name)) for name in _COUNTS}
+    return replace(
+        usage,
+        **{
+            name: None if pair == (None, None) else (pair[0] or 0) + (pair[1] or 0)
+            for name, pair in counts.items()
+        },
+    )

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.budgets import Budgets
@@ -122,6 +123,20 @@ async def test_usage_is_that_of_the_end_or_else_the_last_that_was_told() -> None
     assert (await result_of(told)).usage == Usage(context_used=5)
     ended = make(model.TurnEnded, Outcome.OK, usage=Usage(total_tokens=9))
     assert (await result_of(told, ended=ended)).usage == Usage(total_tokens=9)
+
+
+@aio
+async def test_a_turn_used_what_its_calls_used_together() -> None:
+    calls = [
+        make(model.UsageReported, "call", Usage(input_tokens=2, total_tokens=5)),
+        make(model.UsageReported, "call", Usage(input_tokens=3, output_tokens=1, total_tokens=4)),
+    ]
+    together = Usage(input_tokens=5, output_tokens=1, total_tokens=9)
+    assert (await result_of(*calls)).usage == together
+    full = make(model.UsageReported, "context", Usage(context_used=5, context_size=8))
+    assert (await result_of(*calls, full)).usage == replace(
+        together, context_used=5, context_size=8
+    )
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ class TurnLimits:
     def __init__(self, limits: Sequence[Limits]) -> None:
         self._cost = _least([one.turn_cost for one in limits])
         self._tokens = _least([one.turn_tokens for one in limits])
+        self._called = 0
 
     def crossed(self, event: model.Event) -> str | None:
         """The limit that was crossed, in words."""
@@ -93,6 +94,10 @@ class TurnLimits:
         total = usage.total_tokens
         if total is None and (usage.input_tokens or usage.output_tokens):
             total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        if event.scope == "call":
+            # Single calls are told one by one, and a turn is all of them.
+            self._called += total or 0
+            total = self._called
         if self._tokens is not None and total is not None and total > self._tokens:
             return f"the turn used {total} of {self._tokens} tokens"
         return None

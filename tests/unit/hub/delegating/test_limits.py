@@ -72,3 +72,10 @@ def test_a_turn_crosses_a_limit_by_what_its_peer_tells(event: Event, told: str |
     limits = TurnLimits([Limits(turn_cost=2.0), Limits(turn_tokens=100, turn_cost=9.0)])
     assert limits.crossed(event) == told
     assert TurnLimits([Limits()]).crossed(event) is None
+
+
+def test_calls_that_are_told_one_by_one_add_up_to_a_turn() -> None:
+    limits = TurnLimits([Limits(turn_tokens=100)])
+    call = reported("call", total_tokens=60)
+    assert limits.crossed(call) is None
+    assert limits.crossed(call) == "the turn used 120 of 100 tokens"

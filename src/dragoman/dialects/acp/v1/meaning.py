@@ -108,6 +108,11 @@ def _chunk(role: Role, native: str) -> Callable[[Any, Place, bytes | None], Iter
     def events(update: updates.ContentChunk, place: Place, raw: bytes | None) -> Iterable[Event]:
         piece = update.content
         if type(piece) is content.TextContent:
+            if update.meta is not None and not piece.text:
+                usage = _call_usage(update.meta)
+                if usage is not None:
+                    # The event keeps the line, and there is nothing else in it.
+                    return (model.UsageReported(*place.base(native, raw), "call", usage),)
             # Spelled out because this is the commonest event of all.
             return (
                 model.MessageDelta(
@@ -424,7 +429,16 @@ def of_answer(response: session.PromptResponse, place: Place, raw: bytes | None)
 
 
 def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
-    told = (response.extra or {}).get("usage") or _quota(response.meta)
+    return _tokens((response.extra or {}).get("usage") or _quota(response.meta))
+
+
+def _call_usage(meta: dict[str, Any]) -> parts.Usage | None:
+    """The token counts of Qwen Code, which sends them in an empty piece after each model call."""
+    usage = _tokens(meta.get("usage"))
+    return None if usage == parts.Usage() else usage
+
+
+def _tokens(told: Any) -> parts.Usage | None:
     if told is None:
         return None
     try:

@@ -75,6 +75,29 @@ def test_a_chunk_is_a_piece_of_a_message_in_its_role() -> None:
     assert (image.text, image.block) == ("", parts.Image("d", "image/png"))
 
 
+def test_an_empty_piece_with_token_counts_tells_what_one_model_call_used() -> None:
+    counts = {"inputTokens": 11, "outputTokens": 7, "totalTokens": 18, "cachedReadTokens": 0}
+    empty = acp.TextContent(text="")
+    event = only(acp.AgentMessageChunk(content=empty, meta={"usage": counts, "durationMs": 48}))
+    assert (event.scope, event.raw) == ("call", LINE)
+    assert event.usage == parts.Usage(
+        input_tokens=11, output_tokens=7, total_tokens=18, cache_read_tokens=0
+    )
+
+
+@pytest.mark.parametrize(
+    "meta", [None, {}, {"usage": "many"}, {"usage": {"inputTokens": "x"}}, {"usage": {}}]
+)
+def test_an_empty_piece_without_token_counts_is_a_piece(meta: Any) -> None:
+    event = only(acp.AgentMessageChunk(content=acp.TextContent(text=""), meta=meta))
+    assert type(event) is model.MessageDelta
+
+
+def test_a_piece_with_text_is_a_piece_whatever_comes_with_it() -> None:
+    meta = {"usage": {"totalTokens": 1}}
+    assert only(acp.AgentMessageChunk(content=TEXT, meta=meta)).text == "t"
+
+
 @pytest.mark.parametrize(
     "block",
     [
