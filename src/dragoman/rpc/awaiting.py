@@ -50,30 +50,35 @@ class Awaited(Call, eq=False):
         wake, self.wake = self.wake, None
         if wake is not None:
             assert self.loop is not None
-            self.loop.call_soon(wake, self, context=self.context)
+            context, self.context = self.context, None
+            self.loop.call_soon(wake, self, context=context)
 
     def wake_now(self) -> None:
         """Let the task go on at once. To be called by a callback of the event loop, as the last
         thing it does: what the task does next is done in here."""
-        wake = self.wake
+        wake, self.wake = self.wake, None
         if wake is not None:
-            assert self.context is not None
+            context, self.context = self.context, None
+            assert context is not None
             try:
-                self.context.run(wake, self)
+                context.run(wake, self)
             except RuntimeError:
                 # Not begun: what arrives was brought by a task, or in the context of this one, and
                 # no other can stand in its place. (What goes wrong in the task stays there.)
-                self.wake_soon()
-            else:
-                self.wake = None
+                self.add_done_callback(wake, context=context)
 
     # -- what a task asks of a future
 
     def __await__(self) -> Generator[Any, None, Raw]:
-        if not self.over:
-            self._asyncio_future_blocking = True
-            yield self
-        return self.result()
+        try:
+            if not self.over:
+                self._asyncio_future_blocking = True
+                yield self
+            return self.result()
+        finally:
+            # An error knows the frames that it went through, and with them everything of the
+            # caller: whoever keeps the call is not to keep that.
+            self.error = None
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         assert self.loop is not None
@@ -84,6 +89,10 @@ class Awaited(Call, eq=False):
     ) -> None:
         self.wake = wake
         self.context = context
+        if self.over or self.called_off is not None:
+            # Work that is carried on by another task (see `standby`) waits a turn later than it
+            # began to, and much can have happened by then.
+            self.wake_soon()
 
     def cancel(self, msg: Any = None) -> bool:
         if self.over or self.called_off is not None:

@@ -41,7 +41,7 @@ from dragoman.rpc.settings import Settings
 from dragoman.rpc.standby import start_for
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish
 from dragoman.rpc.trace import Trace, from_environment
-from dragoman.transports.base import Stream
+from dragoman.transports.base import READ_SIZE, Stream
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import (
     Answered,
@@ -99,6 +99,8 @@ class Connection(Answering):
         # Kept, because asking for it costs a system call each time.
         self._loop = asyncio.get_running_loop()
         self._half_duplex = self.settings.half_duplex
+        self._later = False
+        """Whether callers were woken that go on only in the next turn of the event loop."""
         self._deadlines = Deadlines(
             self._loop, lambda: [request.slot for request in self._peer.unanswered]
         )
@@ -312,7 +314,9 @@ class Connection(Answering):
             call.give_up(ConnectionClosed("the caller was cancelled"))
             raise
         except RemoteError as error:
-            explained = error if explain is None else explain(error)
+            if explain is None:
+                raise
+            explained = explain(error)
             if explained is error:
                 raise
             raise explained from error
@@ -392,13 +396,24 @@ class Connection(Answering):
         outbox = self._outbox
         outbox.held = True
         lone = False
+        if len(data) >= READ_SIZE:
+            # There may be more, and then it is delivered in this same turn.
+            self._let_go_on_later()
+        answered: Awaited | None = None
         try:
             events = self._peer.receive(data)
             lone = len(events) == 1
             # What came before an answer is handled before it, so nothing may be waiting for that.
-            answered = self._dispatch(events, alone=lone and not self.flow.queued)
+            answered = self._dispatch(
+                events, alone=lone and not self.flow.queued and not self._later
+            )
         finally:
-            outbox.release(lone=lone)
+            try:
+                outbox.release(lone=lone)
+            except BaseException:
+                if answered is not None:
+                    answered.wake_soon()
+                raise
         if answered is not None:
             answered.wake_now()
 
@@ -411,6 +426,7 @@ class Connection(Answering):
         """Hand everything over. If it is one answer `alone`, whoever waits for it need not wait for
         another turn of the event loop: then the call is returned, to be woken."""
         answered: Awaited | None = None
+        later = False
         if self._trace is not None:
             self._trace.record_received(self.name, events)
         notification = self._handlers.notification
@@ -432,6 +448,7 @@ class Connection(Answering):
                         answered = call
                     else:
                         call.wake_soon()
+                        later = True
                 else:
                     call.settle(event.result, None)  # type: ignore[union-attr]
                 if self.on_answer is not None:
@@ -440,7 +457,18 @@ class Connection(Answering):
                 self._request(event)  # type: ignore[arg-type]
             else:
                 self._rare(event)
+        if later:
+            self._let_go_on_later()
         return answered
+
+    def _let_go_on_later(self) -> None:
+        """Until this turn of the event loop is over, no caller overtakes one that was woken."""
+        if not self._later:
+            self._later = True
+            self._loop.call_soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._later = False
 
     def _rare(self, event: Event[Call]) -> None:
         match event:
@@ -467,6 +495,7 @@ class Connection(Answering):
     def _settle_failed(self, call: Call, error: CallError, line: bytes) -> None:
         call.line = line
         call.settle(None, error)
+        self._let_go_on_later()
         if self.on_answer is not None:
             self._tell_answer(call, error)
 
@@ -476,6 +505,11 @@ class Connection(Answering):
             self.on_answer(call, error)
         except FOREIGN:
             log.exception("%s: whoever is told about answers failed", self.name)
+        except BaseException:
+            # The process is to end; but who has an answer must not wait for it all the same.
+            if type(call) is Awaited:
+                call.wake_soon()
+            raise
 
     def _noise(self, noise: Noise | Stray) -> None:
         try:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec import Raw
 
-from dragoman.errors import CallTimeout, RemoteError
-from dragoman.rpc import Connection, Lane, Settings
+from dragoman.errors import CallError, CallTimeout, ConnectionEnded, RemoteError
+from dragoman.rpc import Call, Connection, Lane, Settings
 from dragoman.rpc.awaiting import Awaited
-from dragoman.wire.messages import Notification
+from dragoman.transports.base import READ_SIZE
+from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
 from tests.unit.rpc.other_side import Witness, soon, talk, turns
+
+python_task: Any = vars(asyncio.tasks)["_PyTask"]
+"""What asyncio uses where it has no compiled task, and some who extend it use everywhere."""
 
 GIVEN_UP = Settings(cancel_notice=lambda id: ("$/cancel", {"id": id}))
 
@@ -102,6 +108,71 @@ async def test_an_answer_does_not_overtake_what_waits_in_a_lane() -> None:
 
         await in_a_callback(arrive)
         await soon(task)
+        assert seen == ["news", "answer"]
+
+
+@aio
+async def test_a_lone_answer_does_not_overtake_those_of_the_same_turn() -> None:
+    seen: list[int] = []
+
+    async def ask(number: int) -> None:
+        try:
+            await connection.call("ask")
+        except RemoteError:
+            pass
+        seen.append(number)
+
+    async with talk() as (connection, other):
+        for number in range(6):
+            connection.tasks.start(ask(number), "ask")
+        await turns()
+
+        def arrive() -> None:
+            # A pipe that is full is read more than once in a turn.
+            last = line(id=2, result=1)
+            connection.data_received(line(id=0, result=1) + line(id=1, result=1) + last[:5])
+            connection.data_received(last[5:])
+
+        def refuse() -> None:
+            connection.data_received(line(id=3, error={"code": 1, "message": "no"}))
+            connection.data_received(line(id=4, result=1))
+
+        await in_a_callback(arrive)
+        await turns()
+        assert seen == [0, 1, 2]
+        await in_a_callback(refuse)
+        await turns()
+        assert seen == [0, 1, 2, 3, 4]
+        # It is over with the turn.
+        await in_a_callback(lambda: connection.data_received(line(id=5, result=1)))
+        assert seen[-1] == 5
+
+
+@aio
+async def test_an_answer_after_a_full_read_does_not_overtake_what_the_read_brought() -> None:
+    seen: list[str] = []
+    news = asyncio.Event()
+
+    class Waking(Witness):
+        def notification(self, notification: Notification) -> None:
+            news.set()
+
+    async def listen() -> None:
+        await news.wait()
+        seen.append("news")
+
+    async with talk(Waking()) as (connection, other):
+        connection.tasks.start(listen(), "listen")
+        asking(connection, seen)
+        await turns()
+        told, answer = line(method="news", params="x" * READ_SIZE), line(id=0, result=1)
+
+        def arrive() -> None:
+            connection.data_received(told + answer[:5])
+            connection.data_received(answer[5:])
+
+        await in_a_callback(arrive)
+        await turns()
         assert seen == ["news", "answer"]
 
 
@@ -214,6 +285,147 @@ async def test_a_cancellation_that_comes_with_the_answer_is_not_lost() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await soon(task)
+
+
+@aio
+async def test_a_handler_whose_time_is_up_before_it_waits_is_told_so() -> None:
+    async def handle(request: Request) -> str:
+        try:
+            async with asyncio.timeout(0):
+                await here.connection.call("ask")
+        except TimeoutError:
+            return "too late"
+        return "in time"
+
+    here = Witness(handle)
+    async with talk(here) as (connection, other):
+        # The second is begun inside the callback that reads it, and carried on by a task.
+        for id in range(2):
+            other.say({"jsonrpc": "2.0", "id": id, "method": "do"})
+            assert (await other.next())["method"] == "ask"
+            assert (await other.next())["result"] == "too late"
+
+
+@aio
+async def test_a_handler_that_calls_as_the_connection_ends_is_told_so() -> None:
+    ended: list[BaseException] = []
+
+    async def handle(request: Request) -> None:
+        try:
+            await here.connection.call("ask")
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    here = Witness(handle)
+    async with talk(here) as (connection, other):
+        connection.data_received(line(id=0, method="do"))
+        await other.next()
+
+        def arrive() -> None:
+            connection.data_received(line(id=1, method="do"))
+            connection.stream_ended(ConnectionEnded())
+
+        await in_a_callback(arrive)
+        await turns()
+        assert len(ended) == 2
+
+
+@aio
+async def test_whoever_is_told_of_an_answer_and_ends_the_process_keeps_no_caller_waiting() -> None:
+    class Stop(BaseException):
+        pass
+
+    def told(call: Call, error: CallError | None) -> None:
+        raise Stop
+
+    def arrive() -> None:
+        with pytest.raises(Stop):
+            connection.data_received(line(id=0, result=5))
+
+    async with talk() as (connection, other):
+        connection.on_answer = told
+        task = asking(connection, [])
+        await other.next()
+        await in_a_callback(arrive)
+        assert bytes(await soon(task)) == b"5"
+
+
+@aio
+async def test_a_stream_that_fails_to_write_keeps_no_caller_waiting() -> None:
+    class Broken(Exception):
+        pass
+
+    def write(data: bytes) -> None:
+        raise Broken
+
+    def arrive() -> None:
+        with pytest.raises(Broken):
+            connection.data_received(line(id=0, result=5))
+
+    async with talk() as (connection, other):
+        task = asking(connection, [])
+        await other.next()
+        connection.on_answer = lambda call, error: connection.post("news")
+        connection.stream.write = write  # type: ignore[method-assign]
+        await in_a_callback(arrive)
+        assert bytes(await soon(task)) == b"5"
+
+
+@pytest.mark.parametrize("answer", [{"result": 1}, {"error": {"code": 1, "message": "no"}}])
+@aio
+async def test_whoever_keeps_a_call_keeps_nothing_of_its_caller(answer: dict[str, Any]) -> None:
+    class Belonging:
+        pass
+
+    kept: list[Call] = []
+    gone: list[weakref.ref[Any]] = []
+
+    async def ask() -> None:
+        belonging = Belonging()
+        gone.append(weakref.ref(belonging))
+        try:
+            await connection.call("ask")
+        except RemoteError as error:
+            gone.append(weakref.ref(error))
+
+    async with talk() as (connection, other):
+        connection.on_answer = lambda call, error: kept.append(call)
+        task = connection.tasks.start(ask(), "ask")
+        await other.next()
+        gc.disable()
+        try:
+            await in_a_callback(lambda: connection.data_received(line(id=0, **answer)))
+            await soon(task)
+            gone.append(weakref.ref(task))
+            del task
+            await turns()
+            assert [reference() for reference in gone] == [None] * len(gone)
+        finally:
+            gc.enable()
+        assert isinstance(kept[0], Awaited)
+        assert kept[0].context is None
+
+
+@aio
+async def test_a_task_written_in_python_is_served_alike() -> None:
+    async def ask() -> list[bytes]:
+        return [bytes(await connection.call("ask")) for _ in range(2)]
+
+    async with talk() as (connection, other):
+        loop = asyncio.get_running_loop()
+        task = python_task(ask(), loop=loop)
+        for number in range(2):
+            other.answer(await other.next(), number)
+        assert await soon(task) == [b"0", b"1"]
+        cancelled = python_task(connection.call("ask"), loop=loop)
+        await other.next()
+        cancelled.cancel("enough")
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            await soon(cancelled)
+        late = python_task(connection.call("ask", timeout=0.0), loop=loop)
+        with pytest.raises(CallTimeout):
+            await soon(late)
 
 
 @aio
