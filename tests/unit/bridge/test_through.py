@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.client.budgets import Budgets
+from dragoman.events import model
 from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
 from tests.unit.bridge.both_sides import scene
@@ -204,6 +205,32 @@ async def test_a_client_that_does_not_greet_in_acp_is_handed_over() -> None:
         greeting = {"protocolVersion": "2025-01-01", "capabilities": {}}
         answer = await client.call("initialize", greeting)
         assert isinstance(answer["protocolVersion"], str)
+
+
+@aio
+async def test_answers_are_events_once_a_client_is_there_that_lives_on_events() -> None:
+    async with scene() as here:
+        told: list[str] = []
+        happened = here.peer.on_event
+
+        def watch(event: model.Event) -> None:
+            told.append(type(event).__name__)
+            assert happened is not None
+            happened(event)
+
+        here.peer.on_event = watch
+        first = await here.client()
+        await first.open()
+        assert told == []
+        other = await here.stranger()
+        await other.call("initialize", {"protocolVersion": "2025-01-01", "capabilities": {}})
+        here.agent.replies["session/new"] = {"sessionId": "s2"}
+        await other.call("session/new", OPENING)
+        assert "SessionOpened" in told
+        # The first one is served as before.
+        prompting = first.prompt("one")
+        here.agent.answer(await here.agent.expect("session/prompt"), {"stopReason": "end_turn"})
+        assert (await first.answered(prompting))["result"] == {"stopReason": "end_turn"}
 
 
 @aio
