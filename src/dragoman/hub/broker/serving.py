@@ -32,6 +32,7 @@ from dragoman.hub.broker.caller import Caller
 from dragoman.hub.broker.hosting import Host
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.life import Happening, Life, State
+from dragoman.hub.broker.memory import resident_tree
 from dragoman.hub.broker.opening import Sessions
 from dragoman.hub.broker.queueing import MAX_WAITING
 from dragoman.hub.broker.reaching import Far, reach
@@ -332,7 +333,7 @@ class Broker:
             **self._hello(),
             "callers": len(self._callers.keys() - {caller}),
             "peerPid": pid,
-            "peerRss": None if pid is None else resident_size(pid),
+            "peerRss": None if pid is None else resident_tree(pid),
             "rss": resident_size(os.getpid()),
             "starts": self._keeper.starts,
             "problem": None if self._problem is None else str(self._problem),
