@@ -171,7 +171,9 @@ def test_what_was_said_is_there_when_a_turn_takes_too_long(warm: Cli) -> None:
     assert (done.code, done.out) == (3, "waiting\n")
     job, _ = warm("jobs", "list", "--format", "quiet").out.split()
     until(warm, job, "ended")
-    assert job_of(warm, job)["text"] == "waiting"
+    told = job_of(warm, job)
+    assert (told["outcome"], told["text"]) == ("timed_out", "waiting")
+    assert "used up its budget" in told["failure"]["message"]
 
 
 def test_a_job_that_nobody_knows_is_an_error(cli: Cli) -> None:

@@ -1,8 +1,9 @@
 """What is stored of a command that has an agent of its own.
 
 Owns the session and the jobs of such a command in the store: a session is written down with its
-first prompt, and closed when nobody can come back to it. A store that cannot be used is told once
-and hurts nothing else, and that it can be used again is told, too. With a broker between, the broker does all this.
+first prompt, and closed when nobody can come back to it. That a store cannot be used is told once
+and hurts nothing else, and so is that it can be used again. With a broker between, the broker does
+all this.
 """
 
 from __future__ import annotations

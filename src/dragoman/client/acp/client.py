@@ -479,6 +479,11 @@ class AcpClient:
             )
         return error
 
+    def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
+        """What is said beside the cancel of a turn, given `why` it is not the user's own wish.
+        Nothing, to an agent: whoever is between may want to know."""
+        return None
+
     def forget(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]

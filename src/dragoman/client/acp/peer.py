@@ -381,9 +381,10 @@ class AcpConversationTurn(ConversationTurn):
         return call
 
     def _send_cancel(self) -> None:
-        self._client.connection.post(
-            acp.SESSION_CANCEL.name, acp.CancelNotification(session_id=self.session.id)
+        cancel = acp.CancelNotification(
+            session_id=self.session.id, meta=self._client.cancel_meta(self._why)
         )
+        self._client.connection.post(acp.SESSION_CANCEL.name, cancel)
 
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
         base = self._here.place.base(acp.SESSION_PROMPT.name, self._line())

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import DragomanError, RemoteError
+from dragoman.errors import BudgetExceeded, DragomanError, RemoteError
 from dragoman.hub.broker import extensions, failures
 from dragoman.hub.broker.extensions import PromptMeta
 from dragoman.hub.broker.jobs import Job
@@ -130,13 +130,7 @@ class Caller:
 
     def notification(self, notification: Notification) -> None:
         if notification.method == acp.SESSION_CANCEL.name:
-            try:
-                about = extensions.read(notification.params, extensions.About)
-            except RemoteError:
-                return
-            session = self._broker.sessions.get(about.session_id)
-            if session is not None:
-                self._broker.turns.cancel_for(self, session)
+            self._cancel(notification)
         elif notification.method == acp.CANCEL_REQUEST.name:
             self._call_off(notification)
         elif notification.method == extensions.TERMS:
@@ -213,6 +207,22 @@ class Caller:
         self._broker.turns.put(job)
         unstored = {"unstored": why} if (why := self._broker.unstored) else {}
         return {"job": job.id, "state": job.state, **unstored}
+
+    def _cancel(self, notification: Notification) -> None:
+        try:
+            about = extensions.read(notification.params, extensions.About)
+        except RemoteError:
+            return
+        session = self._broker.sessions.get(about.session_id)
+        if session is None:
+            return
+        expired: BudgetExceeded | None = None
+        # A reason that nobody understands is no reason not to cancel.
+        with contextlib.suppress(RemoteError):
+            body = extensions.members(notification.params)
+            told = extensions.our_meta(body, extensions.CancelMeta).expired
+            expired = None if told is None else BudgetExceeded(told.budget, told.timeout)
+        self._broker.turns.cancel_for(self, session, expired=expired)
 
     def _cancel_job(self, request: Request) -> Any:
         asked = extensions.read(request.params, extensions.JobWanted)

@@ -29,6 +29,7 @@ from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.discovery import ACP, Cache
 from dragoman.errors import (
     BrokerUnavailable,
+    BudgetExceeded,
     ConnectionLost,
     DragomanError,
     RemoteError,
@@ -90,6 +91,12 @@ class WarmClient(AcpClient):
         if not self.options.write_files:
             # Before any prompt: the broker would write in our place, as it does for those who can.
             self.connection.post(TERMS, READ_ONLY)
+
+    def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
+        """A broker writes down how a turn ended, so it is told when its time was over."""
+        if not isinstance(why, BudgetExceeded):
+            return None
+        return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}
 
     def explain(self, error: DragomanError) -> DragomanError:
         """The error to give to the caller: what happened in the broker is raised as if here."""

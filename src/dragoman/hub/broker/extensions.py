@@ -111,6 +111,19 @@ class PromptMeta(Struct):
         _check(self.policy)
 
 
+class Expired(Struct):
+    """A budget of a turn that is used up."""
+
+    budget: str
+    timeout: float
+
+
+class CancelMeta(Struct):
+    """With `session/cancel`: the budget for which the caller ends its turn, if it is one."""
+
+    expired: Expired | None = None
+
+
 class Submit(Struct, rename="camel"):
     """`_dragoman/submit`: a prompt for which nobody waits."""
 

@@ -25,12 +25,12 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    RemoteError,
     SessionUnusable,
     UsageError,
 )
 from dragoman.events import model
 from dragoman.events.place import Place
-from dragoman.events.words import Outcome
 from dragoman.hub.broker import extensions, failures
 from dragoman.hub.broker.cancelling import Move, Trigger
 from dragoman.hub.broker.jobs import Job, Jobs
@@ -236,7 +236,9 @@ class Turns:
         if result is not None:
             error = self._conclude(job, result, next_event)
         if error is not None:
-            outcome, failure = explain(error)
+            # A peer that refuses the prompt because of the cancel is not why the turn ended.
+            refused = job.expired is not None and isinstance(error, RemoteError)
+            outcome, failure = explain(job.expired if refused and job.expired else error)
             told = msgspec.to_builtins(failure, enc_hook=str)
             job.end(outcome, next_event=next_event, failure=told)
         self._answer(job, result, error)
@@ -256,8 +258,8 @@ class Turns:
         ended = meaning.of_answer(response, _NOWHERE, None)
         usage = None if ended.usage is None else msgspec.to_builtins(ended.usage, enc_hook=str)
         outcome, told = ended.outcome, None
-        if job.expired is not None and outcome is Outcome.CANCELLED:
-            # The peer was told to stop, and that is not why.
+        if job.expired is not None:
+            # A budget that ran out is the reason, however the peer took the cancel.
             outcome, failure = explain(job.expired)
             told = msgspec.to_builtins(failure, enc_hook=str)
         job.end(outcome, next_event=next_event, stop=ended.stop, usage=usage, failure=told)
@@ -345,14 +347,21 @@ class Turns:
             elif job.session.job is job:
                 self._keep_vigil(job)
 
-    def cancel_for(self, caller: Caller, session: LiveSession) -> None:
+    def cancel_for(
+        self, caller: Caller, session: LiveSession, *, expired: BudgetExceeded | None = None
+    ) -> None:
         """A caller cancels in a session: what it asked for itself, or else what nobody follows.
 
         Never both: whoever gives up waiting behind a job that was left here does not mean that job.
+        With `expired`, the time that it had given its own job is over.
         """
         jobs = [*self.queue.waiting(session.key), *self.queue.running]
         jobs = [job for job in jobs if job.session is session]
         own = [job for job in jobs if job.caller is caller]
+        for job in own:
+            if not (session.job is job and session.is_cancelling):
+                # Who cancelled it first has given the reason.
+                job.expired = expired
         for job in own or [job for job in jobs if job.caller is None]:
             self.cancel(job)
 

@@ -202,3 +202,52 @@ async def test_a_submitted_turn_is_held_to_the_time_that_was_said_and_ends_as_ti
         assert "budget for total" in ended["failure"]["message"]
         with pytest.raises(RemoteError, match="Invalid params"):
             await caller.call("_dragoman/submit", params | {"budgets": {"total": 0}})
+
+
+EXPIRED = {"dragoman": {"expired": {"budget": "total", "timeout": 1.5}}}
+
+
+@pytest.mark.parametrize("taken", ["cancelled", "end_turn", "refused", "ignored"])
+@aio
+async def test_a_turn_that_its_caller_ends_for_its_budget_has_timed_out_however_the_peer_takes_it(
+    tmp_path: Path, taken: str
+) -> None:
+    agent = NearAgent()
+    budgets = Budgets(cancel_grace=0.05 if taken == "ignored" else 10.0)
+    async with standing(tmp_path, agent, budgets=budgets) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session, job="j-1")
+        caller.connection.post("session/cancel", {"sessionId": session, "_meta": EXPIRED})
+        # Who repeats it, without a reason, changes nothing.
+        caller.cancel(session)
+        await agent.until(lambda: agent.told)
+        assert agent.told == [("session/cancel", {"sessionId": session})]
+        if taken == "refused":
+            assert agent.connection is not None
+            agent.connection.refuse(agent.prompts.pop(), -32800, "cancelled")
+            with pytest.raises(RemoteError):
+                await task
+        else:
+            if taken != "ignored":
+                agent.end(taken)
+            await task
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["outcome"] == "timed_out"
+        assert "budget for total: 1.5 s" in ended["failure"]["message"]
+
+
+@aio
+async def test_a_turn_that_somebody_cancelled_before_its_time_was_over_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session, job="j-1")
+        caller.cancel(session)
+        caller.connection.post("session/cancel", {"sessionId": session, "_meta": EXPIRED})
+        await caller.call("_dragoman/ping")
+        agent.end("cancelled")
+        await task
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["outcome"] == "cancelled"
