@@ -23,7 +23,13 @@ from dragoman.hub.catalogue.loading import Catalogue
 from dragoman.hub.catalogue.validation import AUTO, PYTHON
 from dragoman.hub.config.schema import Settings
 from dragoman.hub.packages import package_name
-from dragoman.hub.wrappers import program_name, readings, runs_anything, unwrap
+from dragoman.hub.wrappers import (
+    is_substituted,
+    program_name,
+    readings,
+    runs_anything,
+    unwrap,
+)
 
 Which = Callable[..., str | None]
 
@@ -173,6 +179,12 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
     take a wrong form for a prompt.
     """
     argv = tuple(argv)
+    if argv and is_substituted(argv[0]):
+        raise WrongLaunch(
+            shlex.join(argv),
+            "no shell reads this command line, so nothing replaces the command in its first word",
+            "the path of the program itself, or `sh -c` with all of it in one word",
+        )
     started = [(plain, _all_names(plain, catalogue)) for plain in readings(argv)]
     for plain, names in started:
         for peer in catalogue:

@@ -6,6 +6,7 @@ Owns the words that only start another program. It looks at words and at no file
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -20,9 +21,9 @@ RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "pnpx": (),
     "uvx": (),
     "pipx": ("run",),
-    "pnpm": ("dlx", "exec"),
+    "pnpm": ("dlx", "exec", "run"),
     "yarn": ("dlx", "exec", "run"),
-    "npm": ("exec", "x"),
+    "npm": ("exec", "x", "run", "run-script"),
     "bun": ("x", "run"),
     "deno": ("run",),
     "uv": ("run",),
@@ -49,7 +50,39 @@ PREFIXES: Final = frozenset(
             "xvfb-run",
         ),
         *("script", "strace", "ltrace", "chronic", "mise", "fnm", "volta", "asdf", "nvm", "nodenv"),
-        *("dotenv", "op", "doppler"),
+        *(
+            "dotenv",
+            "dotenvx",
+            "op",
+            "doppler",
+            "direnv",
+            "cross-env",
+            "corepack",
+            "flock",
+            "setarch",
+        ),
+        *(
+            "watch",
+            "xargs",
+            "rlwrap",
+            "chpst",
+            "eatmydata",
+            "proxychains",
+            "proxychains4",
+            "torsocks",
+        ),
+        *(
+            "poetry",
+            "pdm",
+            "hatch",
+            "rye",
+            "pixi",
+            "conda",
+            "mamba",
+            "micromamba",
+            "pipenv",
+            "bundle",
+        ),
         # Words of a shell that stand before a command.
         *("if", "then", "elif", "else", "while", "until", "do", "{", "!"),
     }
@@ -57,11 +90,16 @@ PREFIXES: Final = frozenset(
 """Programs and words that only change how the one behind them runs."""
 
 SUBCOMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("fnm", "asdf", "nvm", "nodenv"), ("exec",)),
-    **dict.fromkeys(("volta", "op", "doppler", "dotenv"), ("run",)),
+    **dict.fromkeys(("fnm", "asdf", "nvm", "nodenv", "direnv", "bundle"), ("exec",)),
+    **dict.fromkeys(("volta", "op", "doppler", "dotenv", "dotenvx"), ("run",)),
+    **dict.fromkeys(("poetry", "pdm", "hatch", "rye", "pixi", "pipenv"), ("run",)),
+    **dict.fromkeys(("conda", "mamba", "micromamba"), ("run",)),
     "mise": ("exec", "x"),
 }
 """What stands between some of these and the program."""
+
+ARGUMENTS: Final[Mapping[str, int]] = {"direnv": 1, "flock": 1, "setarch": 1}
+"""How many words stand before the program that are neither options nor it."""
 
 INTERPRETERS: Final = frozenset(
     {
@@ -117,6 +155,17 @@ def _readings(words: list[str], depth: int) -> Iterator[list[str]]:
         yield words
     for each in inner:
         yield from _readings(each, depth - 1)
+
+
+_SUBSTITUTION: Final = re.compile(r"`([^`]*)`|\$\(([^()]*)\)")
+_LOOKUP: Final = re.compile(
+    r"\s*(?:which|command\s+-v|type\s+-[pP]|whence|echo|realpath|readlink\s+-f)\s+([^\s;&|]+)\s*"
+)
+
+
+def is_substituted(word: str) -> bool:
+    """Whether a word waits for a shell to put the output of a command in its place."""
+    return word.startswith("`") or "$(" in word
 
 
 def _inner(words: list[str]) -> list[list[str]]:
@@ -182,6 +231,7 @@ def _commands(script: str, args: Sequence[str]) -> list[list[str]]:
 
     This is no shell: it is enough to see what people write into one line.
     """
+    script, inner = _substituted(script)
     lexer = shlex.shlex(script, posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     try:
@@ -203,7 +253,29 @@ def _commands(script: str, args: Sequence[str]) -> list[list[str]]:
         else:
             commands[-1] += _positional(part, args)
     # Assignments may stand before the program, as behind `env`.
-    return [["env", *command] for command in reversed(commands) if command]
+    found = [["env", *command] for command in reversed(commands) if command]
+    return [*found, *(command for text in inner for command in _commands(text, args))]
+
+
+def _substituted(script: str) -> tuple[str, list[str]]:
+    """A script without commands inside of words, and those commands. One that only looks up a
+    program, such as ``which``, is that program."""
+    inner: list[str] = []
+
+    def put(found: re.Match[str]) -> str:
+        text = found[1] if found[1] is not None else found[2]
+        looked_up = _LOOKUP.fullmatch(text.replace('"', ""))
+        if looked_up is not None:
+            return looked_up[1]
+        inner.append(text)
+        return "$_"
+
+    for _ in range(MAX_DEPTH):
+        # Those inside of others come first.
+        script, count = _SUBSTITUTION.subn(put, script)
+        if not count:
+            break
+    return script, inner
 
 
 def _positional(word: str, args: Sequence[str]) -> Sequence[str]:
@@ -219,13 +291,16 @@ def _behind_prefix(name: str, words: list[str]) -> list[list[str]]:
     """What may come behind the options, settings and numbers of a program such as ``env``."""
     found = [words[words.index("--") + 1 :]] if "--" in words else []
     subcommands = SUBCOMMANDS.get(name, ())
+    arguments = ARGUMENTS.get(name, 0)
     before = ""
     while words:
         word = words[0]
         if word == "--":
             break
         passed = word.startswith("-") or "=" in word or word[:1].isdigit() or word in subcommands
-        if not passed:
+        if not passed and arguments:
+            arguments -= 1
+        elif not passed:
             found.append(words)
             if not before.startswith("-") or "=" in before or before in ALONE:
                 break

@@ -266,6 +266,10 @@ def test_a_wrong_form_inside_of_a_shells_command_is_refused_too(
     "argv",
     [
         ["npx", "-c", "qwen acp"],
+        ["npm", "run", "qwen", "acp"],
+        ["direnv", "exec", ".", "qwen", "acp"],
+        ["sh", "-c", "exec `which qwen` acp"],
+        ["sh", "-c", "`qwen acp`"],
         ["env", "-u", "X", "qwen", "acp"],
         ["timeout", "-s", "KILL", "5", "qwen", "acp"],
         ["QWEN.CMD", "acp"],
@@ -299,3 +303,12 @@ def test_a_wrong_form_is_seen_behind_a_link_of_another_name(
 def test_a_program_that_takes_its_input_for_a_prompt_is_not_started(words: str) -> None:
     with pytest.raises(WrongLaunch, match="prompt"):
         describe_command(words.split(), Catalogue(built_in()))
+
+
+@pytest.mark.parametrize("program", ["`which", "`which qwen`", "$(which qwen)"])
+def test_a_command_in_place_of_the_program_is_refused_because_no_shell_reads_it(
+    ours: Catalogue, program: str
+) -> None:
+    with pytest.raises(WrongLaunch, match="no shell reads this command line") as caught:
+        describe_command([program, "--acp"], ours)
+    assert "the path of the program itself" in str(caught.value)

@@ -70,6 +70,23 @@ def test_what_only_starts_a_program_is_taken_off(argv: str, plain: str) -> None:
         "cmd /c 'a b'",
         "powershell -NoProfile -Command a b",
         "sh -c \"sh -c 'a b'\"",
+        "npm run a b",
+        "npm --prefix x run-script a b",
+        "pnpm run a b",
+        "corepack pnpm a b",
+        "direnv exec . a b",
+        "direnv exec /x npx -y a b",
+        "flock -n lock a b",
+        "cross-env X=1 a b",
+        "poetry run a b",
+        "conda run a b",
+        "xargs a b",
+        "sh -c '`a b`'",
+        "sh -c 'x `a b` y'",
+        "sh -c 'x \"$(y $(a b))\"'",
+        "sh -c 'exec `which a` b'",
+        "sh -c '\"$(command -v a)\" b'",
+        "sh -c 'PATH=x $(readlink -f $(which a)) b'",
     ],
 )
 def test_what_may_be_started_is_among_the_readings(argv: str) -> None:
@@ -78,7 +95,22 @@ def test_what_may_be_started_is_among_the_readings(argv: str) -> None:
 
 @pytest.mark.parametrize(
     "argv",
-    ["x a b", "node x.js a b", "npx -y x a b", "env X=1 x a b", "env -i x a b", "sh -c 'x a b'"],
+    [
+        *(
+            "x a b",
+            "node x.js a b",
+            "npx -y x a b",
+            "env X=1 x a b",
+            "env -i x a b",
+            "sh -c 'x a b'",
+        ),
+        *(
+            "direnv exec a x b",
+            "npm run x a b",
+            "npm ci a b",
+            "poetry run x a b",
+        ),
+    ],
 )
 def test_the_arguments_of_a_program_are_not_taken_for_one(argv: str) -> None:
     assert ("a", "b") not in readings(shlex.split(argv))
