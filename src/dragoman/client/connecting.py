@@ -17,6 +17,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+from msgspec import structs
+
 from dragoman import transports  # The module, whose names cost something only when they are used.
 from dragoman.client import handshakes
 from dragoman.client.budgets import Budgets
@@ -97,7 +99,7 @@ async def connect(
     )
     way = _way(target, terms, env, tuple(inherit))
     if way.launch:
-        terms = replace(terms, launch=way.launch)
+        terms = structs.replace(terms, launch=way.launch)
     async with await _open(way, terms, dialect, cache, dict(details or {})) as peer:
         yield peer
 
@@ -215,7 +217,7 @@ async def _shake_hands(
     it, also where this dialect could make do with it.
     """
     ears = handshakes.Eavesdropper()
-    terms = replace(terms, on_noise=ears.hear)
+    terms = structs.replace(terms, on_noise=ears.hear)
     stream: Stream | None = None
     try:
         opener = OPENERS[dialect](dialect, terms, details, cache, way.program)

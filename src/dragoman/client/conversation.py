@@ -14,7 +14,6 @@ import abc
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -69,8 +68,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """On which terms an agent is used: what every dialect can be told, and ignores if it has no
     use for it."""
 

@@ -8,7 +8,6 @@ before anything is prompted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from dragoman.errors import UsageError
@@ -35,6 +34,8 @@ def match(wanted: str, choices: Sequence[Choice], *, peer: str) -> str:
             listed = " and ".join(map(_one_line, found))
             raise UsageError(f"{wanted!r} could be {listed}: say which")
     listed = ", ".join(_one_line(choice.value) for choice in choices)
+    from difflib import get_close_matches
+
     near = get_close_matches(wanted, [choice.value for choice in choices], n=1)
     meant = f"; did you mean {_one_line(near[0])}?" if near else "."
     raise UsageError(f"{peer} has no model {wanted!r}{meant} It has: {listed}")

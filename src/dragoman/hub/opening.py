@@ -27,8 +27,8 @@ from dragoman.hub.catalogue.descriptor import Quirks
 from dragoman.hub.launching import Way
 
 ERROR_LOOKS: Final = (
-    (re.compile(r"\b401\b|\b403\b|authentication failed", re.IGNORECASE), ErrorKind.AUTH_REQUIRED),
-    (re.compile(r"\b429\b|rate limit|quota", re.IGNORECASE), ErrorKind.RATE_LIMITED),
+    (r"\b401\b|\b403\b|authentication failed", ErrorKind.AUTH_REQUIRED),
+    (r"\b429\b|rate limit|quota", ErrorKind.RATE_LIMITED),
 )
 """What an error that is told as text looks like, by its kind."""
 
@@ -127,7 +127,7 @@ def judge(result: Result, quirks: Quirks) -> Result:
     if not text.startswith(quirks.error_texts):
         return result
     line = text.splitlines()[0].strip()
-    kind = next((kind for look, kind in ERROR_LOOKS if look.search(text)), ErrorKind.PEER)
+    kind = next((kind for look, kind in ERROR_LOOKS if re.search(look, text, re.I)), ErrorKind.PEER)
     return dataclasses.replace(
         result,
         outcome=ERROR_OUTCOMES.get(kind, Outcome.FAILED),

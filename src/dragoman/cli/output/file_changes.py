@@ -6,7 +6,6 @@ of the two texts. It colours nothing: `text` does, by the first character of eac
 
 from __future__ import annotations
 
-import difflib
 from typing import Final
 
 from dragoman.cli.output.neutral import neutral
@@ -49,5 +48,7 @@ def _diff(change: FileChange) -> list[str]:
         return [] if change.op is FileOp.DELETE or not old else ["(the new text is not known)"]
     if len(old) + len(new) > COMPARED_SIZE:
         return [f"({len(old)} characters become {len(new)})"]
+    import difflib  # Most turns show no change.
+
     before, after = neutral(old).splitlines(), neutral(new).splitlines()
     return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]

@@ -15,7 +15,7 @@ from dragoman.errors import UsageError
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 """What an age can be counted in, in seconds."""
 
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
+_AGE: Final = r"(\d+(?:\.\d+)?)\s*([smhdw]?)"
 
 
 def ago(at: float | None, now: float) -> str:
@@ -46,7 +46,7 @@ def iso(at: float | None) -> str | None:
 
 def seconds_of(age: str, *, option: str) -> float:
     """An age that a person typed: ``90s``, ``30m``, ``12h``, ``30d``, ``2w``, or plain seconds."""
-    found = _AGE.fullmatch(age.strip().lower())
+    found = re.fullmatch(_AGE, age.strip().lower())
     if found is None:
         raise UsageError(f"{option} takes an age such as 90s, 30m, 12h, 30d or 2w, not {age!r}")
     number, unit = found.groups()

@@ -3,9 +3,10 @@
 Owns the shape of a descriptor, which is the shape of its TOML file, key by key. It does not know
 where descriptors come from (`loading`), nor what was measured of a peer (`hub.verify.card`): all
 of this is claimed, and `source` says by whom.
-"""
 
-from __future__ import annotations
+The annotations are values, not text (no `from __future__ import annotations`), as in
+`hub.config.schema`.
+"""
 
 from typing import Literal
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from dragoman.errors import ConfigInvalid, UnknownPeer
 from dragoman.hub.catalogue.descriptor import Descriptor
@@ -25,8 +26,7 @@ BUILT_IN: Final = "dragoman"
 """The origin of the peers that come with dragoman."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A peer with where it comes from."""
 
     descriptor: Descriptor

@@ -7,7 +7,6 @@ keys there are: the types say so.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -75,6 +74,8 @@ AS_CLOSE: Final = 0.1
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Names that a person may have meant, the best first."""
+    import difflib  # Only a mistake needs it.
+
     word = word[:SHOWN_SIZE]
     ratios = {name: difflib.SequenceMatcher(None, word, name).ratio() for name in known}
     best = max(ratios.values(), default=0.0)
