@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import ConfigInvalid, NotInstalled
+from dragoman.errors import ConfigInvalid, NotInstalled, WrongLaunch
 from dragoman.hub.agent_files import validate
 from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.config import Trust
-from dragoman.hub.launching import Way, current_platform, resolve
+from dragoman.hub.launching import Way, current_platform, refuse_described, resolve
 from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.hub.place import Place
 from dragoman.hub.runtimes import check_runtime, node_version
@@ -234,7 +234,12 @@ async def _peers(place: Place) -> AsyncIterator[Finding]:
         enabled = place.is_enabled(peer.name)
         try:
             way = resolve(peer, environ=place.environ)
+            refuse_described(way, place.catalogue)
             node = await check_runtime(way, place.environ)
+        except WrongLaunch as error:
+            state = State.BAD if enabled else State.WARN
+            yield Finding("peers", state, f"{peer.name}: {error}", f"use {error.remedy}")
+            continue
         except NotInstalled as error:
             if enabled:
                 yield Finding("peers", State.BAD, str(error), error.remedy or peer.install.hint)

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dragoman.client.budgets import Budgets
 from dragoman.errors import NotInstalled, WrongLaunch
 from dragoman.hub.catalogue.descriptor import Descriptor, Launch, Platform, Quirks
-from dragoman.hub.catalogue.loading import Catalogue
+from dragoman.hub.catalogue.loading import BUILT_IN, Catalogue
 from dragoman.hub.catalogue.validation import AUTO, PYTHON
 from dragoman.hub.config.schema import Settings
 from dragoman.hub.packages import package_name
@@ -124,8 +124,12 @@ def way_to(
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Way:
-    """The way to a peer by its name, with the variables that the user's settings let it see."""
+    """The way to a peer by its name, with the variables that the user's settings let it see.
+
+    Raises `WrongLaunch` if somebody described a launch that is known to be wrong.
+    """
     way = resolve(catalogue.get(name), environ=environ)
+    refuse_described(way, catalogue)
     return way if settings is None else with_env(way, settings.for_peer(name).env)
 
 
@@ -185,14 +189,8 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
             "no shell reads this command line, so nothing replaces the command in its first word",
             "the path of the program itself, or `sh -c` with all of it in one word",
         )
-    started = [(plain, _all_names(plain, catalogue)) for plain in readings(argv)]
-    for plain, names in started:
-        for peer in catalogue:
-            for form in peer.wrong_forms:
-                if form.command[0] in names and _within(form.command[1:], plain[1:]):
-                    if _is_launch(peer, names, plain[1:]):
-                        continue
-                    raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
+    started = _started(argv, catalogue)
+    _refuse_wrong(argv, started, catalogue)
     known = _started_so(argv, catalogue)
     if known is not None:
         return _way(known, Launch(command=argv), argv)
@@ -215,6 +213,35 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> Way:
         # and what it speaks is asked.
         return replace(_way(known, Launch(command=argv), argv), protocol=AUTO, details={})
     return _way(known, Launch(command=argv), argv)
+
+
+def refuse_described(way: Way, catalogue: Catalogue) -> None:
+    """Raise `WrongLaunch` for a described launch that another peer knows to be wrong.
+
+    What comes with dragoman was tried, and looking at it again would cost every start.
+    """
+    peer = way.descriptor
+    if peer is None or way.command is None or catalogue.origin(peer.name) == BUILT_IN:
+        return
+    _refuse_wrong(way.command, _started(way.command, catalogue), catalogue)
+
+
+_Started: TypeAlias = list[tuple[tuple[str, ...], set[str]]]
+"""Every reading of a command line, with what its program may be known by."""
+
+
+def _started(argv: Sequence[str], catalogue: Catalogue) -> _Started:
+    return [(plain, _all_names(plain, catalogue)) for plain in readings(argv)]
+
+
+def _refuse_wrong(argv: Sequence[str], started: _Started, catalogue: Catalogue) -> None:
+    for plain, names in started:
+        for peer in catalogue:
+            for form in peer.wrong_forms:
+                if form.command[0] in names and _within(form.command[1:], plain[1:]):
+                    if _is_launch(peer, names, plain[1:]):
+                        continue
+                    raise WrongLaunch(shlex.join(argv), form.effect, form.remedy)
 
 
 def _all_names(plain: Sequence[str], catalogue: Catalogue) -> set[str]:
@@ -293,6 +320,7 @@ __all__ = [
     "current_platform",
     "describe_command",
     "program_name",
+    "refuse_described",
     "resolve",
     "unwrap",
     "way_to",

@@ -115,6 +115,22 @@ async def test_an_enabled_peer_that_is_not_installed_is_bad(tmp_path: Path) -> N
 
 
 @aio
+async def test_a_described_launch_that_is_known_to_be_wrong_is_told_with_the_right_one(
+    tmp_path: Path,
+) -> None:
+    program(tmp_path, "npm")
+    place = place_in(tmp_path, {"DRAGOMAN_ENABLED_PEERS": "mine"})
+    folder = place.paths.config / "peers"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\n[[launch]]\ncommand = ["npm", "run", "gemini", "acp"]\n'
+    )
+    (finding,) = [each for each in await of("peers", place.again()) if each.state is State.BAD]
+    assert finding.text.startswith("mine: ")
+    assert finding.cure == "use `gemini --acp`"
+
+
+@aio
 async def test_a_peer_whose_node_is_too_old_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.errors import NotInstalled, UnknownPeer, WrongLaunch
 from dragoman.hub.catalogue import Credentials, Descriptor, Install, Launch
-from dragoman.hub.catalogue.loading import Catalogue, built_in
+from dragoman.hub.catalogue.loading import Catalogue, Known, built_in
 from dragoman.hub.config.schema import PeerSettings, Settings
 from dragoman.hub.launching import (
     Way,
@@ -20,6 +20,7 @@ from dragoman.hub.launching import (
     way_to,
     with_env,
 )
+from tests.unit.hub import catalogues
 from tests.unit.hub.catalogues import catalogue
 from tests.unit.hub.config.folders import write
 from tests.unit.hub.test_runtimes import script
@@ -312,3 +313,14 @@ def test_a_command_in_place_of_the_program_is_refused_because_no_shell_reads_it(
     with pytest.raises(WrongLaunch, match="no shell reads this command line") as caught:
         describe_command([program, "--acp"], ours)
     assert "the path of the program itself" in str(caught.value)
+
+
+def test_a_launch_that_somebody_described_is_refused_where_it_is_known_to_be_wrong(
+    ours: Catalogue,
+) -> None:
+    wrong = catalogues.peer("mine", "plan", command=("env", "gemini", "acp"))
+    right = catalogues.peer("yours", "plan", command=("env", "gemini", "--acp"))
+    known = Catalogue([*map(ours.known, ours.names), Known(wrong, "f"), Known(right, "f")])
+    with pytest.raises(WrongLaunch, match="gemini --acp"):
+        way_to("mine", catalogue=known)
+    assert way_to("yours", catalogue=known).descriptor == right

@@ -18,6 +18,7 @@ from dragoman.errors import ConfigInvalid
 from dragoman.hub.catalogue.descriptor import Descriptor, Launch
 from dragoman.hub.catalogue.roles import ROLE
 from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets
+from dragoman.hub.wrappers import is_substituted
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 MAX_NAME_SIZE: Final = 64
@@ -86,6 +87,8 @@ def _launch_problem(launch: Launch) -> str:
         return "the program is empty"
     if any("\0" in word for word in launch.command):
         return "there is a null character in the command"
+    if launch.command and is_substituted(launch.command[0]):
+        return "no shell reads it, so nothing replaces the command in its place: name the program"
     if launch.address is not None and not launch.address.startswith(ADDRESSES):
         return f"{launch.address!r} is no address: use unix:/path, ws://… or wss://…"
     return ""
