@@ -185,6 +185,9 @@ class _Merge:
                 self.origins[key] = origins[key]
 
     def settings(self) -> Settings:
+        if not self.origins:
+            # Nobody has set anything, and reading types takes longer than all the files.
+            return Settings()
         return msgspec.convert(_nest(self.values), Settings)
 
 

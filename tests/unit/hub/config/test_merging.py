@@ -46,6 +46,8 @@ def test_without_any_file_all_is_default(tmp_path: Path) -> None:
     config = load(tmp_path, paths_in(tmp_path))
     assert config.project is None and not config.trusted
     assert {origin for _, _, origin in config.values()} == {"default"}
+    # They are not read where nobody has set anything, and would be the same.
+    assert config.settings == load(tmp_path, paths_in(tmp_path), flags={"format": "text"}).settings
 
 
 @pytest.mark.parametrize(
