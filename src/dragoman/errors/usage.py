@@ -113,12 +113,13 @@ class UnknownPeer(UsageError):
 
     error_class = "unknown_peer"
 
-    def __init__(self, name: str, nearest: Sequence[str] = ()) -> None:
-        advice = (
-            f"did you mean {' or '.join(nearest)}?"
-            if nearest
-            else "`dragoman peers` lists those there are, and `dragoman peers add` adds one"
-        )
+    def __init__(self, name: str, nearest: Sequence[str] = (), *, problem: str = "") -> None:
+        if problem:
+            advice = f"it is described, but: {problem}"
+        elif nearest:
+            advice = f"did you mean {' or '.join(nearest)}?"
+        else:
+            advice = "`dragoman peers` lists those there are, and `dragoman peers add` adds one"
         super().__init__(f"there is no peer {shown(name)}; {advice}")
         self.name = name
         self.nearest = tuple(nearest)

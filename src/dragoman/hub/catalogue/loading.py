@@ -78,9 +78,20 @@ class Catalogue:
         known = self._peers.get(name)
         if known is None:
             if name not in self._waiting:
-                raise UnknownPeer(name, nearest(name, self.names))
+                problem = self._problem_of(name)
+                raise UnknownPeer(
+                    name, () if problem else nearest(name, self.names), problem=problem
+                )
             known = self._peers[name] = self._waiting.pop(name)()
         return known
+
+    def _problem_of(self, name: str) -> str:
+        """Why a peer that is described somewhere was left out."""
+        for problem in self.problems:
+            table = problem.key == f"peers.{name}" or problem.key.startswith(f"peers.{name}.")
+            if table or Path(problem.origin).name == f"{name}.toml":
+                return str(problem)
+        return ""
 
     def origin(self, name: str) -> str:
         """Where a peer comes from: `BUILT_IN`, a file, or a package."""

@@ -106,6 +106,10 @@ def test_a_broken_file_is_left_out_and_told_and_the_rest_is_there(
     (problem,) = catalogue.problems
     assert words in str(problem) and str(file) in str(problem)
     assert "zebra" in catalogue and "codex" in catalogue
+    if name not in catalogue:
+        with pytest.raises(UnknownPeer, match="it is described, but: ") as asked:
+            catalogue.get(name)
+        assert words in str(asked.value)
     with pytest.raises(ConfigInvalid) as caught:
         load_catalogue(config, strict=True, entry_points=list)
     assert str(caught.value) == str(problem)
