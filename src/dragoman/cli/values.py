@@ -86,11 +86,12 @@ def quicken(command: Any) -> None:
 def _quicken(param: Any) -> None:
     described = getattr(param, "type_descriptor", None)
     info = getattr(described, "parameter_info", None)
-    if info is None or getattr(param, "_runtime_param", 0) is not None or _checked(info):
+    # Where typer asks for whatever makes the value; a version without that place does as it likes.
+    if info is None or not hasattr(type(param), "get_runtime_param") or _checked(info):
         return
     converter = converter_for(getattr(described, "annotation", None))
     if converter is not None:
-        param._runtime_param = converter
+        param.get_runtime_param = lambda: converter
 
 
 def _checked(info: Any) -> bool:

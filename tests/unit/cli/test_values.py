@@ -109,7 +109,7 @@ def test_calling_a_command_loads_no_pydantic() -> None:
     code = (
         "import sys\n"
         "from dragoman.cli.entrance import run\n"
-        "try: run(['run', 'no-such-peer', 'hi'])\n"
+        "try: run(['run', '-sname', 'no-such-peer', 'hi'])\n"
         "except SystemExit: print('pydantic' in sys.modules, 'websockets' in sys.modules)"
     )
     done = subprocess.run(
