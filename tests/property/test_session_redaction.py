@@ -13,7 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dragoman.hub.broker.spec import SHORTEST_HANDED, handed_values
 from dragoman.hub.config.checking import SECRET_VALUE
+from dragoman.hub.redaction import REDACTED
 from dragoman.hub.sessions import (
     JobRecord,
     LineRedactor,
@@ -104,6 +106,37 @@ def test_a_secret_cut_anywhere_is_found_and_every_line_stays(
     assert secret not in text_of(out)
     # What comes out is what the whole text would have become.
     assert text_of(out) == redact.text("".join(parts))
+
+
+HANDED = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=6, max_size=40
+)
+
+
+@settings(max_examples=25)
+@given(HANDED, prose, prose, st.lists(st.integers(0, 300), max_size=12))
+@example("eight888", "", "", [3])
+@example("/no/such/place", "", "", [])
+def test_what_a_user_hands_over_is_found_under_any_name_and_however_it_is_cut(
+    value: str, before: str, behind: str, cuts: list[int]
+) -> None:
+    found = handed_values({"COLOUR": value, "SIZE": "another value"}, ["COLOUR"], "/nowhere")
+    if len(value.strip()) < SHORTEST_HANDED or set(value) <= set("./"):
+        # It is too short, or a way to say "here".
+        return
+    assert found == (value,)
+    if value in REDACTED:
+        return
+    text = f"{before} {value} {behind}"
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    parts = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    out = streamed(Redactor(found), [chunk(part) for part in parts])
+    assert len(out) == len(parts)
+    assert value not in text_of(out)
+    line = msgspec.json.encode({"sessionId": "one", "update": {"x": [value, {value: text}]}})
+    for written in (line, json.dumps(msgspec.json.decode(line)).encode()):
+        told = leaves(msgspec.json.decode(Redactor(found).line(written)))
+        assert not any(value in each for each in told)
 
 
 @settings(max_examples=60)

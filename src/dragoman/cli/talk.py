@@ -142,6 +142,7 @@ class Talk:
                 plan.name,
                 workspace=plan.workspace,
                 credentials=way.inherit,
+                handed=plan.env,
                 on_trouble=self.show.notice,
             )
             stack.push_async_callback(self._keeper.aclose)

@@ -184,15 +184,17 @@ def keeper_for(
     workspace: Path,
     on_trouble: Callable[[str], None],
     credentials: Iterable[str] = (),
+    handed: Iterable[str] = (),
     paths: Paths | None = None,
     on_stop: Callable[[], object] | None = None,
 ) -> Keeper:
     """A keeper for an agent of ours. `credentials` names variables whose values are never
-    stored; `on_trouble` is told, in words, what is not stored and why. `on_stop` is called when
-    somebody wants the running job to stop; without it the whole process is interrupted."""
+    stored, and `handed` those that a user gives to the agent (`open_store`); `on_trouble` is told,
+    in words, what is not stored and why. `on_stop` is called when somebody wants the running job to
+    stop; without it the whole process is interrupted."""
     store: Store | None = None
     try:
-        store = open_store(paths=paths, credentials=credentials)
+        store = open_store(paths=paths, credentials=credentials, handed=handed, workspace=workspace)
     except StoreError as error:
         on_trouble(f"this is not stored: {error}")
     return Keeper(

@@ -22,21 +22,33 @@ def open_store(
     read_only: bool = False,
     paths: Paths | None = None,
     credentials: Iterable[str] = (),
+    handed: Iterable[str] = (),
+    workspace: str | os.PathLike[str] = ".",
     environ: Mapping[str, str] | None = None,
 ) -> Store:
     """The store, for use as ``with``. Raises `StoreError`.
 
     Values of the variables named in `credentials`, and of all whose names look like it, are cut out
-    of whatever is written.
+    of whatever is written, and so are those of the variables that a user has `handed` to an agent,
+    if they are long enough and no places of its `workspace` or elsewhere.
     """
     paths = paths or find_paths()
     if read_only:
         return Store.open(store_path(paths.state), read_only=True)
-    return Store.open(store_path(paths.state), redactor(credentials, environ))
+    redact = redactor(credentials, environ, handed=handed, workspace=workspace)
+    return Store.open(store_path(paths.state), redact)
 
 
-def redactor(credentials: Iterable[str], environ: Mapping[str, str] | None = None) -> Redactor:
+def redactor(
+    credentials: Iterable[str],
+    environ: Mapping[str, str] | None = None,
+    *,
+    handed: Iterable[str] = (),
+    workspace: str | os.PathLike[str] = ".",
+) -> Redactor:
     """What cuts the values of these variables, and of all that look like it, out of texts."""
-    from dragoman.hub.broker.spec import secret_values
+    from dragoman.hub.broker.spec import handed_values, secret_values
 
-    return Redactor(secret_values(os.environ if environ is None else environ, credentials))
+    environ = os.environ if environ is None else environ
+    values = secret_values(environ, credentials)
+    return Redactor((*values, *handed_values(environ, handed, workspace)))

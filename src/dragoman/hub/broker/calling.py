@@ -43,6 +43,7 @@ from dragoman.hub.broker.spec import (
     DEFAULT_TTL,
     BrokerSpec,
     folders_of,
+    handed_values,
     identify_files,
     real_workspace,
     secret_values,
@@ -133,6 +134,8 @@ def spec_of(
     """
     spoken = dialect or way.protocol
     descriptor = way.descriptor
+    credentials = () if descriptor is None else descriptor.credentials.env
+    env = tuple(env)
     environment = build_environment(
         inherit=(*way.inherit, *env), extra={**way.env, **(extra_env or {})}
     )
@@ -163,8 +166,13 @@ def spec_of(
         terminals=terminals,
         unstable=unstable,
         identity=identify_files(way.command or ()),
-        secret_values=secret_values(
-            environment, () if descriptor is None else descriptor.credentials.env
+        secret_values=tuple(
+            sorted(
+                {
+                    *secret_values(environment, credentials),
+                    *handed_values(environment, env, workspace),
+                }
+            )
         ),
         paths=folders_of(paths or find_paths()),
         ttl=DEFAULT_TTL if ttl is None else ttl,

@@ -165,6 +165,7 @@ class Trial:
                 terms.peer,
                 workspace=terms.project,
                 credentials=way.inherit,
+                handed=terms.env,
                 on_trouble=terms.on_notice,
                 paths=terms.paths,
                 on_stop=terms.reins.pull,

@@ -78,6 +78,7 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
 ) -> None:
     monkeypatch.setenv("TOOL_SECRET", "a secret value")
     monkeypatch.setenv("MORE", "more")
+    monkeypatch.setenv("COLOUR", "a hidden value")
     monkeypatch.setenv("UNNAMED", "unnamed")
     tool = way(
         descriptor=described(
@@ -90,7 +91,12 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
         env={"SET": "set"},
     )
     spec = spec_of(
-        tool, workspace=tmp_path, env=["MORE"], extra_env={"EXTRA": "e"}, paths=paths, ttl=7.0
+        tool,
+        workspace=tmp_path,
+        env=(name for name in ("MORE", "COLOUR")),
+        extra_env={"EXTRA": "e"},
+        paths=paths,
+        ttl=7.0,
     )
     assert (spec.peer, spec.title, spec.workspace) == ("tool", "Tool", str(tmp_path.resolve()))
     assert (spec.mode_after_open, spec.missing_file_is_empty) == ("default", True)
@@ -106,7 +112,8 @@ def test_a_spec_holds_all_that_is_known_of_the_peer(
         "UNNAMED": None,
     }
     assert spec.env["PATH"] == os.environ["PATH"]
-    assert spec.secret_values == ("a secret value",)
+    assert spec.env["COLOUR"] == "a hidden value"
+    assert spec.secret_values == ("a hidden value", "a secret value")
     assert spec.paths.runtime == str(paths.runtime)
 
 

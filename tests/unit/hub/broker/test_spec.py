@@ -16,6 +16,7 @@ from dragoman.hub.broker.spec import (
     Folders,
     decode,
     endpoint_name,
+    handed_values,
     identify_files,
     real_workspace,
     secret_values,
@@ -138,3 +139,28 @@ def test_the_usual_names_of_credentials_are_known(name: str) -> None:
 )
 def test_other_variables_are_no_credentials(name: str) -> None:
     assert secret_values({name: "something"}, ()) == ()
+
+
+def test_what_a_user_hands_over_is_a_secret_if_it_is_long_enough_and_no_place(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "folder-of-mine").mkdir()
+    environ = {
+        "COLOUR": "eight888",
+        "SHORT": "seven77",
+        "HERE": str(tmp_path),
+        "BELOW": "folder-of-mine",
+        "PLACES": os.pathsep.join([str(tmp_path), "/usr", str(tmp_path / "folder-of-mine")]),
+        "HALF": os.pathsep.join([str(tmp_path), "no-folder-at-all"]),
+        "GONE": str(tmp_path / "is-not-there"),
+        "ACME_ONE": "first of a kind",
+        "ACME_TWO": "second of a kind",
+        "UNNAMED": "nobody named it",
+        "BLANK": " " * 20,
+        "NUL": "\0 and more than eight",
+    }
+    names = ["COLOUR", "SHORT", "HERE", "BELOW", "PLACES", "HALF", "GONE", "ACME_*", "NUL", "BLANK"]
+    assert set(handed_values(environ, names, tmp_path)) == {
+        environ[name] for name in ("COLOUR", "HALF", "GONE", "ACME_ONE", "ACME_TWO", "NUL")
+    }
+    assert handed_values(environ, ["*"], tmp_path) == ()
