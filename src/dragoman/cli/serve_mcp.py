@@ -7,6 +7,8 @@ served is in `dragoman.mcp_server`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -75,26 +77,31 @@ def mcp(
 ) -> None:
     if token_file is not None and http is None:
         raise UsageError("--token-file is for --http")
-    try:
-        import mcp as sdk  # noqa: F401 - only to see whether it is there
-    except ImportError as error:
-        raise UsageError(
-            f"the MCP SDK is missing ({error}): install it with pip install 'dragoman[mcp]'"
-        ) from error
-    from dragoman.cli.setting import perform
+    # Loading it takes a second, in which the host is met already.
+    if find_spec("mcp") is None:
+        raise UsageError("the MCP SDK is missing: install it with pip install 'dragoman[mcp]'")
     from dragoman.cli.stage import Stage
-    from dragoman.mcp_server.front import Front
 
-    front = Front(
-        cwd=cwd or Path.cwd(),
-        roots=[folder.absolute() for folder in root or ()],
-        permissions=_wished(approve_all, approve_reads, deny_all),
-    )
+    here = cwd or Path.cwd()
+    roots = [folder.absolute() for folder in root or ()]
+    permissions = _wished(approve_all, approve_reads, deny_all)
+
+    def make() -> Front:
+        try:
+            from dragoman.mcp_server.front import Front
+        except ImportError as error:
+            raise UsageError(
+                f"the MCP SDK cannot be used ({error}): install it with pip install 'dragoman[mcp]'"
+            ) from error
+        return Front(cwd=here, roots=roots, permissions=permissions)
+
     stage = Stage()
-    raise typer.Exit(perform(stage, lambda: _serve(front, stage, http, token_file)))
+    raise typer.Exit(stage.run(lambda: _serve(make, stage, http, token_file)))
 
 
-async def _serve(front: Front, stage: Stage, http: int | None, token_file: Path | None) -> int:
+async def _serve(
+    make: Callable[[], Front], stage: Stage, http: int | None, token_file: Path | None
+) -> int:
     import asyncio
 
     from dragoman.cli.exits import Exit
@@ -102,9 +109,9 @@ async def _serve(front: Front, stage: Stage, http: int | None, token_file: Path 
     stop = asyncio.Event()
     stage.listen(lambda count: stop.set())
     if http is None:
-        from dragoman.mcp_server.stdio import serve_stdio
+        from dragoman.mcp_server.entrance import serve_stdio
 
-        await serve_stdio(front, stop=stop)
+        await serve_stdio(make, stop=stop)
     else:
         from dragoman.hub.config.paths import find_paths
         from dragoman.mcp_server.http import serve_http
@@ -117,7 +124,7 @@ async def _serve(front: Front, stage: Stage, http: int | None, token_file: Path 
             sys.stderr.write(f"dragoman: listening on {url}; the token is in {path}\n")
             sys.stderr.flush()
 
-        await serve_http(front, port=http, token=token, stop=stop, on_listening=listening)
+        await serve_http(make(), port=http, token=token, stop=stop, on_listening=listening)
     if not stage.interrupts:
         return Exit.OK
     return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED

@@ -90,7 +90,8 @@ class Front:
     async def _list(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in tools.TOOLS])
+        offered = [types.Tool.model_validate(tool.described) for tool in tools.TOOLS]
+        return types.ListToolsResult(tools=offered)
 
     async def _call(self, context: Context, params: types.CallToolRequestParams) -> Called:
         tool = next((one for one in tools.TOOLS if one.name == params.name), None)
@@ -358,20 +359,6 @@ class _Call:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             # It is gone, and whether the work goes on is decided elsewhere.
             return
-
-
-def _described(tool: tools.Tool) -> types.Tool:
-    works = tool.name in ("delegate", "ask_peer", "start_job")
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=tool.schema,
-        output_schema=tools.OUTCOME if works or tool.name == "job_result" else None,
-        annotations=types.ToolAnnotations(
-            title=tool.title, read_only_hint=tool.reads_only, open_world_hint=works
-        ),
-    )
 
 
 def _result(answer: Answer) -> types.CallToolResult:

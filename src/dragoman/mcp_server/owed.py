@@ -56,11 +56,6 @@ class Owed:
                 self._by_us += Counter()
         self.changed.set()
 
-    def forget(self) -> None:
-        """The client has gone: nobody is owed anything."""
-        self._by_us.clear()
-        self.changed.set()
-
     def unanswerable(self) -> Iterator[SessionMessage]:
         """The answers to what we have asked, for a client that cannot say anything any more."""
         while self._by_them:

@@ -141,6 +141,25 @@ class Tool:
     description: str
     arguments: type[_Arguments]
     reads_only: bool = False
+    works: bool = False
+    """Whether a peer is asked by it."""
+    tells_outcome: bool = False
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As a client is told of it."""
+        told: dict[str, Any] = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.schema,
+            "annotations": {
+                "title": self.title,
+                "readOnlyHint": self.reads_only,
+                "openWorldHint": self.works,
+            },
+        }
+        return told | ({"outputSchema": OUTCOME} if self.works or self.tells_outcome else {})
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -176,6 +195,7 @@ TOOLS: Final = (
         "for the end, which may take minutes; start_job does not wait. The result says who "
         f"answered, every attempt with its reason, and the files that were changed. {_HONEST}",
         Delegate,
+        works=True,
     ),
     Tool(
         "ask_peer",
@@ -183,6 +203,7 @@ TOOLS: Final = (
         "Ask one particular coding agent of this user, by its name, and wait for its answer. With "
         "a session you can go on talking with it. Nobody else is asked if it fails. " + _HONEST,
         AskPeer,
+        works=True,
     ),
     Tool(
         "start_job",
@@ -191,6 +212,7 @@ TOOLS: Final = (
         "Use it for long work or to let several peers work at the same time; job_result has the "
         "answer later. A delegation by role ends with this server.",
         StartJob,
+        works=True,
     ),
     Tool(
         "job_status",
@@ -206,6 +228,7 @@ TOOLS: Final = (
         f"end. {_HONEST}",
         JobResult,
         reads_only=True,
+        tells_outcome=True,
     ),
     Tool(
         "cancel_job",

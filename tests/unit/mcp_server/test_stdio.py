@@ -10,52 +10,16 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import ConnectionLost
-from dragoman.mcp_server import stdio
+from dragoman.mcp_server import lines, stdio
 from dragoman.mcp_server.answers import Answer
 from dragoman.mcp_server.front import Front
 from dragoman.mcp_server.stdio import serve_stream
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import duplex
-from dragoman.transports.base import Stream
 from dragoman.transports.duplex import DuplexStream
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
-
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "by hand", "version": "1"},
-    },
-}
-
-
-class Hand:
-    """A client that sends bytes and takes lines."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.ended = asyncio.Event()
-        self._rest = b""
-        stream.start(self)
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self.lines.put_nowait(json.loads(line))
-
-    def stream_ended(self, failure: ConnectionLost) -> None:
-        self.ended.set()
-
-    async def ask(self, message: Any) -> dict[str, Any]:
-        self.stream.write(json.dumps(message).encode() + b"\n")
-        async with asyncio.timeout(10):
-            return await self.lines.get()
+from tests.unit.mcp_server.hands import HELLO, Hand
 
 
 @aio
@@ -127,7 +91,7 @@ async def test_a_client_that_asks_and_leaves_at_once_is_no_failure(
 async def test_a_line_without_an_end_ends_the_connection(
     work: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(stdio, "MAX_LINE_SIZE", 1000)
+    monkeypatch.setattr(lines, "MAX_LINE_SIZE", 1000)
     near, far = memory_pair()
     tasks = TaskOwner("test")
     serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
@@ -221,7 +185,9 @@ async def test_what_takes_too_long_after_the_end_of_the_input_is_given_up(
     async with asyncio.timeout(5):
         await serve_stream(front, piped.stream, stop=asyncio.Event())
     assert front.reached
-    assert caplog.messages == ["the input has ended, and answers that took too long are not given: 1"]
+    assert caplog.messages == [
+        "the input has ended, and answers that took too long are not given: 1"
+    ]
     assert "error" in piped.answers()[2]
 
 

@@ -1,0 +1,91 @@
+"""The first answers to a host, given before the SDK is there.
+
+Owns two of them, who we are and which tools there are: loading the SDK takes a second, and a host
+that waits no longer than that (Codex does not) would begin without our tools. The SDK gets the same
+messages later and answers them, too; `stdio` sends nothing twice. What is said here is compared
+with what the SDK says by the tests. It knows no stream.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.mcp_server import tools
+from dragoman.version import __version__
+
+VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""The protocols with a handshake. Another wish, and clients without one, are left to the SDK."""
+
+
+class _Implementation(Struct):
+    name: str
+    version: str
+
+
+class _Hello(Struct):
+    protocolVersion: str
+    capabilities: dict[str, dict[str, Any] | None]
+    clientInfo: _Implementation
+
+
+class _Line(Struct):
+    jsonrpc: str
+    method: str
+    id: int | str | None = None
+    params: Raw = Raw(b"{}")
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+_hello: Final = msgspec.json.Decoder(_Hello)
+_anything: Final = msgspec.json.Decoder(dict[str, Any] | None)
+
+
+class Greeting:
+    """Answers the first requests of one client."""
+
+    def __init__(self) -> None:
+        self.answered: Counter[int | str] = Counter()
+        """How often the answer to an id was given here and is not to be given again."""
+        self._begun = False
+        self._greeted = False
+
+    def answer(self, line: bytes) -> bytes | None:
+        """The answer to a line; None if it has none, or not here."""
+        try:
+            said = _line.decode(line)
+            if said.jsonrpc != "2.0" or said.id is None:
+                return None
+            result = self._result(said)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # The SDK says what is wrong with it.
+            return None
+        if result is None:
+            return None
+        self.answered[said.id] += 1
+        return msgspec.json.encode({"jsonrpc": "2.0", "id": said.id, "result": result}) + b"\n"
+
+    def _result(self, said: _Line) -> dict[str, Any] | None:
+        first, self._begun = not self._begun, True
+        if said.method == "initialize" and first:
+            hello = _hello.decode(said.params)
+            if hello.protocolVersion in VERSIONS:
+                self._greeted = True
+                return _who_we_are(hello.protocolVersion)
+        elif said.method == "tools/list" and self._greeted:
+            # Only the first page of what has one; anything else there is for the SDK.
+            if not set(_anything.decode(said.params) or ()) - {"_meta"}:
+                return {"tools": [tool.described for tool in tools.TOOLS]}
+        return None
+
+
+def _who_we_are(version: str) -> dict[str, Any]:
+    return {
+        "protocolVersion": version,
+        "capabilities": {"tools": {"listChanged": False}},
+        "serverInfo": {"name": "dragoman", "title": "dragoman", "version": __version__},
+        "instructions": tools.INSTRUCTIONS,
+    }

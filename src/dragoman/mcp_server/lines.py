@@ -1,0 +1,88 @@
+"""What a client on a stream says, as lines, before and after anybody understands them.
+
+Owns the receiving end of the stream: lines held back where nobody takes them, the end of the input
+told apart from the end of the client. What a line means is known by `greeting` and `stdio`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from dragoman.transports.duplex import DuplexStream
+from dragoman.wire.framing import Framer
+
+if TYPE_CHECKING:
+    from dragoman.errors import ConnectionLost
+    from dragoman.transports.base import Stream
+
+_log = logging.getLogger(__name__)
+
+MAX_LINE_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of one message. A prompt is far shorter; the HTTP door takes as much."""
+
+HIGH_WATER: Final = 16
+"""Messages that wait to be taken before reading stops."""
+
+
+class Lines:
+    """Collects what arrives. It starts the stream."""
+
+    def __init__(self, stream: Stream, on_line: Callable[[bytes], None] | None = None) -> None:
+        self.stream = stream
+        self.on_line = on_line
+        """Told of every line at once, and not instead of whoever takes it."""
+        self.on_gone: Callable[[], None] | None = None
+        self.gone = False
+        """Whether nobody reads our answers any more."""
+        self._framer = Framer(MAX_LINE_SIZE)
+        self._ready: list[bytes] = []
+        self._over = False
+        self._changed = asyncio.Event()
+        if isinstance(stream, DuplexStream):
+            stream.on_input_end = self._input_ended
+        stream.start(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._arrived(self._framer.feed(data))
+        if self._framer.overflowed:
+            if not self._over:
+                _log.warning("a message has more than %d bytes: the connection ends", MAX_LINE_SIZE)
+            self._end()
+        if len(self._ready) > HIGH_WATER:
+            self.stream.pause_reading()
+
+    def _arrived(self, lines: list[bytes]) -> None:
+        if self.on_line is not None:
+            for line in lines:
+                self.on_line(line)
+        self._ready += lines
+        self._changed.set()
+
+    def _input_ended(self) -> None:
+        """Nothing will arrive any more, and the client may still read."""
+        # Whoever writes the last line by hand may leave out its end.
+        self._arrived(self._framer.feed(b"\n"))
+        self._over = True
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._over = self.gone = True
+        self._changed.set()
+        if self.on_gone is not None:
+            self.on_gone()
+
+    async def next(self) -> list[bytes] | None:
+        """The lines that have arrived; None when there will be no more."""
+        while not self._ready and not self._over:
+            self._changed.clear()
+            await self._changed.wait()
+        taken, self._ready = self._ready, []
+        if self._over and not taken:
+            return None
+        self.stream.resume_reading()
+        return taken
