@@ -164,6 +164,7 @@ class Talk:
                 mode=plan.mode,
                 model=asked,
                 mcp_servers=plan.mcp_servers,
+                on_notice=self.show.notice,
             ),
         )
         if self._keeper is not None:

@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,6 +170,8 @@ class Wanted:
     model: str | None = None
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
+    on_notice: Callable[[str], None] | None = None
+    """Who is told why it takes so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,12 +275,17 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversat
     can = peer.capabilities
     if can.resume is False and can.load is False:
         raise Unsupported("it can neither resume nor load sessions")
+    # Without its history where possible: we have that already.
+    how = "resume" if can.resume is not False else "load"
+    if how == "load" and broker_of(peer) is None:
+        from dragoman.hub.first_minute import wait_over
+
+        await wait_over(record, on_notice=wanted.on_notice)
     try:
         return await peer.open(
             Opening(
                 cwd=Path(record.cwd),
-                # Without its history where possible: we have that already.
-                how="resume" if can.resume is not False else "load",
+                how=how,
                 session_id=record.peer_session_id,
                 mode=wanted.mode,
                 model=wanted.model,

@@ -27,7 +27,7 @@ from dragoman.errors import (
 from dragoman.events.model import Source, TurnEnded
 from dragoman.events.parts import Capabilities, Text
 from dragoman.events.words import Outcome
-from dragoman.hub import continuing
+from dragoman.hub import continuing, first_minute
 from dragoman.hub.broker.failures import BUSY, describe
 from dragoman.hub.continuing import (
     Wanted,
@@ -174,6 +174,24 @@ def test_a_stored_session_is_opened_without_its_history_where_that_can_be(
     assert (opening.how, opening.session_id) == (how, "peer-s-0000000001")
     assert opening.cwd == Path("/project/sub"), "as it was opened first"
     assert (found.key, found.context) == ("s-0000000001", "restored")
+
+
+def test_only_a_load_by_a_process_of_our_own_waits_for_the_minute_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[Any] = []
+
+    async def wait_over(record: Any, *, on_notice: Any) -> None:
+        waited.append((record.key, on_notice))
+
+    monkeypatch.setattr(first_minute, "wait_over", wait_over)
+    opened(ActedPeer(resume=True, load=True), record=session())
+    warm = ActedPeer(resume=False, load=True, warm=True)
+    warm.client.greeting = SimpleNamespace(pid=1)
+    opened(warm, record=session())
+    assert waited == []
+    opened(ActedPeer(resume=False, load=True), record=session(), on_notice=print)
+    assert waited == [("s-0000000001", print)]
 
 
 @pytest.mark.parametrize(

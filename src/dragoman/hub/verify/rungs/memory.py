@@ -111,7 +111,10 @@ async def load(climb: Climb) -> Finding:
     if peer.capabilities.load is False:
         return passed("it does not say that it loads sessions", loads_sessions=False)
     if climb.way.quirks.loads_next_minute and _in_its_first_minute(climb):
-        return skipped("it loses a session that is loaded in the minute in which it was begun")
+        return skipped(
+            "it was not asked, because it loses a session that is loaded in the minute in which it "
+            "was begun, and that minute is not over"
+        )
     try:
         replayed = await _reopen(climb, peer, "load")
     except DragomanError as error:

@@ -1,0 +1,57 @@
+"""The minute in which some peers lose a session that another process of theirs loads.
+
+Owns the waiting for its end, and the look whether a peer is one of those (the quirk
+`loads_next_minute`). What is opened afterwards is the business of `continuing`. A broker is not
+waited for: it may still have the session, and then nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dragoman.hub.sessions import SessionRecord
+
+MINUTE: Final = 60.0
+
+MARGIN: Final = 0.5
+"""Seconds after the minute: the peer looks at its own clock, and begins after us."""
+
+
+def remaining(began_at: float, now: float) -> float:
+    """Seconds until the clock shows another minute than that in which something began."""
+    over_at = (began_at + MARGIN) // MINUTE * MINUTE + MINUTE + MARGIN
+    # A clock that was set back says nothing about when it began.
+    return max(0.0, over_at - now) if began_at <= now else 0.0
+
+
+def loses_early(peer: str, cwd: Path) -> bool:
+    """Whether a peer is known to lose what is loaded too early."""
+    from dragoman.hub.place import look_around
+
+    catalogue = look_around(cwd).catalogue
+    return peer in catalogue and catalogue.get(peer).quirks.loads_next_minute
+
+
+async def wait_over(
+    record: SessionRecord, *, on_notice: Callable[[str], None] | None = None
+) -> None:
+    """Wait until a stored session can be loaded without being lost; mostly that is at once.
+
+    One that was never used here is as old as its peer says, and not as its record.
+    """
+    seconds = remaining(record.created_at, time.time())
+    if not seconds or record.updated_at <= record.created_at:
+        return
+    if not loses_early(record.peer, Path(record.cwd)):
+        return
+    if on_notice is not None:
+        on_notice(
+            f"{record.peer} loses a session that is loaded in the minute in which it was begun; "
+            f"waiting {seconds:.0f} s for the next"
+        )
+    await asyncio.sleep(seconds)
