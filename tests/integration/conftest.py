@@ -34,11 +34,16 @@ def open_descriptors() -> dict[str, str]:
 
 def own_children() -> set[int]:
     """Every child of this process, the dead and unreaped included."""
-    found: set[int] = set()
-    for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children") as children:
-            found.update(int(pid) for pid in children.read().split())
-    return found
+    while True:
+        found: set[int] = set()
+        try:
+            for task in os.listdir("/proc/self/task"):
+                with open(f"/proc/self/task/{task}/children") as children:
+                    found.update(int(pid) for pid in children.read().split())
+        except (FileNotFoundError, ProcessLookupError):
+            # A thread has just ended, and its children belong to one that was perhaps looked at.
+            continue
+        return found
 
 
 @pytest.fixture(autouse=True)
