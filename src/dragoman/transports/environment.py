@@ -15,7 +15,6 @@ import fnmatch
 import itertools
 import os
 import re
-import secrets
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -55,7 +54,7 @@ def owner() -> str:
     """The random name of this process in the marks of its children."""
     # One step, because the first children of two threads must not get two owners: the warden would
     # know one of them. A lock would have to survive a fork.
-    return _owner.get("name") or _owner.setdefault("name", secrets.token_hex(8))
+    return _owner.get("name") or _owner.setdefault("name", os.urandom(8).hex())
 
 
 def new_mark() -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from platformdirs import PlatformDirs
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config.paths import VARIABLES, find_paths
+from dragoman.hub.config import paths as module
+from dragoman.hub.config.paths import USUAL, VARIABLES, find_paths
 
 
 def test_every_folder_can_be_moved_by_its_variable(tmp_path: Path) -> None:
@@ -57,3 +64,69 @@ def test_without_a_home_nothing_is_looked_for_in_the_working_folder(
     with pytest.raises(ConfigInvalid, match="DRAGOMAN_DATA_HOME"):
         every = dict.fromkeys(VARIABLES.values(), "/somewhere")
         find_paths({**every, "DRAGOMAN_DATA_HOME": "~/data"})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the library is always asked")
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"XDG_CONFIG_HOME": "/etc/mine", "XDG_STATE_HOME": "/var/mine/"},
+        {"XDG_CONFIG_HOME": "", "XDG_DATA_HOME": "not/absolute", "XDG_CACHE_HOME": "~/cache"},
+        {"HOME": "/nowhere/at/all"},
+        {"HOME": "/"},
+        {"HOME": ""},
+        {"HOME": "not/absolute"},
+        {"ANDROID_DATA": "/data", "ANDROID_ROOT": "/system"},
+    ],
+)
+def test_what_is_found_without_the_library_is_what_it_finds(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, _ in USUAL.values():
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    paths, dirs = find_paths({}), PlatformDirs("dragoman", appauthor=False)
+    for name in USUAL:
+        assert getattr(paths, name) == getattr(dirs, f"user_{name}_path")
+
+
+def _standing(*, uid: int = 7, mode: int = 0o40700, above: int = 0o40755) -> Any:
+    """A system on which 7 calls, with its folder for us."""
+
+    def lstat(path: str) -> SimpleNamespace:
+        if path == "/run/user/7":
+            return SimpleNamespace(st_uid=uid, st_mode=mode)
+        return SimpleNamespace(st_uid=0, st_mode=above)
+
+    return SimpleNamespace(geteuid=lambda: 7, lstat=lstat)
+
+
+def test_the_runtime_folder_of_the_system_is_taken_only_if_nobody_else_gets_into_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def private(path: str = "/run/user/7", **system: int) -> bool:
+        monkeypatch.setattr(module, "os", _standing(**system))
+        return module._is_private(path)
+
+    assert private()
+    assert not private("/run/user/8")
+    assert not private("/tmp/run")
+    assert not private(uid=8)
+    assert not private(mode=0o40750)
+    assert not private(mode=0o120700)
+    assert not private(above=0o41777)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the library is always asked")
+def test_on_linux_no_library_is_loaded_for_the_usual_folders() -> None:
+    code = (
+        "import sys\nfrom dragoman.hub.config.paths import find_paths\n"
+        "find_paths({})\nprint('platformdirs' in sys.modules)"
+    )
+    usual = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=usual, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
