@@ -277,10 +277,11 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversat
         raise Unsupported("it can neither resume nor load sessions")
     # Without its history where possible: we have that already.
     how = "resume" if can.resume is not False else "load"
-    if how == "load" and broker_of(peer) is None:
+    broker = broker_of(peer)
+    if how == "load" or broker is not None:
         from dragoman.hub.first_minute import wait_over
 
-        await wait_over(record, on_notice=wanted.on_notice)
+        await wait_over(record, broker=broker, on_notice=wanted.on_notice)
     try:
         return await peer.open(
             Opening(

@@ -1,8 +1,8 @@
 """The minute in which some peers lose a session that another process of theirs loads.
 
 Owns the waiting for its end, and the look whether a peer is one of those (the quirk
-`loads_next_minute`). What is opened afterwards is the business of `continuing`. A broker is not
-waited for: it may still have the session, and then nothing is loaded.
+`loads_next_minute`). What is opened afterwards is the business of `continuing`. A broker that still
+has the session loads nothing, so nobody waits for it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,22 @@ def loses_early(peer: str, cwd: Path) -> bool:
 
 
 async def wait_over(
-    record: SessionRecord, *, on_notice: Callable[[str], None] | None = None
+    record: SessionRecord,
+    *,
+    broker: str | None = None,
+    on_notice: Callable[[str], None] | None = None,
 ) -> None:
     """Wait until a stored session can be loaded without being lost; mostly that is at once.
 
-    One that was never used here is as old as its peer says, and not as its record.
+    It is going to be opened through `broker`, or by a process of our own. One that was never used
+    here is as old as its peer says, and not as its record.
     """
     seconds = remaining(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:
         return
     if not loses_early(record.peer, Path(record.cwd)):
+        return
+    if broker is not None and await _has_it(broker, record):
         return
     if on_notice is not None:
         on_notice(
@@ -55,3 +61,11 @@ async def wait_over(
             f"waiting {seconds:.0f} s for the next"
         )
     await asyncio.sleep(seconds)
+
+
+async def _has_it(broker: str, record: SessionRecord) -> bool:
+    from dragoman.hub.config.paths import find_paths
+    from dragoman.hub.visiting import broker_with
+
+    holder = await broker_with(record, find_paths())
+    return holder is not None and holder.name == broker

@@ -176,22 +176,22 @@ def test_a_stored_session_is_opened_without_its_history_where_that_can_be(
     assert (found.key, found.context) == ("s-0000000001", "restored")
 
 
-def test_only_a_load_by_a_process_of_our_own_waits_for_the_minute_to_end(
+def test_a_load_waits_for_the_minute_to_end_and_a_broker_may_have_to_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waited: list[Any] = []
 
-    async def wait_over(record: Any, *, on_notice: Any) -> None:
-        waited.append((record.key, on_notice))
+    async def wait_over(record: Any, *, broker: Any, on_notice: Any) -> None:
+        waited.append((record.key, broker, on_notice))
 
     monkeypatch.setattr(first_minute, "wait_over", wait_over)
     opened(ActedPeer(resume=True, load=True), record=session())
-    warm = ActedPeer(resume=False, load=True, warm=True)
+    assert waited == []
+    opened(ActedPeer(resume=False, load=True), record=session(), on_notice=len)
+    warm = ActedPeer(resume=True, load=True, warm=True)
     warm.client.greeting = SimpleNamespace(pid=1)
     opened(warm, record=session())
-    assert waited == []
-    opened(ActedPeer(resume=False, load=True), record=session(), on_notice=print)
-    assert waited == [("s-0000000001", print)]
+    assert waited == [("s-0000000001", None, len), ("s-0000000001", "scout-1", None)]
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from dragoman.hub import first_minute
+from dragoman.hub import first_minute, visiting
 from dragoman.hub.first_minute import loses_early, remaining, wait_over
 from tests.aio import aio
 from tests.unit.hub.stored import session
@@ -48,4 +49,21 @@ async def test_the_wait_is_told_and_only_a_session_that_was_used_here_is_waited_
     other = session(peer="scout", cwd=str(tmp_path), created_at=now, updated_at=now + 1)
     for record in (unused, other):
         await wait_over(record, on_notice=told.append)
+    assert len(told) == 1
+
+
+@aio
+async def test_a_broker_that_has_the_session_is_not_waited_for_and_another_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broker_with(record: object, paths: object) -> SimpleNamespace:
+        return SimpleNamespace(name="gemini-1")
+
+    monkeypatch.setattr(visiting, "broker_with", broker_with)
+    monkeypatch.setattr(first_minute, "remaining", lambda began_at, now: 0.01)
+    told: list[str] = []
+    used = session(peer="gemini", cwd=str(tmp_path), created_at=1.0, updated_at=2.0)
+    await wait_over(used, broker="gemini-1", on_notice=told.append)
+    assert told == []
+    await wait_over(used, broker="gemini-2", on_notice=told.append)
     assert len(told) == 1
