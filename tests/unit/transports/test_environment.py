@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -108,13 +107,13 @@ def test_threads_that_start_their_first_children_at_once_have_one_owner(
 ) -> None:
     together = threading.Barrier(2)
 
-    def name(size: int) -> str:
+    def name(size: int) -> bytes:
         # Both have found that there is no owner yet.
         together.wait(10)
-        return threading.current_thread().name
+        return threading.current_thread().name.encode()
 
     monkeypatch.setattr(environment, "_owner", {})
-    monkeypatch.setattr(secrets, "token_hex", name)
+    monkeypatch.setattr(os, "urandom", name)
     with ThreadPoolExecutor(2) as pool:
         marks = [task.result(10) for task in [pool.submit(new_mark) for _ in range(2)]]
     assert len(set(marks)) == 2
