@@ -54,10 +54,7 @@ app = new_app()
 
 @app.command(help=HELP, context_settings=CONTEXT)
 def delegate(
-    role: Annotated[
-        str | None,
-        typer.Argument(metavar="ROLE", help="The kind of work.", show_default=False),
-    ] = None,
+    role: options.Role = None,
     prompt: Annotated[
         str | None,
         typer.Argument(metavar="PROMPT", help="The work; - is stdin.", show_default=False),
@@ -68,10 +65,7 @@ def delegate(
             "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
         ),
     ] = None,
-    agent: Annotated[
-        Path | None,
-        typer.Option("--agent", metavar="FILE", help="An agent file that says who does its work."),
-    ] = None,
+    agent: options.AgentFile = None,
     peer: Annotated[
         str | None,
         typer.Option(
@@ -81,10 +75,7 @@ def delegate(
             autocompletion=options.complete_peer,
         ),
     ] = None,
-    tier: Annotated[
-        str | None,
-        typer.Option("--tier", metavar="TIER", help="fast, standard or strong."),
-    ] = None,
+    tier: options.Tier = None,
     model: options.Model = None,
     check: Annotated[
         str | None,
@@ -199,7 +190,7 @@ def _wish(
         assigned = read_agent(agent if agent.is_absolute() else place.cwd / agent, place.catalogue)
         text = assigned.prompt(text)
         role, peer = role or assigned.role, peer or assigned.peer
-    if role is None:
+    if not role:
         raise UsageError(
             "name the role: `dragoman peers` lists those that are claimed"
             if agent is None

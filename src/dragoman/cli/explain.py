@@ -7,7 +7,6 @@ It parses and prints. The decision is made in `dragoman.hub.routing`, of what
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -36,14 +35,9 @@ app: Final = new_app()
 
 @app.command(help=HELP, context_settings=CONTEXT)
 def explain(
-    role: Annotated[
-        str | None, typer.Argument(metavar="ROLE", help="The kind of work.", show_default=False)
-    ] = None,
+    role: options.Role = None,
     *,
-    agent: Annotated[
-        Path | None,
-        typer.Option("--agent", metavar="FILE", help="An agent file that says who does its work."),
-    ] = None,
+    agent: options.AgentFile = None,
     peer: Annotated[
         str | None,
         typer.Option(
@@ -53,9 +47,7 @@ def explain(
             autocompletion=options.complete_peer,
         ),
     ] = None,
-    tier: Annotated[
-        str | None, typer.Option("--tier", metavar="TIER", help="fast, standard or strong.")
-    ] = None,
+    tier: options.Tier = None,
     model: options.Model = None,
     prompt: Annotated[
         str, typer.Option("--prompt", metavar="TEXT", help="The work, of which the size counts.")
@@ -79,7 +71,7 @@ def explain(
     if agent is not None:
         assigned = read_agent(agent if agent.is_absolute() else place.cwd / agent, place.catalogue)
         role, peer = role or assigned.role, peer or assigned.peer
-    if role is None:
+    if not role:
         raise UsageError("name the role: `dragoman peers` lists those that are claimed")
     wish = Wish(
         role=role,

@@ -1,4 +1,4 @@
-"""The options that `run` and `chat` share, each with its help text.
+"""The options that `run`, `chat`, `delegate` and `explain` share, each with its help text.
 
 Owns the names and the words. What an option does is in `plans`, `prompting` and `permitting`.
 Options of commands that do not talk with an agent are in `options`.
@@ -140,4 +140,14 @@ Ttl: TypeAlias = Annotated[
         metavar="AGE",
         help="How long the agent is kept for the next command: 90s, 30m, 2h; 30m if not given.",
     ),
+]
+Role: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="ROLE", help="The kind of work.", show_default=False)
+]
+AgentFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--agent", metavar="FILE", help="An agent file that says who does its work."),
+]
+Tier: TypeAlias = Annotated[
+    str | None, typer.Option("--tier", metavar="TIER", help="fast, standard or strong.")
 ]

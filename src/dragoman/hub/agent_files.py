@@ -244,7 +244,7 @@ def _look(path: Path, catalogue: Catalogue) -> AgentFile:
 def _read(path: Path) -> bytes:
     data = read_file(path)
     if data is None:
-        raise ConfigInvalid(str(path), "it is gone")
+        raise ConfigInvalid(str(path), "there is no such file")
     return data
 
 

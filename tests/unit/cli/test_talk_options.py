@@ -1,4 +1,4 @@
-"""The options of `run` and `chat`, and what a shell completes."""
+"""The options of `run`, `chat` and `delegate`, and what a shell completes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_every_option_has_a_help_text_that_is_a_sentence() -> None:
         for info in get_args(value)[1:]
         if hasattr(info, "param_decls")
     ]
-    assert len(infos) == 19
+    assert len(infos) == 22
     assert all(info.help.endswith(".") for info in infos)
 
 
