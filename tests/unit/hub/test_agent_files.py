@@ -286,5 +286,5 @@ def test_only_new_trouble_counts() -> None:
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="it is gone"):
+    with pytest.raises(ConfigInvalid, match="there is no such file"):
         set_target([tmp_path / "x.md"], "none", USUAL)
