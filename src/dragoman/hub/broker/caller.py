@@ -21,7 +21,7 @@ from dragoman.errors import BudgetExceeded, DragomanError, RemoteError
 from dragoman.hub.broker import extensions, failures
 from dragoman.hub.broker.extensions import PromptMeta
 from dragoman.hub.broker.jobs import Job
-from dragoman.hub.broker.opening import CLOSE, LOAD, NEW, RESUME
+from dragoman.hub.broker.peer_side import CLOSE, LOAD, NEW, RESUME
 from dragoman.hub.broker.reading import renamed
 from dragoman.hub.broker.turning import PROMPT
 from dragoman.hub.sessions.records import new_job_id

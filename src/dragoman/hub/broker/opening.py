@@ -3,7 +3,8 @@
 Owns the sessions that the broker knows, by every name that a caller may use. A session that the
 peer has open is answered from here at once; one that it has not is resumed or loaded where it
 says that it can, and begun afresh only for a caller that allowed it. History that the peer repeats
-meanwhile is never stored. What happens in an open session is in `session`.
+meanwhile is never stored. How the peer is asked is in `peer_side`, what happens in an open session
+in `session`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -20,7 +21,6 @@ from msgspec import Raw
 
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
-    CallTimeout,
     DragomanError,
     InvalidAnswer,
     RemoteError,
@@ -31,6 +31,7 @@ from dragoman.errors import (
 from dragoman.hub.broker import extensions
 from dragoman.hub.broker.eventlog import Room
 from dragoman.hub.broker.extensions import SessionMeta, pack, with_our_meta
+from dragoman.hub.broker.peer_side import NEW, PeerSide, loads, takes_up, wanted
 from dragoman.hub.broker.session import Keeping, LiveSession
 from dragoman.hub.sessions.records import SessionRecord, new_session_key
 
@@ -38,18 +39,12 @@ if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.hub.broker.caller import Caller
     from dragoman.hub.broker.reaching import Far
-    from dragoman.rpc import Call
     from dragoman.rpc.tasks import TaskOwner
 
 NO_SERVERS: Final = Raw(b"[]")
 
 MAX_SESSIONS: Final = 256
 """Sessions that are open before one that nobody has is closed for the next."""
-
-NEW: Final = acp.SESSION_NEW.name
-LOAD: Final = acp.SESSION_LOAD.name
-RESUME: Final = acp.SESSION_RESUME.name
-CLOSE: Final = acp.SESSION_CLOSE.name
 
 
 class SessionKeeping(Keeping, Protocol):
@@ -86,6 +81,7 @@ class Sessions:
         self._keeping = keeping
         self._sessions: dict[str, LiveSession] = {}
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._peer = PeerSide(hall, is_known=self._sessions.__contains__)
         self.room = Room()
 
     def __iter__(self) -> Iterator[LiveSession]:
@@ -129,13 +125,13 @@ class Sessions:
 
         sent = pack(extensions.without_our_meta(body))
         try:
-            result = await self._open(far, method, sent, opened)
+            result = await self._peer.open(far, method, sent, opened)
             session = made[0]
             changed = await self._prepare(session)
         except BaseException:
             for session in made:
                 self._forget(session)
-                self._close_soon(far, session.id)
+                self._peer.close_soon(far, session.id)
             raise
         self._keeping.created(session)
         if session.name is not None:
@@ -238,10 +234,8 @@ class Sessions:
         far = self._hall.far
         if far is None or session.far is not far:
             return
-        # Said by a peer that is about to forget it anyway, so a refusal does not matter.
-        with contextlib.suppress(DragomanError):
-            if far.can("sessionCapabilities.close"):
-                await self._call(far, CLOSE, pack({"sessionId": session.id}))
+        # Refused by a peer that is about to forget it anyway, it is closed all the same.
+        await self._peer.close(far, session.id)
         await session.sheltered.release()
 
     # -- for turns
@@ -252,7 +246,7 @@ class Sessions:
             context = "live"
             if session.far is not far:
                 context = await self._restore(session, far, fresh=fresh)
-            await self._wait_replayed(session)
+            await self._peer.wait_replayed(session)
             return context
 
     # -- inside
@@ -319,7 +313,7 @@ class Sessions:
                 "knows nothing: stop the broker, so that the peer is started again"
             )
         record = await self._keeping.find(name, meta.key)
-        if caller is None and not far.can("sessionCapabilities.resume") and not _loads(far):
+        if caller is None and not takes_up(far):
             raise UnknownSession(
                 f"the session {name!r} is not open any more, and the peer can neither resume nor "
                 "load sessions: begin a new one"
@@ -330,7 +324,7 @@ class Sessions:
         if caller is not None:
             session.open_for(caller, name)
         try:
-            await self._have_opened(session, far, caller)
+            await self._peer.have_opened(session, far, caller)
             await self._prepare(session)
         except BaseException:
             self._forget(session)
@@ -343,15 +337,14 @@ class Sessions:
 
     async def _restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
         """Have a new process of the peer take up a session of the one before."""
-        can = far.can("sessionCapabilities.resume") or _loads(far)
         problem: DragomanError = UnknownSession(
             f"the peer was started again and cannot take up the session {session.id!r}: it can "
             "neither resume nor load sessions; begin a new one, or allow a fresh start"
         )
-        if can:
+        if takes_up(far):
             session.moved(far, session.id)
             try:
-                await self._have_opened(session, far, None)
+                await self._peer.have_opened(session, far, None)
                 await self._prepare(session)
                 return "restored"
             except RemoteError as error:
@@ -383,54 +376,10 @@ class Sessions:
             session.sheltered.opened(response.modes, response.models, response.config_options)
             self._sessions[response.session_id] = session
 
-        body: dict[str, Any] = {"cwd": str(session.cwd), "mcpServers": session.mcp_servers}
-        if session.additional:
-            body["additionalDirectories"] = [str(each) for each in session.additional]
-        await self._open(far, NEW, pack(body), opened)
+        await self._peer.open(far, NEW, pack(wanted(session)), opened)
         await self._prepare(session)
         session.note("fresh", {"peerSessionId": session.id})
         self._keeping.moved(session)
-
-    async def _have_opened(self, session: LiveSession, far: Far, caller: Caller | None) -> None:
-        """Resume or load. For a caller that wants the history only loading will do."""
-        body: dict[str, Any] = {
-            "sessionId": session.id,
-            "cwd": str(session.cwd),
-            "mcpServers": session.mcp_servers,
-        }
-        if session.additional:
-            body["additionalDirectories"] = [str(each) for each in session.additional]
-
-        def opened(result: Raw) -> None:
-            response = acp.SESSION_RESUME.decode_result(result)
-            session.sheltered.opened(response.modes, response.models, response.config_options)
-
-        if caller is None and far.can("sessionCapabilities.resume"):
-            await self._open(far, RESUME, pack(body), opened)
-            return
-        session.begin_replay(caller)
-        try:
-            await self._open(far, LOAD, pack(body), opened)
-        except BaseException:
-            session.end_replay()
-            raise
-        session.loaded_at = asyncio.get_running_loop().time()
-        # One real agent repeats most of its history after the answer.
-        self._hall.tasks.start(self._wait_replayed(session), "wait for the end of a replay")
-
-    async def _wait_replayed(self, session: LiveSession) -> None:
-        budgets = self._hall.budgets
-        loop = asyncio.get_running_loop()
-        while session.replaying:
-            over_at = min(
-                max(session.heard_at, session.loaded_at) + budgets.replay_quiet,
-                session.loaded_at + budgets.replay_total,
-            )
-            if (left := over_at - loop.time()) <= 0 or session.far.failure is not None:
-                session.end_replay()
-                return
-            # What is waited for is that nothing comes.
-            await asyncio.sleep(left)
 
     async def _tell_history(self, session: LiveSession, caller: Caller) -> None:
         """The whole history is here, so that the peer need not repeat it."""
@@ -444,72 +393,15 @@ class Sessions:
     async def _load_again(self, session: LiveSession, caller: Caller) -> None:
         if self._hall.is_used(session):
             raise TurnInProgress("a session cannot be loaded while a turn of it runs")
-        if not _loads(session.far):
+        if not loads(session.far):
             raise UnknownSession("the peer cannot repeat the history of a session: resume it")
-        await self._have_opened(session, session.far, caller)
+        await self._peer.have_opened(session, session.far, caller)
 
     async def _prepare(self, session: LiveSession) -> bool:
         """Set the mode that every session begins in. Returns whether that changed anything."""
         before = session.sheltered.modes, session.sheltered.config_options
         await session.sheltered.prepare(mode=None, model=None)
         return before != (session.sheltered.modes, session.sheltered.config_options)
-
-    async def _open(self, far: Far, method: str, params: Raw, opened: Callable[[Raw], None]) -> Raw:
-        """Call a method that opens a session; `opened` is called while the answer is being read,
-        before anything that the peer sends behind it."""
-        future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
-
-        def settle(result: Raw | None, error: DragomanError | None) -> None:
-            if future.done():
-                if result is not None and method not in (LOAD, RESUME):
-                    self._orphaned(far, result)
-                return
-            if error is None:
-                assert result is not None
-                try:
-                    opened(result)
-                except msgspec.ValidationError as invalid:
-                    error = InvalidAnswer(f"the answer to {method} is malformed: {invalid}")
-                except DragomanError as refused:
-                    error = refused
-            if error is not None:
-                future.set_exception(far.client.explain(error))
-            else:
-                assert result is not None
-                future.set_result(result)
-
-        call = far.upstream.open(method, params, settle)
-        timeout = self._hall.budgets.session
-        try:
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError:
-            _call_off(far, call)
-            raise CallTimeout(method, timeout) from None
-        except asyncio.CancelledError:
-            _call_off(far, call)
-            raise
-
-    def _orphaned(self, far: Far, result: Raw) -> None:
-        """The peer has opened a session for which nobody waits any more."""
-        try:
-            id = acp.SESSION_NEW.decode_result(result).session_id
-        except msgspec.ValidationError:
-            return
-        if id not in self._sessions:
-            self._close_soon(far, id)
-
-    def _close_soon(self, far: Far, id: str) -> None:
-        """Let the peer close a session that belongs to nobody, where it can do that."""
-        if far.failure is None and far.can("sessionCapabilities.close"):
-            self._hall.tasks.start(self._close_orphan(far, id), "close what belongs to nobody")
-
-    async def _close_orphan(self, far: Far, id: str) -> None:
-        with contextlib.suppress(DragomanError):
-            await self._call(far, CLOSE, pack({"sessionId": id}))
-
-    async def _call(self, far: Far, method: str, params: Raw) -> Raw:
-        return await far.connection.call(method, params, timeout=self._hall.budgets.request)
 
     @contextlib.asynccontextmanager
     async def _lock(self, name: str) -> AsyncIterator[None]:
@@ -525,19 +417,6 @@ class Sessions:
             lock, users = self._locks.pop(name)
             if users > 1:
                 self._locks[name] = (lock, users - 1)
-
-
-def _call_off(far: Far, call: Call) -> None:
-    """Tell the peer that nobody waits any more. What it opens all the same is to be closed, so its
-    answer is still wanted."""
-    if call.id is not None:
-        notice = acp.CancelRequestNotification(request_id=call.id)
-        with contextlib.suppress(DragomanError):
-            far.connection.post(acp.CANCEL_REQUEST.name, notice)
-
-
-def _loads(far: Far) -> bool:
-    return far.can("loadSession")
 
 
 def _folder(body: dict[str, Raw]) -> Path | None:

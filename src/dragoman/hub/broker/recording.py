@@ -1,9 +1,9 @@
 """What a broker keeps on the disk: events, jobs, sessions, and what was decided.
 
-Owns the way from the logs to the store: in batches, with secrets taken out on the way, and written
-in the store's own thread. The disk never holds up a turn: when it fails, that is said once, and
-everything goes on in memory until the disk takes it again. What a store is, and what becomes of
-events for which there was no room, is in `dragoman.hub.sessions`.
+Owns the way from the logs to the store: in batches, with secrets taken out on the way (`scribing`),
+and written in the store's own thread. The disk never holds up a turn: when it fails, that is said
+once, and everything goes on in memory until the disk takes it again. What a store is, and what
+becomes of events for which there was no room, is in `dragoman.hub.sessions`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from dragoman.errors import DragomanError, StoreConflict, StoreError, UnknownSession
 from dragoman.hub.broker.jobs import Job
+from dragoman.hub.broker.scribing import TEXT_SIZE, Scribe, said_in
 from dragoman.hub.broker.session import LiveSession
 from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
 from dragoman.hub.sessions.records import JobRecord, SessionRecord
 from dragoman.hub.sessions.redacting import Redactor
-from dragoman.hub.sessions.runs import LineRedactor
 from dragoman.hub.sessions.store import Store, store_path
 from dragoman.hub.sessions.writing import Writer
 from dragoman.rpc.tasks import TaskOwner
@@ -34,91 +33,15 @@ from dragoman.rpc.tasks import TaskOwner
 log: Final = logging.getLogger("dragoman.broker")
 
 SAVE_INTERVAL: Final = 0.1
-"""Seconds between two batches: what a kill of the broker can cost."""
+"""Seconds between two batches: what a kill of the broker can cost in the middle of a turn."""
+
+END_INTERVAL: Final = 0.01
+"""Seconds from the end of a turn until it is written: what a kill can cost then. At once would be
+one write for each of many short turns, and a tenth of their time."""
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
 """Lines, and bytes of them, that are read from the disk at once for a reader that catches up."""
-
-TEXT_SIZE: Final = 1024 * 1024
-"""Characters of an answer that a job keeps; the events have all of it."""
-
-_MESSAGE: Final = "agent_message_chunk"
-_SAID: Final = b'"agent_message_chunk"'
-_ACTED: Final = b'"tool_call'
-
-
-class _Content(Struct):
-    text: str = ""
-
-
-class _Update(Struct):
-    content: _Content
-    sessionUpdate: str = ""
-
-
-class _Params(Struct):
-    update: _Update
-
-
-_decode_chunks: Final = msgspec.json.Decoder(list[_Params]).decode
-
-
-class Scribe:
-    """Prepares the lines of one session for the store.
-
-    This is done for many lines at once, and in the thread of the loop: a second thread that works
-    in Python would hold the loop up for far longer than the work takes.
-    """
-
-    def __init__(self, key: str, next: int, redact: Redactor) -> None:
-        self.key = key
-        self.next = next
-        """The number that the next line gets in the store."""
-        self._lines = LineRedactor(redact)
-
-    def prepare(
-        self, lines: Sequence[bytes], job: Job | None, *, end: bool
-    ) -> tuple[int, list[bytes]]:
-        """The lines that may be stored now, at the `end` of a turn all of them, and the number of
-        the first. The job gets what the agent said in them."""
-        safe = self._lines.feed_all(lines)
-        if end:
-            safe += self._lines.flush()
-        first = self.next
-        self.next += len(safe)
-        if job is not None and safe:
-            _collect(job, safe)
-        return first, safe
-
-
-def _collect(job: Job, lines: Sequence[bytes]) -> None:
-    """Add to a job what the agent said."""
-    text = b",".join(lines)
-    if text.count(_SAID) >= len(lines):
-        # Nearly always it is once in each.
-        chunks = lines
-    else:
-        chunks = [line for line in lines if _SAID in line]
-    if chunks:
-        job.acted = True
-        if len(job.text) < TEXT_SIZE:
-            job.text = (job.text + "".join(_texts(chunks)))[:TEXT_SIZE]
-    elif not job.acted:
-        job.acted = any(_ACTED in line for line in lines)
-
-
-def _texts(chunks: Sequence[bytes]) -> list[str]:
-    try:
-        # All at once: that takes a fifth of the time.
-        updates = [each.update for each in _decode_chunks(b"[%b]" % b",".join(chunks))]
-        return [each.content.text for each in updates if each.sessionUpdate == _MESSAGE]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        if len(chunks) == 1:
-            # No message of the agent, although its name stands somewhere in it.
-            return []
-        half = len(chunks) // 2
-        return _texts(chunks[:half]) + _texts(chunks[half:])
 
 
 class Recording:
@@ -133,6 +56,7 @@ class Recording:
         self._writer: Writer | None = None
         self._marked: list[LiveSession] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._hurrying: asyncio.TimerHandle | None = None
         self._scribes: dict[str, Scribe] = {}
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
@@ -165,8 +89,9 @@ class Recording:
 
     async def close(self) -> None:
         """Store what is left."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._hurrying):
+            if timer is not None:
+                timer.cancel()
         marked, self._marked = self._marked, []
         for session in {*marked, *self._sessions.values()}:
             if session.key in self._known:
@@ -198,6 +123,17 @@ class Recording:
         marked, self._marked = self._marked, []
         for session in marked:
             self.save(session)
+        self._hurry()
+
+    def hasten(self, session: LiveSession) -> None:
+        """Write now what has happened: somebody is about to decide what happens next."""
+        self.save(session)
+        self._hurry()
+
+    def _hurry(self) -> None:
+        self._hurrying = None
+        if (writer := self._writer) is not None:
+            writer.hurry()
 
     def save(self, session: LiveSession) -> None:
         if session.key not in self._known:
@@ -405,6 +341,8 @@ class Recording:
         if writer.trouble is not None:
             job.settled()
             return
+        if self._hurrying is None:
+            self._hurrying = self._loop.call_later(END_INTERVAL, self._hurry)
         self._ended.append(job)
         job.hurry = self._settle_jobs
         if job.is_awaited:
@@ -438,8 +376,7 @@ class Recording:
         scribe = self._scribes.get(job.session.key)
         start = max(log_.first, job.first_event, 0 if scribe is None else scribe.next)
         lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]
-        chunks = [line for line in lines if _SAID in line]
-        rest = self._redact.text("".join(_texts(chunks))) if chunks else ""
+        rest = self._redact.text("".join(said_in(lines)))
         return (job.text + rest)[:TEXT_SIZE]
 
     def record(self, job: Job) -> JobRecord:

@@ -27,7 +27,7 @@ from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError
 from dragoman.hub.broker.cancelling import Cancelling, Phase
 from dragoman.hub.broker.eventlog import EventLog, Room
-from dragoman.hub.broker.permitting import Questions
+from dragoman.hub.broker.permitting import PERMISSION, Questions
 from dragoman.hub.broker.reading import Reader, renamed
 from dragoman.hub.sessions.records import root_of
 from dragoman.wire.messages import Notification, Request
@@ -54,6 +54,9 @@ class Keeping(Protocol):
 
     def save(self, session: LiveSession) -> None:
         """Hand everything over that is to be stored, now."""
+
+    def hasten(self, session: LiveSession) -> None:
+        """The same, and it is to be on the disk at once."""
 
     def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None: ...
     async def fetch(self, key: str, start: int, stop: int) -> Sequence[bytes]: ...
@@ -162,6 +165,9 @@ class LiveSession:
 
     def request(self, request: Request) -> Any:
         """A question of the peer."""
+        if request.method == PERMISSION:
+            # Whatever is decided, and whatever dies of it: it stays known what was asked for.
+            self._keeping.hasten(self)
         return self.questions.request(request)
 
     def answer(self, request: Request, result: Any) -> None:

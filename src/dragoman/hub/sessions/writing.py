@@ -230,6 +230,11 @@ class Writer:
             return False
         return True
 
+    def hurry(self) -> None:
+        """Write what was put now, without waiting for more."""
+        if self._pause is None:
+            self._hurry.set()
+
     def retry(self) -> None:
         """Try the disk now if it has failed, and not in a while. Somebody is about to use it."""
         if self.trouble is not None and not self._asked:

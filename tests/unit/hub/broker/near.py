@@ -121,6 +121,9 @@ class Notes:
     def mark(self, session: Any) -> None:
         self.marked.append(session)
 
+    def hasten(self, session: Any) -> None:
+        self.save(session)
+
     def save(self, session: Any) -> None:
         self.saved.append(session)
         session.log.take()

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import ConnectionLost, RemoteError, TurnInProgress
+from dragoman.errors import RemoteError, TurnInProgress
 from dragoman.hub.broker import opening
 from dragoman.hub.broker.failures import revive
-from dragoman.rpc import LATER
-from dragoman.wire.messages import Request
 from tests.aio import aio
 from tests.integration.broker_stage import stored
 from tests.unit.hub.broker.near import NearAgent, dies, standing
@@ -147,44 +145,6 @@ async def test_what_nobody_has_is_closed_to_make_room(
 
 
 CLOSES: dict[str, Any] = {"sessionCapabilities": {"close": {}, "resume": {}}}
-
-
-class SlowAgent(NearAgent):
-    """An agent that opens sessions only when the test says so."""
-
-    def __init__(self, **capabilities: Any) -> None:
-        super().__init__(**capabilities)
-        self.opening: list[Request] = []
-
-    def request(self, request: Request) -> Any:
-        if request.method != "session/new":
-            return super().request(request)
-        self.opening.append(request)
-        self.changed.set()
-        return LATER
-
-
-@pytest.mark.parametrize("closes", [True, False])
-@aio
-async def test_a_session_that_is_opened_for_a_caller_who_died_is_closed_again(
-    tmp_path: Path, closes: bool
-) -> None:
-    agent = SlowAgent(**CLOSES if closes else {})
-    async with standing(tmp_path, agent) as at, at.caller() as other:
-        async with at.caller() as leaving:
-            opening = at.broker.tasks.start(leaving.new(tmp_path), "open a session")
-            await agent.until(lambda: agent.opening)
-        await asyncio.wait([opening])
-        assert isinstance(opening.exception(), ConnectionLost)
-        await agent.until(lambda: "$/cancel_request" in [method for method, _ in agent.told])
-        assert agent.connection is not None
-        agent.connection.answer(agent.opening[0], {"sessionId": "late"})
-        if closes:
-            await agent.until(lambda: ("session/close", {"sessionId": "late"}) in agent.asked)
-        await other.call("_dragoman/ping")
-        assert ("session/close" in methods(agent)) is closes
-        assert at.broker.sessions.get("late") is None
-        assert not list(stored(tmp_path)), "nobody ever had it"
 
 
 @aio

@@ -110,6 +110,7 @@ async def test_the_caller_of_the_turn_is_asked_and_its_answer_goes_to_the_peer(
             live.open_for(caller, "s1")
             for id, option in ((1, "y"), (2, "n"), (3, "what?")):
                 assert live.request(question(id)) is LATER
+                assert len(notes.saved) == id, "it is known what was asked for, come what may"
                 await client.until(lambda: client.questions)
                 told = {"outcome": {"outcome": "selected", "optionId": option}}
                 other.answer(client.questions.pop(), told)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,12 +16,15 @@ from dragoman.errors import StoreFull
 from dragoman.events.words import Outcome
 from dragoman.hub.broker import recording
 from dragoman.hub.broker.jobs import Job
-from dragoman.hub.broker.recording import Recording, Scribe
+from dragoman.hub.broker.recording import Recording
 from dragoman.hub.broker.session import LiveSession
-from dragoman.hub.sessions import Redactor, Store, store_path
+from dragoman.hub.sessions import Store, store_path, writing
+from dragoman.wire.messages import Notification
 from tests.aio import aio
 from tests.integration.broker_stage import spec_of, stored
 from tests.unit.hub.broker.near import NearAgent, near, notice
+
+TOOL = Raw(b'{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"t"}}')
 
 PATIENCE = 20.0
 """Seconds for a thread to write a few lines, on a machine that is busy."""
@@ -114,6 +117,33 @@ async def test_secrets_do_not_reach_the_disk_even_in_pieces(tmp_path: Path) -> N
     assert secret not in job.text
     for file in (tmp_path / "state").iterdir():
         assert secret.encode() not in file.read_bytes()
+
+
+@aio
+async def test_the_end_of_a_turn_and_what_is_asked_for_do_not_wait_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So long that nothing but hurry can bring it to the disk.
+    monkeypatch.setattr(writing, "BATCH_INTERVAL", 1000.0)
+    monkeypatch.setattr(recording, "SAVE_INTERVAL", 1000.0)
+
+    async def stored_events(count: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(next(stored(tmp_path))["lines"]) < count:  # noqa: ASYNC110 - a look at the disk
+                await asyncio.sleep(0.01)
+
+    async with keeping(tmp_path) as (kept, session):
+        await kept.settle(session)
+        job = running(session)
+        session.update(notice("s1", "may I?"))
+        session.update(Notification("session/update", TOOL, bytes(TOOL)))
+        kept.hasten(session)
+        await stored_events(2)
+        session.update(notice("s1", "done"))
+        session.job = None
+        job.end(Outcome.OK, next_event=3)
+        kept.job_ended(job)
+        await stored_events(3)
 
 
 @aio
@@ -230,25 +260,3 @@ async def test_a_session_is_found_by_its_key_or_by_the_peers_name(tmp_path: Path
         kept.closed(session)
         closed = await kept.find("s2", None)
         assert closed is None or closed.closed_at is not None
-
-
-def test_texts_are_found_among_lines_that_are_none() -> None:
-    job = Job("j", cast(Any, None), {})
-    image = b'{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"image"}}}'
-    good = bytes(notice("s1", "good").params)
-    recording._collect(job, [image, good, b'"agent_message_chunk" no JSON', good])
-    assert (job.text, job.acted) == ("goodgood", True)
-    other = Job("j", cast(Any, None), {})
-    recording._collect(other, [b'{"update":{"sessionUpdate":"tool_call"}}'])
-    assert (other.text, other.acted) == ("", True)
-
-
-def test_a_scribe_numbers_what_may_be_stored() -> None:
-    scribe = Scribe("s-k", 5, Redactor())
-    line = bytes(notice("s1", "x").params)
-    first, safe = scribe.prepare([line, line], None, end=False)
-    later, rest = scribe.prepare([line], None, end=True)
-    assert first == 5
-    assert later == 5 + len(safe)
-    assert [*safe, *rest] == [line] * 3
-    assert scribe.next == 8
