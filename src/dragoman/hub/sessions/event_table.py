@@ -35,14 +35,10 @@ class EventTable(Database):
         if not lines:
             return
         with self.transaction() as connection:
-            found = connection.execute(
-                "SELECT next_event FROM sessions WHERE key = ?", (key,)
-            ).fetchone()
-            if found is None:
-                raise UnknownSession(missing(key))
-            if found[0] != first:
+            next_event = _next_event(connection, key)
+            if next_event != first:
                 raise self._conflict(
-                    f"event {first} of session {key} cannot be stored: the next is {found[0]}"
+                    f"event {first} of session {key} cannot be stored: the next is {next_event}"
                 )
             number = first
             for part in _parts(lines):
@@ -61,14 +57,10 @@ class EventTable(Database):
         """Events up to before `next` could not be stored: note which, and go on behind them.
         Without effect where that many are there. Raises `UnknownSession`."""
         with self.transaction() as connection:
-            found = connection.execute(
-                "SELECT next_event FROM sessions WHERE key = ?", (key,)
-            ).fetchone()
-            if found is None:
-                raise UnknownSession(missing(key))
-            if found[0] >= next:
+            next_event = _next_event(connection, key)
+            if next_event >= next:
                 return
-            self.note(key, found[0], GAP, {"first": found[0], "next": next, "why": why})
+            self.note(key, next_event, GAP, {"first": next_event, "next": next, "why": why})
             connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
 
     def gaps(self, key: str) -> list[Gap]:
@@ -87,12 +79,9 @@ class EventTable(Database):
         """The events from `start` to before `stop`, as they are when the first is asked for, with
         their numbers. Those that retention has taken, or a gap, are left out."""
         with self._reading() as connection:
-            found = connection.execute(
-                "SELECT next_event FROM sessions WHERE key = ?", (key,)
-            ).fetchone()
-        if found is None:
-            raise UnknownSession(missing(key))
-        end = found[0] if stop is None else min(stop, found[0])
+            end = _next_event(connection, key)
+        if stop is not None:
+            end = min(stop, end)
         number = start
         # A row at a time, so that a reader who stops in the middle holds nothing open.
         while number < end and (row := self._row_with(key, number)) is not None:
@@ -155,6 +144,13 @@ class EventTable(Database):
                     (key, number),
                 ).fetchone()
         return None if row is None else (row[0], row[1])
+
+
+def _next_event(connection: sqlite3.Connection, key: str) -> int:
+    found = connection.execute("SELECT next_event FROM sessions WHERE key = ?", (key,)).fetchone()
+    if found is None:
+        raise UnknownSession(missing(key))
+    return int(found[0])
 
 
 def _parts(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
