@@ -93,7 +93,7 @@ def test_peers_and_presets_can_be_supposed(rules: Shell) -> None:
 
 def test_a_command_that_is_not_given_is_hidden(rules: Shell) -> None:
     said = rules("policy", "test", "execute", "--permissions", "approve-all")
-    assert said.code == 5 and "may be such a command" in said.out
+    assert said.code == 5 and "of which nothing is known" in said.out
 
 
 def test_two_commands_are_one_too_many(rules: Shell) -> None:

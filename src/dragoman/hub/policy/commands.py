@@ -41,28 +41,54 @@ def surely(patterns: Sequence[str], command: Command) -> bool:
     )
 
 
+def unnamed(patterns: Sequence[str], command: Command) -> str | None:
+    """The word for which a command is not covered by a pattern that fits it otherwise."""
+    if command.tainted:
+        return None
+    for words in map(pattern_words, patterns):
+        if _fits(words, command.words):
+            fixed = words[:-1] if words[-1] == "*" else words
+            for place in sorted(_unnamed(fixed, command)):
+                if place < len(command.words):
+                    return command.words[place]
+    return None
+
+
 def _names_all(pattern: Sequence[str], command: Command) -> bool:
     """Whether a pattern that fits names everything that nobody would expect of such a command.
 
     Whoever allows `sudo …` by name has seen that it runs other programs, and whoever allows
     `sort -o …` that it writes a file. `git log …` that does so is not what anybody sees.
     """
-    words = command.words
     fixed = pattern[:-1] if pattern[-1] == "*" else pattern
-    behind = runs_behind(words)
-    runs = (is_runner(fixed[0]) if fixed else False) or (
-        behind is not None and behind < len(fixed) and fixed[behind] == words[behind]
-    )
+    if _unnamed(fixed, command):
+        return False
+    if _runs_by_name(fixed, command):
+        return True
+    named = bool(_beyond(command.words)) and runs_behind(command.words) is None
+    return named or len(unfolded(command)) == 1
+
+
+def _runs_by_name(fixed: Sequence[str], command: Command) -> bool:
+    """Whether these words of a pattern say that the command runs another."""
+    behind = runs_behind(command.words)
+    if behind is not None and behind < len(fixed) and fixed[behind] == command.words[behind]:
+        return True
+    return bool(fixed) and is_runner(fixed[0])
+
+
+def _unnamed(fixed: Sequence[str], command: Command) -> set[int]:
+    """The places of the words that go beyond a program's name and are not in the pattern."""
+    words = command.words
     found = set(_beyond(words))
-    if runs and fixed and not is_interpreter(fixed[0]):
+    if _runs_by_name(fixed, command) and not is_interpreter(fixed[0]):
         # The program inside is seen as far as the pattern reaches.
         added = (UNKNOWN,) if name_of(words[0]) in FEEDERS else ()
+        behind = runs_behind(words)
         for at in range(1 if behind is None else behind + 1, len(fixed)):
             if not words[at].startswith("-"):
                 found |= {at + place for place in _beyond((*words[at:], *added))}
-    if not all(place < len(fixed) and _is_named(fixed[place]) for place in found):
-        return False
-    return runs or bool(found and behind is None) or len(unfolded(command)) == 1
+    return {place for place in found if place >= len(fixed) or not _is_named(fixed[place])}
 
 
 def _beyond(words: Sequence[str]) -> frozenset[int]:

@@ -19,7 +19,15 @@ from dragoman.hub.policy import commands as patterns
 from dragoman.hub.policy import places
 from dragoman.hub.policy.globs import UNKNOWN
 from dragoman.hub.policy.places import Places
-from dragoman.hub.policy.programs import PATH_MOVERS, Running, name_of, only_reads, running, spelled
+from dragoman.hub.policy.programs import (
+    PATH_MOVERS,
+    Running,
+    name_of,
+    only_reads,
+    running,
+    spelled,
+    unfolded,
+)
 from dragoman.hub.policy.rules import (
     STRICTNESS,
     Act,
@@ -30,6 +38,7 @@ from dragoman.hub.policy.rules import (
     by_preset,
     words,
 )
+from dragoman.hub.policy.shell import ANYTHING
 
 FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
 """Kinds of tools that are about files and nothing else."""
@@ -145,6 +154,15 @@ def _one(policy: Policy, facts: Facts) -> Verdict:
 def _by_preset(policy: Policy, facts: Facts, action: Action) -> str:
     kinds = " and ".join(sorted(facts.kinds))
     fits = "no rule fits" if policy.rules else "there are no rules"
+    for rule in policy.rules:
+        for command in facts.running.told if rule.action == "allow" else ():
+            word = patterns.unnamed(rule.commands, command)
+            if word is not None:
+                # Whoever wrote that rule would look for the mistake in it.
+                fits = (
+                    f"no rule fits: {spelled((word,))} in `{spelled(command.words)}` may write a "
+                    "file or run a program, and no rule for it names that word"
+                )
     return f"{fits}, and `permissions = {policy.preset!r}` says {action} for {kinds}"
 
 
@@ -244,10 +262,20 @@ def _command_perhaps(rule: Rule, facts: Facts) -> str | None:
         return "it runs a command that was not told"
     for command in facts.commands:
         if patterns.perhaps(rule.commands, command, facts.cwd):
+            if command is ANYTHING:
+                return _hidden(facts)
             if any(UNKNOWN in word for word in command.words):
                 return f"`{spelled(command.words)}` may be such a command"
             return f"`{spelled(command.words)}` is such a command"
     return None
+
+
+def _hidden(facts: Facts) -> str:
+    """What may run anything at all, in words."""
+    for told in facts.running.told:
+        if told is not ANYTHING and ANYTHING in unfolded(told):
+            return f"`{spelled(told.words)}` may run such a command"
+    return "it may run such a command, of which nothing is known"
 
 
 def _path_perhaps(rule: Rule, facts: Facts) -> str | None:

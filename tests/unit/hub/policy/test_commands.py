@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.hub.policy.commands import pattern_words, perhaps, surely
+from dragoman.hub.policy.commands import pattern_words, perhaps, surely, unnamed
 from dragoman.hub.policy.globs import UNKNOWN
 from dragoman.hub.policy.shell import Command
 
@@ -62,6 +62,14 @@ from dragoman.hub.policy.shell import Command
 )
 def test_an_allowance_fits_exactly(pattern: str, argv: tuple[str, ...], fits: bool) -> None:
     assert surely((pattern,), Command(argv)) is fits
+
+
+def test_the_word_that_a_pattern_does_not_name_can_be_told() -> None:
+    assert unnamed(("git *", "sort *"), Command(("sort", "-o", "x"))) == "-o"
+    assert unnamed(("sort -o *",), Command(("sort", "-o", "x"))) is None
+    assert unnamed(("git *",), Command(("sort", "-o", "x"))) is None
+    assert unnamed(("xargs sort *",), Command(("xargs", "sort"))) is None, "it stands nowhere"
+    assert unnamed(("sort *",), Command(("sort", "-o", "x"), tainted=True)) is None
 
 
 def test_a_tainted_command_fits_no_allowance() -> None:

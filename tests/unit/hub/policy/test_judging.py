@@ -32,6 +32,20 @@ def test_a_verdict_names_its_rule_and_the_reason_that_was_given() -> None:
     assert verdict.why == "it takes an hour (`make test` is such a command)"
 
 
+def test_a_verdict_names_the_word_that_no_rule_has_named() -> None:
+    rule = Rule(action="allow", commands=("sort *",))
+    act = Act(kind="execute", argv=("sort", "-uo", "x"), workspace="/nowhere")
+    assert "-uo in `sort -uo x` may write a file" in judge(Policy(rules=(rule,)), act).why
+    named = Rule(action="allow", commands=("sort -uo *",))
+    assert judge(Policy(rules=(named,)), act).action == "allow"
+
+
+def test_a_verdict_names_the_command_that_may_run_another() -> None:
+    policy = Policy(preset="approve-all", rules=(Rule(action="deny", commands=("rm",)),))
+    act = Act(kind="execute", line="ls; git log --ext-diff", workspace="/nowhere")
+    assert judge(policy, act).why == "`git log --ext-diff` may run such a command"
+
+
 @pytest.mark.parametrize(
     ("rule", "fits"),
     [
