@@ -431,7 +431,6 @@ class Recording:
         """What waited is stored, and what happens is."""
         if self._writer is not None and self._writer.trouble is None:
             self.trouble = ""
-            log.warning("everything is stored again, but for %d events meanwhile", left_out)
 
     def _tell(self, tell: Any, *values: object) -> None:
         try:

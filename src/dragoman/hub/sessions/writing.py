@@ -291,7 +291,8 @@ class Writer:
 
     def _recovered(self) -> None:
         count, self._left_out = self._left_out, 0
-        log.warning("sessions are stored again; %d events were left out meanwhile", count)
+        but = f", but for {count} events" if count else ""
+        log.warning("sessions are stored again%s", but)
         for key in list(self._lost):
             self._note_gap(key)
         if self._on_recovery is not None:
