@@ -21,6 +21,7 @@ import pytest
 from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 from tests.peers.agents import GEMINI, QWEN
+from tests.peers.codex import configure as configure_codex
 from tests.peers.commands import dragoman, living_in, surroundings
 from tests.peers.programs import peer_environment, peer_program
 
@@ -127,4 +128,75 @@ async def test_an_agent_that_asks_itself_is_stopped(home: Path, workspace: Path)
     assert "this is delegated work already, at depth 1, and 1 is the limit" in said.stdout
     assert inner in asked, "the inner one was asked"
     assert "go on" not in asked, "and nobody below it"
+    assert living_in(home) == []
+
+
+async def run(words: list[str], host: Host) -> str:
+    """What a program says, all of it."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        words,
+        cwd=host.workspace,
+        env=host.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TURN_TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(120)
+@aio
+async def test_codex_has_the_tools_in_its_first_turn_as_they_are_installed(
+    home: Path, workspace: Path
+) -> None:
+    async with FakeModel() as model:
+        environment = {**peer_environment(home), "FAKE_KEY": "k"}
+        configure_codex(home, model)
+        installed = await dragoman(
+            "mcp", "install", "--client", "codex", "--write", cwd=workspace, environment=environment
+        )
+        assert installed.code == 0, installed.err
+        with (home / ".codex" / "config.toml").open("a") as file:
+            # It gives a server little of its own environment, and asks nobody in `exec`.
+            file.write('default_tools_approval_mode = "approve"\n[mcp_servers.dragoman.env]\n')
+            for name, value in surroundings(environment).items():
+                file.write(f"{name} = {json.dumps(value)}\n")
+        host = Host(home, workspace, environment, model)
+        program = [*peer_program("codex"), "exec", "--skip-git-repo-check"]
+        asked = json.dumps({"peer": "scout", "prompt": "where is main?"})
+        said = await run([*program, f"TOOL:mcp__dragoman.ask_peer:{asked}"], host)
+        offered = {tool.called for tool in model.questions[0].tools}
+    assert {"mcp__dragoman.delegate", "mcp__dragoman.job_result"} <= offered
+    # It shows a model the values alone, and those say what a failure means.
+    assert "FAILED: scout did not do it (refused). Do not answer in the peer's place" in said
+    assert living_in(home) == []
+
+
+@pytest.mark.timeout(120)
+@aio
+async def test_qwen_finds_the_tools_by_its_search_and_calls_them(
+    home: Path, workspace: Path
+) -> None:
+    async with FakeModel() as model:
+        environment = {**peer_environment(home), **QWEN.provider(model.url)}
+        QWEN.configure(home)
+        file = home / ".qwen" / "settings.json"
+        server = {
+            "command": sys.executable,
+            "args": ["-m", "dragoman", "serve", "mcp"],
+            "env": surroundings(environment),
+            "trust": True,
+        }
+        settings = {**json.loads(file.read_text()), "mcpServers": {SERVER: server}}
+        file.write_text(json.dumps(settings))
+        wanted = json.dumps({"name": "mcp__dragoman__list_peers", "arguments": {}})
+        host = Host(home, workspace, environment, model)
+        said = await run([*peer_program("qwen"), "-p", f"TOOL:tool_call:{wanted}"], host)
+        offered = {tool.name for tool in model.questions[0].tools}
+    assert "tool_search" in offered and not any("dragoman" in name for name in offered)
+    assert '{"peers":[{"peer":"auggie"' in said
     assert living_in(home) == []

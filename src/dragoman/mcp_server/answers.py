@@ -1,7 +1,8 @@
 """What a model is told about work: what came of it, or why there was none.
 
 Owns the words, and the same as values. A failure says what happened and that nobody is to answer
-in the peer's place: models do that, and then their user believes that the peer has said it.
+in the peer's place: models do that, and then their user believes that the peer has said it. Some
+hosts show a model only the values (Codex does), so a failure says that in them, too.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _told(
     partly = f"\n\nWhat was said until then, which is not a result:\n{said}" if said.strip() else ""
     return Answer(
         f"FAILED: {bad}.\n{told}{partly}\n\n{NOT_IN_ITS_PLACE}",
-        data,
+        {"message": f"FAILED: {bad}. {NOT_IN_ITS_PLACE}", **data},
         failed=True,
     )
 
@@ -223,16 +224,14 @@ def of_error(error: DragomanError) -> Answer:
         lines.append("Mend the call if you can, else tell the user. " + NOT_IN_ITS_PLACE)
     else:
         lines.append(NOT_IN_ITS_PLACE)
-    return Answer("\n".join(lines), data, failed=True)
+    return Answer("\n".join(lines), {"message": "\n".join(lines), **data}, failed=True)
 
 
 def of_wrong_arguments(tool: str, why: str) -> Answer:
     """A call that cannot be understood."""
-    return Answer(
-        f"FAILED: {tool} was called with wrong arguments: {why}. Nobody was asked.",
-        {"ok": False, "outcome": NOT_ASKED, "text": "", "job": None, "error": {"message": why}},
-        failed=True,
-    )
+    text = f"FAILED: {tool} was called with wrong arguments: {why}. Nobody was asked."
+    data = {"ok": False, "outcome": NOT_ASKED, "text": "", "job": None, "error": {"message": why}}
+    return Answer(text, {"message": text, **data}, failed=True)
 
 
 def _cut(text: str) -> tuple[str, bool]:

@@ -53,6 +53,7 @@ def test_every_failure_says_so_and_that_nobody_is_to_answer_instead(outcome: Out
     assert "which is not a result:\nhalf an ans" in answer.text
     assert answers.NOT_IN_ITS_PLACE in answer.text
     assert answer.data["ok"] is False
+    assert answers.NOT_IN_ITS_PLACE in answer.data["message"]
 
 
 def test_a_long_answer_is_shortened_and_says_where_the_rest_is() -> None:
@@ -80,6 +81,7 @@ def test_an_error_says_what_happened(error: DragomanError, words: str) -> None:
     assert words in answer.text
     assert answer.data["error"]["class"] == error.error_class
     assert answer.data["ok"] is False
+    assert answer.data["message"] == answer.text
 
 
 def test_work_that_may_have_run_is_not_told_as_never_begun() -> None:

@@ -22,7 +22,7 @@ input ends.
 | ``SHELL:command`` | calls the tool that runs commands |
 | ``WRITE:path:content`` | calls the tool that writes files |
 | ``PLAN:step;step`` | calls the tool that keeps a plan; the first step is under way |
-| ``TOOL:name:{…}`` | calls a tool by its name, with these arguments |
+| ``TOOL:name:{…}`` | calls a tool by its name, or ``group.name``, with these arguments |
 | ``HTTP:status`` | answers with this status and an error |
 | ``HTTP:status*n`` | the same, n times for each text, and then as if it were not there |
 

@@ -47,11 +47,14 @@ def read(body: dict[str, Any], path: str) -> Asked:
     )
 
 
-def _tools(tools: Any) -> Iterator[Tool]:
+def _tools(tools: Any, namespace: str = "") -> Iterator[Tool]:
     for tool in objects(tools):
         if tool.get("type") in ("function", "custom"):
             schema = dict_of(tool.get("parameters"))
-            yield Tool(str(tool.get("name")), schema, tool["type"] == "custom")
+            yield Tool(str(tool.get("name")), schema, tool["type"] == "custom", namespace)
+        elif tool.get("type") == "namespace" and not namespace:
+            # Codex has the tools of each MCP server in one.
+            yield from _tools(tool.get("tools"), str(tool.get("name")))
 
 
 def _usage(asked: Asked, reply: Reply) -> dict[str, Any]:
@@ -83,6 +86,8 @@ def _message(reply: Reply, id: str) -> dict[str, Any]:
 
 def _call(call: ToolCall, id: str) -> dict[str, Any]:
     base = {"id": f"fc_{id}", "call_id": f"call_{id}", "name": call.name, "status": "completed"}
+    if call.namespace:
+        base["namespace"] = call.namespace
     if isinstance(call.arguments, str):
         return {"type": "custom_tool_call", **base, "input": call.arguments}
     return {"type": "function_call", **base, "arguments": json.dumps(call.arguments)}

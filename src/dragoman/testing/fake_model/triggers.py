@@ -29,6 +29,13 @@ class Tool:
     schema: dict[str, Any] = field(default_factory=dict)
     freeform: bool = False
     """Whether it takes a text instead of arguments."""
+    namespace: str = ""
+    """The group that it is in, if the format has such groups."""
+
+    @property
+    def called(self) -> str:
+        """The name by which a prompt calls it."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class ToolCall:
 
     name: str
     arguments: dict[str, Any] | str
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +189,7 @@ def _call(kind: str, argument: str, tools: Sequence[Tool]) -> ToolCall | None:
 
 
 def _find(tools: Sequence[Tool], names: Sequence[str]) -> Tool | None:
-    by_name = {tool.name: tool for tool in tools}
+    by_name = {tool.called: tool for tool in tools}
     return next((by_name[name] for name in names if name in by_name), None)
 
 
@@ -239,7 +247,7 @@ def _named(argument: str, tools: Sequence[Tool]) -> ToolCall | None:
         given = json.loads(text or "{}")
     except ValueError:
         return None
-    return ToolCall(tool.name, given) if isinstance(given, dict) else None
+    return ToolCall(tool.name, given, tool.namespace) if isinstance(given, dict) else None
 
 
 def _properties(tool: Tool) -> dict[str, Any]:

@@ -31,6 +31,11 @@ def test_a_request_is_read() -> None:
             {"type": "function", "name": "exec_command", "parameters": {"a": 1}},
             {"type": "custom", "name": "apply_patch"},
             {"type": "web_search"},
+            {
+                "type": "namespace",
+                "name": "mcp__files",
+                "tools": [{"type": "function", "name": "list", "parameters": {"b": 2}}],
+            },
         ],
         "input": [
             {"type": "message", "role": "developer", "content": [{"text": "HTTP:500"}]},
@@ -41,7 +46,11 @@ def test_a_request_is_read() -> None:
             {"type": "custom_tool_call_output", "output": [{"text": "two"}]},
         ],
     }
-    tools = (Tool("exec_command", {"a": 1}), Tool("apply_patch", {}, True))
+    tools = (
+        Tool("exec_command", {"a": 1}),
+        Tool("apply_patch", {}, True),
+        Tool("list", {"b": 2}, namespace="mcp__files"),
+    )
     assert responses.read(body, "") == Asked("m", "said", ("one", "two"), tools, True)
 
 
@@ -86,6 +95,9 @@ def test_a_call_has_its_arguments_as_json() -> None:
     assert events[2]["delta"] == '{"cmd": "ls"}'
     assert events[3]["item"]["arguments"] == '{"cmd": "ls"}'
     assert events[3]["item"]["call_id"] == "call_x"
+    assert "namespace" not in events[3]["item"]
+    events = events_of(Reply(call=ToolCall("list", {}, "mcp__files")))
+    assert (events[3]["item"]["name"], events[3]["item"]["namespace"]) == ("list", "mcp__files")
 
 
 def test_a_call_of_a_tool_that_takes_text_has_its_text() -> None:

@@ -137,6 +137,10 @@ def test_any_tool_can_be_called_by_its_name() -> None:
     assert call == ToolCall("exec_command", {"cmd": "x:y"})
     free = Tool("anything", freeform=True)
     assert reply_to(asked("TOOL:anything:a: b", free)).call == ToolCall("anything", "a: b")
+    grouped = Tool("list", namespace="mcp__files")
+    assert reply_to(asked("TOOL:mcp__files.list:{}", grouped)).call == ToolCall(
+        "list", {}, "mcp__files"
+    )
 
 
 @pytest.mark.parametrize(
