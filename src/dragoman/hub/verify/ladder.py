@@ -9,9 +9,12 @@ process of the peer is left.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 import dragoman
 from dragoman.errors import DragomanError, ProcessExited
@@ -79,7 +82,8 @@ async def climb(
     rungs: Sequence[Rung] = RUNGS,
 ) -> Card:
     """Verify the peer at the end of `way` and return its card, which is also kept if `paths` says
-    where.
+    where. What only turns can show is kept of an earlier card of the same version, if this climb
+    takes none.
 
     `turns` allows rungs that spend calls of its model. `careful` is for programs that nobody
     knows: they get no credentials and an empty home. `on_rung` is told of every rung when it is
@@ -107,7 +111,9 @@ async def climb(
                     break
     card = _card(peer, version, platform, turns, results, state.facts, rungs)
     if paths is not None:
-        CardStore(paths.data / CARDS).save(card)
+        store = CardStore(paths.data / CARDS)
+        earlier = None if turns else store.load(peer, card.version, platform)
+        store.save(card if earlier is None else with_earlier(card, earlier, rungs))
     return card
 
 
@@ -183,6 +189,44 @@ def _card(
         rungs=tuple(results),
         facts=Facts(**facts),
     )
+
+
+def with_earlier(card: Card, earlier: Card, rungs: Sequence[Rung] = RUNGS) -> Card:
+    """A card with what an earlier one measured in turns and this one did not.
+
+    A rung that fell is not kept: whoever climbs again may have mended the cause.
+    """
+    if not earlier.turns or card.version is None:
+        # Where nobody knows the version, it may be another one by now.
+        return card
+    before = {one.rung: one for one in earlier.rungs}
+    results = {one.rung: one for one in card.rungs}
+    facts: dict[str, Any] = {}
+    for rung in rungs:
+        old, new = before.get(rung.name), results.get(rung.name)
+        if old is None or new is None or old.verdict not in (Verdict.PASS, Verdict.WARN):
+            continue
+        unknown = all(getattr(card.facts, name) is None for name in rung.fields)
+        if new.verdict is Verdict.SKIPPED or (new.verdict is Verdict.PASS and unknown):
+            results[rung.name] = _dated(old, earlier.measured_at)
+            facts |= {name: getattr(earlier.facts, name) for name in rung.fields}
+    held = [name for name, one in results.items() if one.verdict in (Verdict.PASS, Verdict.WARN)]
+    return replace(
+        card,
+        turns=True,
+        reached=held[-1] if held else "",
+        rungs=tuple(results.values()),
+        facts=replace(card.facts, **facts),
+    )
+
+
+_DATED: Final = re.compile(r"on \d{4}-\d\d-\d\d: ")
+
+
+def _dated(result: RungResult, measured_at: str) -> RungResult:
+    if _DATED.match(result.evidence):
+        return result
+    return replace(result, evidence=one_line(f"on {measured_at[:10]}: {result.evidence}"))
 
 
 def fields_without(rung: str) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from dragoman.errors import CallTimeout, ProcessExited
 from dragoman.hub.config.paths import find_paths
 from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
-from dragoman.hub.verify.card import Facts, RungResult, Verdict
+from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 from dragoman.hub.verify.climb import Climb
-from dragoman.hub.verify.ladder import NOT_ASKED, RUNGS, climb, fields_without
+from dragoman.hub.verify.ladder import NOT_ASKED, RUNGS, climb, fields_without, with_earlier
 from dragoman.hub.verify.limits import Limits
-from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped
+from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped, warned
 from dragoman.hub.verify.store import CardStore
 from tests.aio import aio
 
@@ -165,3 +165,43 @@ async def test_a_peer_cannot_write_a_line_of_the_report_itself() -> None:
     for finding in (passed(lie), failed(lie, lie)):
         (result,) = (await climb(WAY, peer="x", turns=False, rungs=[rung("a", finding)])).rungs
         assert "\n" not in result.evidence + result.remedy
+
+
+@aio
+async def test_a_climb_without_turns_keeps_what_turns_have_shown_of_the_same_version(
+    tmp_path: Path,
+) -> None:
+    paths = find_paths({"DRAGOMAN_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)})
+    spoken = rung("echo", passed("it spoke", echo=True), fields=("echo",), turns=True)
+    careless = warned("it wrote", "mind it", asks_permission=False)
+    writes = rung("permission", careless, fields=("asks_permission",), turns=True)
+    fallen = rung("cancel", failed("it went on", "wait", cancel=False), turns=True)
+    rungs = [DIALECT, spoken, writes, fallen]
+    await climb(WAY, peer="x", turns=True, paths=paths, rungs=rungs)
+    told = await climb(WAY, peer="x", turns=False, paths=paths, rungs=rungs)
+    assert told.facts.echo is None and not told.turns, "it tells what it measured itself"
+    for _ in range(2):
+        kept = CardStore(paths.data / "cards").latest("x")
+        assert kept is not None and kept.turns
+        assert (kept.facts.echo, kept.facts.asks_permission) == (True, False)
+        assert kept.facts.cancel is None, "what failed is not held against it for ever"
+        by_name = {one.rung: one for one in kept.rungs}
+        assert by_name["echo"].evidence == f"on {kept.measured_at[:10]}: it spoke"
+        assert by_name["cancel"].verdict is Verdict.SKIPPED
+        await climb(WAY, peer="x", turns=False, paths=paths, rungs=rungs)
+
+
+def test_nothing_is_kept_of_a_climb_without_turns() -> None:
+    result = RungResult(rung="echo", verdict=Verdict.SKIPPED, evidence="not asked")
+    card = Card(
+        peer="x",
+        version="1",
+        platform="linux",
+        measured_at="2026-01-02T03:04:05+00:00",
+        dragoman="0",
+        turns=False,
+        reached="",
+        usable=True,
+        rungs=(result,),
+    )
+    assert with_earlier(card, card) is card
