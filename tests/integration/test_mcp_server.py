@@ -302,6 +302,20 @@ async def test_a_session_is_continued_and_a_job_outlives_the_server(warm: Cli) -
         assert "waiting" in text_of(result)
 
 
+@aio
+async def test_the_time_limit_of_a_caller_counts_here_and_in_the_broker(warm: Cli) -> None:
+    wish = {"peer": "tester", "prompt": "wait"}
+    async with over_stdio(warm) as client:
+        asked = await client.call_tool("ask_peer", {**wish, "timeout": 1})
+        assert asked.structured_content["outcome"] == "timed_out"
+        started = await client.call_tool("start_job", {**wish, "timeout": 3})
+        job = started.structured_content["job"]
+        await until_running(client, job)
+    async with over_stdio(warm) as client:
+        result = await client.call_tool("job_result", {"job": job, "wait": WAIT})
+        assert result.structured_content["outcome"] == "timed_out"
+
+
 async def until_running(client: Any, job: str) -> None:
     async with asyncio.timeout(WAIT):
         while True:

@@ -46,6 +46,7 @@ from dragoman.hub.report import Report, report_of
 from dragoman.hub.sessions.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
+    from dragoman.client.budgets import Budgets
     from dragoman.client.results import Result
     from dragoman.hub.config.schema import Permissions
     from dragoman.hub.keeping import Keeper
@@ -69,6 +70,8 @@ class Question:
     fresh: bool = False
     timeout: float | None = None
     permissions: Permissions | None = None
+    lasting: bool = False
+    """Whether a broker goes on with it when we are gone, however that came."""
 
 
 class Lead(Reins):
@@ -156,6 +159,7 @@ class _Asking:
             attended=False,
             ceilings=ceiling.inherited_ceilings(lineage, place.environ),
         )
+        self._budgets: Budgets | None = None
         self._view = View()
         self._told: dict[type[Event], Event] = {}
         self._keeper: Keeper | None = None
@@ -235,16 +239,15 @@ class _Asking:
             str(question.workspace),
             titled=way.quirks.command_titles,
         )
+        self._budgets = tightened(
+            settings.budgets(way.budgets()), [settings.limits, own.limits], question.timeout
+        )
         options: dict[str, Any] = {
             "workspace": question.workspace,
             # Some peers have a sandbox of their own, which is only opened for this very one.
             "permit": approve_all if free else desk,
             "guard": None if free else desk.guard,
-            "budgets": tightened(
-                settings.budgets(way.budgets()),
-                [settings.limits, own.limits],
-                question.timeout,
-            ),
+            "budgets": self._budgets,
             "env": own.env,
             "extra_env": {
                 **self._lineage.environment(warm=warm),
@@ -320,7 +323,8 @@ class _Asking:
         ours = self._lineage.meta()
         if self._warm:
             policy = ceiling.unattended(self._policy, peer=self._question.peer, role="")
-            ours |= job_terms(self._job, policy=policy)["dragoman"]
+            ours |= job_terms(self._job, policy=policy, budgets=self._budgets)["dragoman"]
+            ours["stay"] = self._question.lasting
         return conversation.prompt(blocks, meta={"dragoman": ours})  # type: ignore[call-arg]
 
     def _context(self, opened: Opened) -> str:

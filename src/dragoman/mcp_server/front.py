@@ -165,6 +165,7 @@ class Front:
             fresh=wanted.fresh,
             timeout=wanted.timeout or None,
             permissions=self._permissions,
+            lasting=lasting,
         )
         lineage = self._lineage(place, call)
 
