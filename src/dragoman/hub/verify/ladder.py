@@ -204,7 +204,7 @@ def with_earlier(card: Card, earlier: Card, rungs: Sequence[Rung] = RUNGS) -> Ca
     facts: dict[str, Any] = {}
     for rung in rungs:
         old, new = before.get(rung.name), results.get(rung.name)
-        if old is None or new is None or old.verdict not in (Verdict.PASS, Verdict.WARN):
+        if old is None or new is None or old.verdict is Verdict.FAIL:
             continue
         unknown = all(getattr(card.facts, name) is None for name in rung.fields)
         if new.verdict is Verdict.SKIPPED or (new.verdict is Verdict.PASS and unknown):
@@ -224,7 +224,7 @@ _DATED: Final = re.compile(r"on \d{4}-\d\d-\d\d: ")
 
 
 def _dated(result: RungResult, measured_at: str) -> RungResult:
-    if _DATED.match(result.evidence):
+    if result.verdict is Verdict.SKIPPED or _DATED.match(result.evidence):
         return result
     return replace(result, evidence=one_line(f"on {measured_at[:10]}: {result.evidence}"))
 
