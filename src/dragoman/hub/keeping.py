@@ -22,6 +22,7 @@ from dragoman.events.parts import Text
 from dragoman.hub.config.paths import find_paths
 from dragoman.hub.continuing import RESTORED
 from dragoman.hub.sessions import JobRecord, Recorder, SessionRecord, Store, Writer, root_of
+from dragoman.hub.sessions.records import counted
 from dragoman.hub.stop_notes import note_reader, obey_note
 from dragoman.hub.storing import open_store
 from dragoman.rpc.tasks import TaskOwner
@@ -174,7 +175,7 @@ class Keeper:
         self._on_trouble(f"this is not stored: {error}")
 
     def _recovered(self, left_out: int) -> None:
-        but = f", but for {left_out} events" if left_out else ""
+        but = f", but for {counted(left_out)}" if left_out else ""
         self._on_trouble(f"this is stored again{but}")
 
 

@@ -37,7 +37,8 @@ def state_of(job: JobRecord) -> str:
     """How it stands, or how it ended, and whether all of that is stored."""
     told = job.outcome or job.state if job.state == "ended" else job.state
     missing = job.missing_events
-    return f"{told}, {missing} events not stored" if missing else told
+    events = "event" if missing == 1 else "events"
+    return f"{told}, {missing} {events} not stored" if missing else told
 
 
 def took(job: JobRecord, now: float) -> str:

@@ -17,7 +17,7 @@ from dragoman.errors import UnknownSession
 from dragoman.events import model, parts
 from dragoman.events.place import Place
 from dragoman.events.words import ErrorKind, Outcome
-from dragoman.hub.sessions.records import Gap, JobRecord
+from dragoman.hub.sessions.records import Gap, JobRecord, counted
 from dragoman.hub.sessions.session_table import missing
 from dragoman.hub.sessions.store import Store
 
@@ -118,8 +118,7 @@ class _Turns:
 
 def _missing(gap: Gap, place: Place) -> model.Event:
     """Says that something is not there, where it would be."""
-    count = gap.next - gap.first
-    title = f"{count} events are missing here: they could not be stored"
+    title = f"{counted(gap.next - gap.first)} missing here that could not be stored"
     return model.Noticed(*place.base("", None), "warning", title, gap.why or None)
 
 

@@ -103,6 +103,11 @@ class Gap(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+def counted(events: int) -> str:
+    """A number of events in words."""
+    return "1 event" if events == 1 else f"{events} events"
+
+
 def new_job_id() -> str:
     """An id for a job, greater than those of earlier seconds."""
     return f"j-{_new_word()}"

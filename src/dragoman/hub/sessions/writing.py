@@ -27,6 +27,7 @@ from dragoman.errors import (
     UnknownJob,
     UnknownSession,
 )
+from dragoman.hub.sessions.records import counted
 from dragoman.hub.sessions.store import Store
 
 log: Final = logging.getLogger("dragoman.hub")
@@ -119,7 +120,7 @@ class Writer:
         self._lost: dict[str, tuple[int, int]] = {}
         """By session, the events that were left out since the last that was taken."""
         self._left_out = 0
-        self._why = ""
+        self._why = "" if trouble is None else trouble.problem
         """The last trouble, in a few words."""
         self._mute: set[str] = set()
         self._over = False
@@ -172,7 +173,10 @@ class Writer:
         if self._over or not lines:
             return
         size = sum(map(len, lines))
-        limit = HARD_SIZE if self.trouble is None else QUEUE_SIZE
+        limit = HARD_SIZE
+        if self.trouble is not None:
+            # What would fit behind a gap is left out, too: one long gap is better than many.
+            limit = 0 if key in self._lost else QUEUE_SIZE
         if self._put_size - self._done_size + size > limit:
             self._lost[key] = (self._lost.get(key, (first, 0))[0], first + len(lines))
             self._left_out += len(lines)
@@ -291,7 +295,7 @@ class Writer:
 
     def _recovered(self) -> None:
         count, self._left_out = self._left_out, 0
-        but = f", but for {count} events" if count else ""
+        but = f", but for {counted(count)}" if count else ""
         log.warning("sessions are stored again%s", but)
         for key in list(self._lost):
             self._note_gap(key)

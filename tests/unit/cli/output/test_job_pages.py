@@ -25,6 +25,7 @@ def test_a_job_that_runs_is_as_old_as_it_is_now_and_one_that_waits_took_nothing(
 def test_a_job_of_which_not_all_is_stored_says_so() -> None:
     torn = job(missing_events=7)
     assert job_pages.as_cells(torn, NOW)[1] == "ok, 7 events not stored"
+    assert job_pages.state_of(job(missing_events=1)) == "ok, 1 event not stored"
     assert job_pages.as_json(torn)["missing_events"] == 7
 
 

@@ -221,16 +221,15 @@ async def test_events_for_which_there_is_no_room_are_a_gap_that_is_noted(
             for number in (1, 2, 3):
                 writer.append(one.key, number, [b"y" * 60])
             writer.append(two.key, 0, [b"z" * 60, b"z"])
-            # One that fits stands behind the gap.
+            # One that would fit makes no second gap.
             writer.append(one.key, 4, [b"4"])
-            writer.append(one.key, 5, [b"y" * 60])
             assert await disk.recovery() == 6
-            writer.append(one.key, 6, [b"6"])
+            writer.append(one.key, 5, [b"5"])
             assert await writer.flush()
-        assert list(store.lines(one.key)) == [(0, b"x" * 60), (4, b"4"), (6, b"6")]
+        assert list(store.lines(one.key)) == [(0, b"x" * 60), (5, b"5")]
         assert list(store.lines(two.key)) == []
         gaps = [(gap.first, gap.next, gap.why) for gap in store.gaps(one.key)]
-        assert gaps == [(1, 4, "the disk is full"), (5, 6, "the disk is full")]
+        assert gaps == [(1, 5, "the disk is full")]
         assert [(gap.first, gap.next) for gap in store.gaps(two.key)] == [(0, 2)]
         found = store.session(two.key)
         assert found is not None and found.next_event == 2
@@ -264,6 +263,7 @@ async def test_a_store_is_opened_as_soon_as_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(writing, "QUEUE_SIZE", 100)
     recovered: asyncio.Queue[int] = asyncio.Queue()
     one = session()
     (tmp_path / "state").write_text("in the way")
@@ -274,6 +274,7 @@ async def test_a_store_is_opened_as_soon_as_it_can_be(
     )
     async with writer:
         writer.put(lambda store: store.create_session(one))
+        writer.append(one.key, 0, [b"x" * 101])
         assert not await writer.flush()
         with pytest.raises(StoreError):
             await writer.call(lambda store: store.sessions(), reads=True)
@@ -282,6 +283,9 @@ async def test_a_store_is_opened_as_soon_as_it_can_be(
         async with asyncio.timeout(PATIENCE):
             await recovered.get()
         assert [each.key for each in writer.store.sessions()] == [one.key]
+        assert await writer.flush()
+        (gap,) = writer.store.gaps(one.key)
+        assert (gap.first, gap.next, gap.why) == (0, 1, failed.value.problem)
     writer.store.close()
 
 
