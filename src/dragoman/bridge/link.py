@@ -121,6 +121,46 @@ class Bridged:
                     caught_up.set()
             self.behind = [each for each in self.behind if each[0] > self.known]
 
+    async def follow(
+        self,
+        running: ConversationTurn,
+        tell: Callable[[model.Event], Awaitable[None]],
+        taken: Callable[[model.Event], None] | None = None,
+    ) -> model.TurnEnded | None:
+        """Tell the client what happens in a turn, to its end, also after the client cancelled.
+
+        `taken` is called once for each event, before it is told.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        ended: model.TurnEnded | None = None
+        untold: model.Event | None = None
+        while True:
+            try:
+                if untold is not None:
+                    await tell(untold)
+                    self.knows()
+                    untold = None
+                async for event in running:
+                    untold = event
+                    self.taken += 1
+                    if taken is not None:
+                        taken(event)
+                    if isinstance(event, model.TurnEnded):
+                        ended = event
+                    await tell(event)
+                    self.knows()
+                    untold = None
+            except asyncio.CancelledError as error:
+                if cancelled is not None:
+                    raise
+                # The client wants the turn to end; what the peer still says is part of it.
+                cancelled = error
+                running.cancel()
+                continue
+            if cancelled is not None:
+                raise cancelled
+            return ended
+
     async def caught_up(self) -> None:
         """Wait until the client knows everything that has happened in the turn so far."""
         if self.running is None:
@@ -353,7 +393,7 @@ class Link:
             prompt = [meaning.block(block) for block in turn.prompt]
             async with bridged.conversation.prompt(prompt) as running:
                 bridged.running = running
-                ended = await self._follow(bridged, running)
+                ended = await bridged.follow(running, functools.partial(self._tell, bridged))
                 result = running.result
             return answers.response(result, ended)
         except RemoteError:
@@ -364,36 +404,6 @@ class Link:
             bridged.turning = False
             bridged.running = None
             self._tell_later(bridged)
-
-    async def _follow(self, bridged: Bridged, running: ConversationTurn) -> model.TurnEnded | None:
-        """Tell the client what happens in a turn, to its end, also after the client cancelled."""
-        cancelled: asyncio.CancelledError | None = None
-        ended: model.TurnEnded | None = None
-        untold: model.Event | None = None
-        while True:
-            try:
-                if untold is not None:
-                    await self._tell(bridged, untold)
-                    bridged.knows()
-                    untold = None
-                async for event in running:
-                    untold = event
-                    bridged.taken += 1
-                    await self._tell(bridged, event)
-                    bridged.knows()
-                    untold = None
-                    if isinstance(event, model.TurnEnded):
-                        ended = event
-            except asyncio.CancelledError as error:
-                if cancelled is not None:
-                    raise
-                # The client wants the turn to end; what the peer still says is part of it.
-                cancelled = error
-                running.cancel()
-                continue
-            if cancelled is not None:
-                raise cancelled
-            return ended
 
     # -- telling
 

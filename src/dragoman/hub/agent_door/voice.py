@@ -8,9 +8,9 @@ and commands is told together with ours.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -127,35 +127,8 @@ class Voice:
         bridged = self._bridged
         assert bridged is not None
         bridged.turning, bridged.running = True, running
-        cancelled: asyncio.CancelledError | None = None
-        ended: model.TurnEnded | None = None
-        untold: model.Event | None = None
         try:
-            while True:
-                try:
-                    if untold is not None:
-                        await self._tell(bridged, untold)
-                        bridged.knows()
-                        untold = None
-                    async for event in running:
-                        untold = event
-                        bridged.taken += 1
-                        taken(event)
-                        if isinstance(event, model.TurnEnded):
-                            ended = event
-                        await self._tell(bridged, event)
-                        bridged.knows()
-                        untold = None
-                except asyncio.CancelledError as error:
-                    if cancelled is not None:
-                        raise
-                    # The client wants the turn to end; what the peer still says is part of it.
-                    cancelled = error
-                    running.cancel()
-                    continue
-                if cancelled is not None:
-                    raise cancelled
-                return ended
+            return await bridged.follow(running, partial(self._tell, bridged), taken)
         finally:
             bridged.turning, bridged.running = False, None
             self._tell_later(bridged)
