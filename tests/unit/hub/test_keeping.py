@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from dragoman.client.results import Result
+from dragoman.errors import StoreFull
 from dragoman.events import model
 from dragoman.events.parts import Failure, Image, Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.hub.continuing import Opened
 from dragoman.hub.keeping import Keeper, keeper_for
+from dragoman.hub.sessions import Store, writing
 from tests.aio import aio
 from tests.unit.hub.stored import paths_in, said, session, store_in
 
@@ -114,3 +119,33 @@ async def test_a_store_that_cannot_be_used_is_told_once_and_hurts_nothing(tmp_pa
     await keeper.aclose()
     (told,) = troubles
     assert told.startswith("this is not stored: ")
+
+
+@aio
+async def test_that_a_disk_takes_it_again_is_told_and_nothing_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreFull("the store", "no space is left")
+
+    monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.01)
+    troubles: list[str] = []
+    keeper = keeper_in(tmp_path, troubles)
+    keeper.opened(opened(), None, name=None)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "append", full)
+        keeper.began("j-1", [Text("do")])
+        keeper.event(spoken("x"))
+        keeper.ended(Result(Outcome.OK, "x"))
+        async with asyncio.timeout(20):
+            while len(troubles) < 1:  # noqa: ASYNC110 - a thread tells
+                await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while len(troubles) < 2:  # noqa: ASYNC110 - a thread tells
+            await asyncio.sleep(0.01)
+    await keeper.aclose()
+    assert "no space is left" in troubles[0]
+    assert troubles[1:] == ["this is stored again"]
+    with store_in(tmp_path) as store:
+        (job,) = store.jobs()
+        assert (job.outcome, job.text, job.missing_events) == ("ok", "x", 0)

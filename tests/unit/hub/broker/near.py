@@ -112,6 +112,7 @@ class Notes:
     """Who stores things, and only takes notes."""
 
     def __init__(self) -> None:
+        self.trouble = ""
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.marked: list[Any] = []
         self.saved: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.errors import RemoteError, TurnInProgress
+from dragoman.errors import RemoteError, SessionUnusable, TurnInProgress
 from dragoman.hub.broker import opening
 from dragoman.hub.broker.failures import revive
 from tests.aio import aio
@@ -182,6 +182,20 @@ async def test_a_released_session_is_stored_to_the_last_event_and_keeps_its_name
         meta = {"_meta": {"dragoman": {"key": "s-talk"}}}
         again = await other.call("session/resume", about(tmp_path, session) | meta)
         assert again["_meta"]["dragoman"]["next"] == 1
+
+
+@aio
+async def test_a_session_is_not_released_while_its_events_cannot_be_stored(tmp_path: Path) -> None:
+    agent = NearAgent(**CLOSES)
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path, name="talk")
+        at.broker.recording.trouble = "the disk is full"
+        with pytest.raises(RemoteError, match="the disk is full") as refused:
+            await caller.call("_dragoman/release", {"sessionId": session})
+        assert isinstance(revive(refused.value.data), SessionUnusable)
+        at.broker.recording.trouble = ""
+        told = await caller.call("_dragoman/release", {"sessionId": session})
+        assert told == {"released": True, "closed": True}
 
 
 @aio

@@ -236,6 +236,21 @@ async def test_events_for_which_there_is_no_room_are_a_gap_that_is_noted(
 
 
 @aio
+async def test_what_cannot_be_stored_to_the_end_is_counted_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = session()
+    with open_store(tmp_path) as store:
+        store.create_session(one)
+        disk = Failing(store, monkeypatch)
+        async with Writer(store) as writer:
+            writer.append(one.key, 0, [b"1", b"2"])
+            writer.append(one.key, 2, [b"3"], "j-1")
+        assert disk.tries > 0
+    assert "3 events and what became of their jobs are lost" in caplog.text
+
+
+@aio
 async def test_the_disk_is_tried_less_often_the_longer_it_fails_and_at_once_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
