@@ -194,8 +194,8 @@ class Sessions:
         """Let somebody else go on with a session: another broker, or a process of a caller's own.
 
         All that happened in it is stored before the answer, so that its numbers go on from there.
-        Raises `TurnInProgress` while somebody uses it here, and `SessionUnusable` while that cannot
-        be stored: whoever goes on with it would give the same numbers to other events.
+        Raises `TurnInProgress` while somebody uses it here, and while that cannot be stored: whoever
+        goes on with it would give the same numbers to other events.
         """
         about = extensions.read(params, extensions.About)
         session = self._sessions.get(about.session_id)
@@ -207,8 +207,8 @@ class Sessions:
         if any(each is not caller and reader.opened for each, reader in session.readers.items()):
             raise TurnInProgress(f"the session {named} is open in another shell, on other terms")
         if self._keeping.trouble:
-            raise SessionUnusable(
-                f"the session {named} cannot go on elsewhere before its events are stored: "
+            raise TurnInProgress(
+                f"the session {named} cannot go on elsewhere before its last turns are stored: "
                 f"{self._keeping.trouble}"
             )
         far = session.far
