@@ -1,6 +1,6 @@
 """What a person is told about an error: what happened, whose fault it is, what to do next.
 
-Owns the words and the exit code of every error in `dragoman.errors`. It catches nothing: `app`
+Owns the words and the exit code of every error in `dragoman.errors`. It catches nothing: `entrance`
 does, at the top. An error that knows better advice carries it as `remedy` or `hint`.
 """
 
