@@ -194,7 +194,7 @@ class Sessions:
         """Let somebody else go on with a session: another broker, or a process of a caller's own.
 
         All that happened in it is stored before the answer, so that its numbers go on from there.
-        Raises `TurnInProgress` while somebody uses it here, and while that cannot be stored: whoever
+        Raises `TurnInProgress` while somebody uses it here, and while that cannot be stored: who
         goes on with it would give the same numbers to other events.
         """
         about = extensions.read(params, extensions.About)
