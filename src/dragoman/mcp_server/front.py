@@ -8,6 +8,7 @@ deep delegations may be nested in `dragoman.hub.lineage`. How bytes arrive is no
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from dragoman.hub.config.schema import Permissions
+
+_log = logging.getLogger(__name__)
 
 ROOTS_TIMEOUT: Final = 10.0
 """Seconds for a client to say what its roots are; it knows them."""
@@ -108,6 +111,14 @@ class Front:
             return types.InputRequiredResult(input_requests=wanted)
         except DragomanError as error:
             return _result(answers.of_error(error))
+        except MCPError:
+            raise
+        except Exception as error:
+            # Handler to wire: what it says is for whoever looks after us, and not for a model.
+            _log.exception("%s failed", tool.name)
+            raise MCPError(
+                types.INTERNAL_ERROR, f"{tool.name} failed inside of dragoman"
+            ) from error
 
     async def _carry_out(self, arguments: Any, call: _Call) -> Answer:
         match arguments:

@@ -32,10 +32,8 @@ class Owed:
         """How many answers we owe."""
         return self._by_us.total()
 
-    def received(self, message: SessionMessage | Exception) -> None:
+    def received(self, message: SessionMessage) -> None:
         """A message has come from the client."""
-        if isinstance(message, Exception):
-            return
         match message.message:
             case types.JSONRPCRequest(id=id):
                 self._by_us[str(id)] += 1

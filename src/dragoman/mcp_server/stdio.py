@@ -9,8 +9,10 @@ thread that waits for a line.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -95,8 +97,12 @@ async def _feed(
         try:
             while (taken := await lines.next()) is not None:
                 for line in taken:
-                    if line.strip():
-                        message = _message(line)
+                    if not line.strip():
+                        continue
+                    message = _message(line)
+                    if message is None:
+                        _refuse(line, lines.stream)
+                    else:
                         owed.received(message)
                         await reading.send(message)
             # The SDK gives up what it does as soon as its input ends.
@@ -114,11 +120,27 @@ async def _feed(
             return
 
 
-def _message(line: bytes) -> SessionMessage | Exception:
+def _message(line: bytes) -> SessionMessage | None:
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValidationError as error:
-        return error
+    except ValidationError:
+        return None
+
+
+def _refuse(line: bytes, stream: Stream) -> None:
+    """Answer what is no message if somebody waits for that: the SDK would only drop it."""
+    try:
+        # It takes more than others do, such as half a pair of surrogates.
+        match json.loads(line):
+            case {"id": int() | str() as id, "method": str() as method} if not isinstance(id, bool):
+                error = {"code": types.INVALID_REQUEST, "message": f"{method} is malformed"}
+                answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
+                with suppress(ConnectionLost):
+                    stream.write(answer.encode() + b"\n")
+                return
+    except (ValueError, RecursionError):
+        pass
+    _log.warning("a line that is no message is left out: %.100r", line)
 
 
 async def _send(

@@ -58,19 +58,62 @@ async def test_the_signal_to_stop_ends_it_and_gives_the_stream_back(work: Path) 
 
 
 @aio
-async def test_what_is_no_message_does_not_end_the_connection(work: Path) -> None:
+async def test_what_is_no_message_does_not_end_the_connection(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     near, far = memory_pair()
     tasks = TaskOwner("test")
     serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
     hand = Hand(near)
     await hand.ask(HELLO)
-    near.write(b"this is no JSON\n")
-    while (answer := await hand.ask({"jsonrpc": "2.0", "id": 3, "method": "ping"})).get("id") != 3:
-        assert "error" in answer
-    assert answer["result"] == {}
+    lines = (b"this is no JSON", b"[]", b'{"id":true,"method":"ping"}', b"\xff", b"[" * 10_000)
+    near.write(b"\n".join(lines) + b"\n")
+    assert (await hand.ask({"jsonrpc": "2.0", "id": 3, "method": "ping"}))["id"] == 3
+    assert len(caplog.messages) == len(lines)
     await near.aclose()
     async with asyncio.timeout(10):
         await serving
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":[1]}',
+        b'{"id":"x","method":"ping"}',
+        b'{"jsonrpc":"2.0","id":"x","method":"ping","params":{"text":"\\ud800"}}',
+    ],
+    ids=["params", "version", "text"],
+)
+@aio
+async def test_a_malformed_request_is_answered(line: bytes, work: Path) -> None:
+    near, far = memory_pair()
+    tasks = TaskOwner("test")
+    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
+    hand = Hand(near)
+    await hand.ask(HELLO)
+    near.write(line + b"\n")
+    async with asyncio.timeout(10):
+        answer = await hand.lines.get()
+    assert (answer["id"], answer["error"]["code"]) == ("x", -32600)
+    await near.aclose()
+    async with asyncio.timeout(10):
+        await serving
+
+
+@aio
+async def test_a_fault_of_ours_is_told_without_what_it_says(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty(Front):
+        async def _carry_out(self, arguments: Any, call: Any) -> Answer:
+            raise RuntimeError("a secret")
+
+    piped = Piped(call(2, "list_peers"))
+    async with asyncio.timeout(10):
+        await serve_stream(Faulty(cwd=work), piped.stream, stop=asyncio.Event())
+    error = piped.answers()[2]["error"]
+    assert error == {"code": -32603, "message": "list_peers failed inside of dragoman"}
+    assert caplog.messages == ["list_peers failed"]
 
 
 @aio
