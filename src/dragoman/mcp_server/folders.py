@@ -48,7 +48,7 @@ def choose_workspace(
     else:
         path = roots[0] if roots else own[0] if own else cwd
     real = Path(os.path.realpath(path))
-    if not real.is_dir():
+    if not os.path.isdir(real):
         raise UsageError(f"the workspace {path} is no folder")
     for bounds, whose in ((roots, "the roots of this client"), (own or None, "--root")):
         if bounds is not None and not any(_is_in(real, bound) for bound in bounds):

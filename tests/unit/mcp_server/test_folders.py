@@ -92,3 +92,8 @@ def test_a_client_sees_the_jobs_of_its_own_projects(folders: Path) -> None:
     assert not may_see(b, cwd=b, own=[a])
     assert not may_see(a, cwd=b, own=[a], named=[b.as_uri()])
     assert may_see(b, cwd=b, named=[])
+
+
+def test_a_name_that_the_system_refuses_to_look_at_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no folder"):
+        choose_workspace(f"/{'x' * 5000}", cwd=tmp_path)

@@ -194,9 +194,6 @@ class Door:
     # -- sessions
 
     def _talk(self, session: Session) -> Talk:
-        for folder in session.roots:
-            if not folder.is_dir():
-                raise UsageError(f"{folder} is no folder")
         place = self._front.look_around(session.cwd)
         talk = Talk(
             self._server,
@@ -217,7 +214,7 @@ class Door:
 
     async def _new(self, session: Session) -> None:
         session.id = new_session_key()
-        # Nothing is stored of a session that cannot be.
+        _check(session)
         talk = self._talk(session)
         shelf = self._shelf(self._front.look_around(session.cwd))
         shelf.create(session.id, cwd=session.cwd)
@@ -238,6 +235,7 @@ class Door:
         await self._take_up(session, None)
 
     async def _take_up(self, session: Session, replay: Turn | None) -> None:
+        _check(session)
         kept = await self._shelf(self._front.look_around(session.cwd)).take(session.id)
         talk = self._talk(session)
         before = self._talks.pop(session.id, None)
@@ -295,6 +293,14 @@ class Door:
 
     async def _prompt(self, turn: Turn) -> Any:
         return await _talk_of(turn.session).prompt(turn)
+
+
+def _check(session: Session) -> None:
+    """Refuse a session that nobody could work in, before anything is stored of it."""
+    for folder in session.roots:
+        # Unlike the path's own method, it takes what the system refuses to look at for none.
+        if not os.path.isdir(folder):
+            raise UsageError(f"{folder} is no folder")
 
 
 def _talk_of(session: Session) -> Talk:

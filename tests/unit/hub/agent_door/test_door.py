@@ -168,6 +168,7 @@ async def test_a_folder_that_is_none_is_refused_and_nothing_is_stored(tmp_path: 
             (home.work / "gone", []),
             (home.work / "file", []),
             (home.work, [home.work / "gone"]),
+            (home.work / ("x" * 5000 + "gone"), []),
         ):
             with pytest.raises(RemoteError, match="(gone|file) is no folder") as refused:
                 await editor.open(cwd, *others)
