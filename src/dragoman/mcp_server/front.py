@@ -135,7 +135,9 @@ class Front:
             case tools.CancelJob():
                 return await self._cancel(arguments, call)
             case tools.ListPeers():
-                return answers.of_peers(overview(await self._place(call, arguments.workspace)))
+                place = await self._place(call, arguments.workspace)
+                # It looks for programs all over the PATH.
+                return answers.of_peers(await asyncio.to_thread(overview, place))
             case tools.Explain():
                 return await self._explain(arguments, call)
             case _:
@@ -303,9 +305,11 @@ class Front:
         wish = Wish(
             role=wanted.role, prompt=wanted.role, workspace=place.cwd, tier=wanted.tier or None
         )
-        return answers.of_decision(
-            decide_for(wish, place, lineage=self._lineage(place, call), now=time.time())
+        lineage = self._lineage(place, call)
+        decision = await asyncio.to_thread(
+            decide_for, wish, place, lineage=lineage, now=time.time()
         )
+        return answers.of_decision(decision)
 
     async def _place(self, call: _Call, asked: str) -> Place:
         folder = choose_workspace(asked, cwd=self._cwd, own=self._roots, named=await call.roots())
