@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from dragoman.errors import DragomanError, StoreConflict, StoreError, UnknownSession
+from dragoman.hub.broker import slips
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.scribing import TEXT_SIZE, Scribe, said_in
 from dragoman.hub.broker.session import LiveSession
@@ -60,6 +61,8 @@ class Recording:
         self._scribes: dict[str, Scribe] = {}
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
+        self._left: dict[str, int] = {}
+        """The sessions that were let go of while nothing could be stored, with their next event."""
         self._jobs: set[str] = set()
         """The jobs that are stored and have not ended."""
         self._ended: list[Job] = []
@@ -86,6 +89,8 @@ class Recording:
             store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
         )
         self._writer.start()
+        for slip in await asyncio.to_thread(slips.take, Path(self._spec.paths.runtime), path):
+            self._writer.put(functools.partial(slips.note, slip=slip))
 
     async def close(self) -> None:
         """Store what is left."""
@@ -101,9 +106,28 @@ class Recording:
             await asyncio.wait([self._ending])
         writer, self._writer = self._writer, None
         if writer is not None:
-            await writer.close()
+            if not await writer.close() and writer.is_open:
+                await asyncio.to_thread(self._leave_slip, writer)
             if writer.is_open:
                 await asyncio.to_thread(writer.store.close)
+
+    def _leave_slip(self, writer: Writer) -> None:
+        """Let the next broker know which events nobody will store any more."""
+        store = writer.store
+        reached = self._left | {key: scribe.next for key, scribe in self._scribes.items()}
+        try:
+            stored = {key: store.session(key) for key in reached}
+        except StoreError as error:
+            log.warning("the store cannot be read: %s", error)
+            return
+        lost = {
+            key: reached[key] - record.next_event
+            for key, record in stored.items()
+            if record is not None and record.next_event < reached[key]
+        }
+        if lost:
+            why = "" if writer.trouble is None else writer.trouble.problem
+            slips.leave(Path(self._spec.paths.runtime), store.path, lost, why=why)
 
     @property
     def _works(self) -> Writer | None:
@@ -273,7 +297,9 @@ class Recording:
             return False
         self._save(session, None, end=True)
         self._known.discard(session.key)
-        self._scribes.pop(session.key, None)
+        scribe = self._scribes.pop(session.key, None)
+        if scribe is not None and self._works is None:
+            self._left[session.key] = scribe.next
         self._sessions.pop(session.key, None)
         return True
 
@@ -431,6 +457,7 @@ class Recording:
         """What waited is stored, and what happens is."""
         if self._writer is not None and self._writer.trouble is None:
             self.trouble = ""
+            self._left.clear()
 
     def _tell(self, tell: Any, *values: object) -> None:
         try:

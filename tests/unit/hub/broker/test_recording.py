@@ -204,6 +204,30 @@ async def test_when_the_disk_fails_the_work_goes_on_in_memory(
 
 
 @aio
+async def test_what_a_broker_could_not_store_before_it_ended_is_noted_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreFull("file", "no space left")
+
+    async with keeping(tmp_path) as (kept, session):
+        session.update(notice("s1", "stored"))
+        kept._save(session, None, end=True)
+        await kept.settle(session)
+        monkeypatch.setattr(Store, "append", full)
+        for word in ("lost", "too"):
+            session.update(notice("s1", word))
+    monkeypatch.undo()
+    assert texts(tmp_path) == ["stored"]
+    async with keeping(tmp_path, created=False) as (kept, session):
+        found = await kept.find("s1", None)
+        assert found is not None and found.next_event == 3
+    with Store.open(store_path(tmp_path / "state"), read_only=True) as store:
+        (gap,) = store.gaps("s-k")
+    assert (gap.first, gap.next, gap.why) == (1, 3, "no space left")
+
+
+@aio
 async def test_lines_are_fetched_up_to_a_gap_and_not_from_within_it(tmp_path: Path) -> None:
     async with keeping(tmp_path) as (kept, session):
         session.update(notice("s1", "before"))
