@@ -57,14 +57,19 @@ EXTRAS: Final = {
         valued="AbCdeEFhHmPQrTuUwxXyYzt",
     ),
     "date": Extras(writes=("--set",), write_letters="s", valued="dfrI"),
+    "diff3": Extras(("--diff-program",)),
     "file": Extras(writes=("--compile",), write_letters="C", valued="eFfmP"),
     "go": Extras(
-        ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"), by_name=False
+        ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"),
+        # Its environment is kept, and names programs.
+        writes=("-w", "--w"),
+        by_name=False,
     ),
     "gmake": _MAKE,
     "gradle": Extras(("--init-script",), letters="I", valued="bcgpDPx", by_name=False),
     "helm": Extras(("--post-renderer", "--kubeconfig"), by_name=False),
     "iconv": Extras(writes=("--output",), write_letters="o", valued="ft"),
+    "info": Extras(writes=("--output",), write_letters="o", valued="dfInkx"),
     "kubectl": Extras(("--kubeconfig",), by_name=False),
     "less": Extras(
         ("--lesskey-file", "--lesskey-src", "--lesskey-content"),
@@ -80,9 +85,13 @@ EXTRAS: Final = {
     "npm": Extras(
         ("--script-shell", "--node-options", "--call"), letters="c", valued="Cw", by_name=False
     ),
+    "pnpm": Extras(
+        ("--script-shell", "--node-options", "--shell-mode"), letters="c", valued="C", by_name=False
+    ),
     "rg": Extras(("--pre", "--hostname-bin")),
     "rsync": Extras(("--rsh", "--rsync-path"), letters="e", valued="fBTM@"),
     "scp": _COPY,
+    "sdiff": Extras(("--diff-program",), writes=("--output",), write_letters="o", valued="Iw"),
     "sftp": _COPY,
     "shuf": Extras(writes=("--output",), write_letters="o", valued="in"),
     "sort": Extras(("--compress-program",), writes=("--output",), write_letters="o", valued="kStT"),
@@ -95,7 +104,7 @@ EXTRAS: Final = {
         valued="fbCgXTVKNLH",
     ),
     "tcpdump": Extras(letters="z", write_letters="w", valued="BcCEGijmMrsTVWyZ"),
-    "tree": Extras(write_letters="o", valued="LPIHT"),
+    "tree": Extras(write_letters="oR", valued="LPIHT"),
     "wget": Extras(
         ("--use-askpass", "--config", "--execute"), letters="e", valued="oaiBtOTwQPUlARDIX"
     ),
@@ -270,7 +279,12 @@ def _subcommand(words: Sequence[str], at: int) -> Iterator[Found]:
     runs = False
     for place, word in enumerate(following, at + 1):
         runs = runs or word == starts
-        if runs or word.startswith(("ext::", "-O")) or _is_extra(word, GIT_EXTRAS, letters, valued):
+        if (
+            runs
+            or "ext::" in word
+            or word.startswith("-O")
+            or _is_extra(word, GIT_EXTRAS, letters, valued)
+        ):
             yield Found(place)
         elif sub in GIT_READS and _may_be_option(word) and not _ended(words[at:place]):
             yield Found(place, runs=False)

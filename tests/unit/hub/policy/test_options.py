@@ -38,7 +38,13 @@ def places(line: str) -> set[int]:
         ("date -us x", {1}),
         ("file -bC", {1}),
         ("less '+!x' y", {1}),
+        ("tree -R -H .", {1}),
+        ("sdiff -o x a b", {1}),
+        ("diff3 --diff-program=x a b c", {1}),
+        ("go env -w GOFLAGS=-toolexec=x", {2}),
+        ("pnpm -c exec x", {1}),
         # git
+        ("git archive --remote=ext::x HEAD", {2}),
         ("git log --ext-diff", {2}),
         ("git log -p --textc", {3}),
         ("git -c a=b log", {1, 2}),
