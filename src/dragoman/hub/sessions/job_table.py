@@ -103,30 +103,22 @@ class JobTable(Database):
         return self._counted([_record(row) for row in rows])
 
     def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
-        """The jobs, each with how many of its events are missing. Nearly always there is no gap
-        anywhere, which is one look."""
+        """The jobs, each with how many of its events are missing. Nearly always there is no gap,
+        which is one look for each session."""
+        gaps: dict[str, list[Gap]] = {}
         with self._reading() as connection:
-            keys = {
-                key
-                for (key,) in connection.execute(
-                    "SELECT DISTINCT session_key FROM notes WHERE kind = ?", (GAP,)
-                )
-            } & {job.session_key for job in jobs}
-            rows = [
-                (key, msgspec.json.decode(data, type=Gap))
-                for key in keys
-                for (data,) in connection.execute(
+            for key in {job.session_key for job in jobs if job.session_key}:
+                rows = connection.execute(
                     "SELECT data FROM notes WHERE session_key = ? AND kind = ?", (key, GAP)
-                )
-            ]
-        if not rows:
+                ).fetchall()
+                if rows:
+                    gaps[key] = [msgspec.json.decode(data, type=Gap) for (data,) in rows]
+        if not gaps:
             return jobs
         return [
             structs.replace(
                 job,
-                missing_events=sum(
-                    _shared(job, gap) for key, gap in rows if key == job.session_key
-                ),
+                missing_events=sum(_shared(job, gap) for gap in gaps.get(job.session_key, ())),
             )
             for job in jobs
         ]
