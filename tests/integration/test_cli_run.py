@@ -249,7 +249,7 @@ def test_errors_name_the_cause_and_have_their_exit_code(
     [
         ("nothing", (), (), 1, "without a word"),
         ("refuse", (), (), 1, "refused"),
-        ("wait", ("--timeout", "0.5"), (), 3, "used up its budget"),
+        ("wait", ("--timeout", "2"), (), 3, "used up its budget"),
         ("hi", (), ("locked",), 6, "Authentication required"),
     ],
 )
