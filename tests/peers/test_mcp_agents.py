@@ -35,7 +35,7 @@ SETTINGS = 'enabled_peers = ["qwen"]\n'
 
 @dataclass(frozen=True)
 class Host:
-    """A user who has put our server into the settings of Gemini."""
+    """A user who has put our server into the settings of an agent."""
 
     home: Path
     workspace: Path
@@ -44,9 +44,13 @@ class Host:
 
     async def ask(self, prompt: str) -> subprocess.CompletedProcess[str]:
         """What Gemini says to a prompt, as a command of a shell."""
+        return await self.run(*peer_program("gemini"), "-p", prompt)
+
+    async def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of a shell, to its end."""
         return await asyncio.to_thread(
             subprocess.run,
-            [*peer_program("gemini"), "-p", prompt],
+            words,
             cwd=self.workspace,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -131,23 +135,6 @@ async def test_an_agent_that_asks_itself_is_stopped(home: Path, workspace: Path)
     assert living_in(home) == []
 
 
-async def run(words: list[str], host: Host) -> str:
-    """What a program says, all of it."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        words,
-        cwd=host.workspace,
-        env=host.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TURN_TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
 @pytest.mark.timeout(120)
 @aio
 async def test_codex_has_the_tools_in_its_first_turn_as_they_are_installed(
@@ -168,11 +155,12 @@ async def test_codex_has_the_tools_in_its_first_turn_as_they_are_installed(
         host = Host(home, workspace, environment, model)
         program = [*peer_program("codex"), "exec", "--skip-git-repo-check"]
         asked = json.dumps({"peer": "scout", "prompt": "where is main?"})
-        said = await run([*program, f"TOOL:mcp__dragoman.ask_peer:{asked}"], host)
+        said = await host.run(*program, f"TOOL:mcp__dragoman.ask_peer:{asked}")
         offered = {tool.called for tool in model.questions[0].tools}
     assert {"mcp__dragoman.delegate", "mcp__dragoman.job_result"} <= offered
     # It shows a model the values alone, and those say what a failure means.
-    assert "FAILED: scout did not do it (refused). Do not answer in the peer's place" in said
+    failed = "FAILED: scout did not do it (refused). Do not answer in the peer's place"
+    assert failed in said.stdout, said.stderr
     assert living_in(home) == []
 
 
@@ -195,8 +183,8 @@ async def test_qwen_finds_the_tools_by_its_search_and_calls_them(
         file.write_text(json.dumps(settings))
         wanted = json.dumps({"name": "mcp__dragoman__list_peers", "arguments": {}})
         host = Host(home, workspace, environment, model)
-        said = await run([*peer_program("qwen"), "-p", f"TOOL:tool_call:{wanted}"], host)
+        said = await host.run(*peer_program("qwen"), "-p", f"TOOL:tool_call:{wanted}")
         offered = {tool.name for tool in model.questions[0].tools}
     assert "tool_search" in offered and not any("dragoman" in name for name in offered)
-    assert '{"peers":[{"peer":"auggie"' in said
+    assert '{"peers":[{"peer":"auggie"' in said.stdout, said.stderr
     assert living_in(home) == []
