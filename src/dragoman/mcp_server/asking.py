@@ -202,6 +202,7 @@ class _Asking:
                 question.peer,
                 workspace=question.workspace,
                 credentials=way.inherit,
+                handed=own.env,
                 on_trouble=self._audience.notice,
                 paths=place.paths,
                 on_stop=self._lead.pull,

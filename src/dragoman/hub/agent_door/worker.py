@@ -203,6 +203,7 @@ class Worker:
         self._warm = broker_of(peer) is not None
         if isinstance(peer.client, AcpClient):
             peer.client.serve_with(self._serve)
+        own = self._place.config.settings.for_peer(self.name)
         if not self._warm:
             from dragoman.hub.keeping import keeper_for
 
@@ -210,12 +211,12 @@ class Worker:
                 self.name,
                 workspace=self._cwd,
                 credentials=self._way.inherit,
+                handed=own.env,
                 on_trouble=self._on_notice,
                 paths=self._place.paths,
                 on_stop=self._stop,
             )
             stack.push_async_callback(self._keeper.aclose)
-        own = self._place.config.settings.for_peer(self.name)
         servers = self._servers if peer.capabilities.mcp_stdio is not False else ()
         wanted = Wanted(
             key=new_session_key(),
@@ -256,6 +257,7 @@ class Worker:
             "permit": approve_all if free else desk,
             "guard": None if free else desk.guard,
             "budgets": settings.budgets(self._way.budgets()),
+            "env": settings.for_peer(self.name).env,
             "extra_env": self._lineage,
             "on_event": self._happened,
             "inquire": asking.inquire if asking.inquires else None,

@@ -15,9 +15,13 @@ from dragoman.errors import ConnectError, NotInstalled
 from dragoman.events import model
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.words import Outcome
+from dragoman.hub import keeping as keeping_module
+from dragoman.hub.agent_door import worker as worker_module
 from dragoman.hub.agent_door.asking import Asking
 from dragoman.hub.agent_door.worker import Worker
 from dragoman.hub.continuing import NEW, RESTORED, adopted
+from dragoman.hub.keeping import keeper_for
+from dragoman.hub.opening import open_peer
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.hub.agent_door.stage import House, Peer, house
@@ -108,6 +112,30 @@ async def test_a_peer_that_cannot_be_reached_is_told_and_leaves_nothing_behind(
         assert not len(tasks)
         with pytest.raises(NotInstalled):
             worker_in(home, "auggie", tasks)
+
+
+@aio
+async def test_a_peer_gets_the_variables_that_its_settings_name_and_they_are_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[list[str]] = []
+
+    def opening(way: Any, **terms: Any) -> Any:
+        handed.append(list(terms["env"]))
+        return open_peer(way, **terms)
+
+    def keeping(*args: Any, **terms: Any) -> Any:
+        handed.append(list(terms["handed"]))
+        return keeper_for(*args, **terms)
+
+    monkeypatch.setattr(worker_module, "open_peer", opening)
+    monkeypatch.setattr(keeping_module, "keeper_for", keeping)
+    async with house(tmp_path, Peer("left")) as home:
+        home.settings('[peers.left]\nenv = ["CITY"]\n')
+        worker = worker_in(home, "left", TaskOwner("test"))
+        await worker.start()
+        await worker.aclose()
+    assert handed == [["CITY"], ["CITY"]]
 
 
 @aio
