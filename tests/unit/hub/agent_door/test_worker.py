@@ -131,7 +131,7 @@ async def test_a_peer_gets_the_variables_that_its_settings_name_and_they_are_not
     monkeypatch.setattr(worker_module, "open_peer", opening)
     monkeypatch.setattr(keeping_module, "keeper_for", keeping)
     async with house(tmp_path, Peer("left")) as home:
-        home.settings('[peers.left]\nenv = ["CITY"]\n')
+        home.settings('[peer.left]\nenv = ["CITY"]\n')
         worker = worker_in(home, "left", TaskOwner("test"))
         await worker.start()
         await worker.aclose()
