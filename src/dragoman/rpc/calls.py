@@ -41,6 +41,8 @@ class Call(Struct, eq=False):
     """Called when it is given up."""
     tell: Settle | None = None
     """Told the end; None once it was told, or if somebody waits for it."""
+    future: asyncio.Future[Raw] | None = None
+    """Has the end; None once it has. For one of many calls that wait at once."""
     timeout: float = math.inf
     give_up_at: float = math.inf
     """By the clock of `Deadlines`."""
@@ -50,10 +52,20 @@ class Call(Struct, eq=False):
 
     @property
     def settled(self) -> bool:
-        return self.tell is None
+        return self.tell is None and self.future is None
 
     def settle(self, result: Raw | None, error: DragomanError | None) -> None:
         """Hand over the end of the call; all but the first are without effect."""
+        future, self.future = self.future, None
+        if future is not None:
+            # A caller that has gone meanwhile is no reason to fail.
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+            return
         tell, self.tell = self.tell, None
         if tell is not None:
             try:

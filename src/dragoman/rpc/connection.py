@@ -292,12 +292,16 @@ class Connection(Answering):
         call: Call
         waiting: Awaitable[Raw]
         # A handler that waited for its own lane would wait for itself, and no timeout would help.
-        if after is None or after.is_handling_here():
-            call = waiting = Awaited(method, self._forget, loop=self._loop)
-        else:
+        if after is not None and not after.is_handling_here():
             future: asyncio.Future[Raw] = asyncio.Future(loop=self._loop)
             call = Call(method, self._forget, Behind(future, after).settle)
             waiting = future
+        elif self._peer.waits:
+            # Where many wait at once answers hardly ever come alone, and a future is cheaper.
+            waiting = future = asyncio.Future(loop=self._loop)
+            call = Call(method, self._forget, None, future)
+        else:
+            call = waiting = Awaited(method, self._forget, loop=self._loop)
         call.id, line = self._peer.request(method, call, params)
         if self._trace is not None:
             self._trace.record(self.name, "send", line)
@@ -440,8 +444,14 @@ class Connection(Answering):
             elif kind is Answered:
                 call: Call = event.slot  # type: ignore[union-attr]
                 call.line = event.line  # type: ignore[union-attr]
-                if type(call) is Awaited and not call.over:
-                    # `Call.settle` written out, because this is how nearly every call ends.
+                future = call.future
+                # `Call.settle` written out twice, because this is how nearly every call ends.
+                if future is not None:
+                    call.future = None
+                    if not future.done():
+                        future.set_result(event.result)  # type: ignore[union-attr]
+                        later = True
+                elif type(call) is Awaited and not call.over:
                     call.over = True
                     call.answer = event.result  # type: ignore[union-attr]
                     if alone:

@@ -236,6 +236,11 @@ class Peer(Generic[Slot]):
         """Our requests that have no answer yet, oldest first."""
         return [Unanswered(id, method, slot) for id, (method, slot) in self._pending.items()]
 
+    @property
+    def waits(self) -> bool:
+        """Whether a request of ours has no answer yet."""
+        return bool(self._pending)
+
     def is_open(self, id: Id) -> bool:
         """Whether a request of theirs with this id still needs its answer."""
         return id in self._open
