@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -381,6 +381,20 @@ class Connection(Answering):
         if self._trace is not None:
             self._trace.record(self.name, "send", line)
         self._outbox.put(line)
+
+    def pass_all_on(self, lines: Sequence[bytes]) -> None:
+        """`pass_on` for many lines, which takes a fraction of the time. If one of them is too long,
+        none is sent."""
+        if self._failure is not None:
+            raise self._failure.fresh()
+        limit = self.settings.max_line_size
+        longest = max(map(len, lines), default=0)
+        if longest > limit:
+            raise MessageTooLong(longest, limit)
+        if self._trace is not None:
+            for line in lines:
+                self._trace.record(self.name, "send", line)
+        self._outbox.put_all(lines)
 
     async def drain(self) -> None:
         """Wait until the other side has taken enough of what was sent."""

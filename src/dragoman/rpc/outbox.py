@@ -10,7 +10,7 @@ the lines say.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dragoman.errors import ConnectionLost, Overflow
@@ -68,6 +68,13 @@ class Outbox:
             else:
                 self.held = True
                 self._loop.call_soon(self._turn_ended)
+
+    def put_all(self, lines: Sequence[bytes]) -> None:
+        """`put` for many lines at once."""
+        if lines:
+            self._lines += lines[:-1]
+            self._size += sum(map(len, lines)) - len(lines[-1])
+            self.put(lines[-1])
 
     def release(self, *, lone: bool) -> None:
         """What came in was handled; `lone` if it was one message."""

@@ -631,6 +631,22 @@ async def test_a_line_from_elsewhere_is_passed_on_as_it_is_unless_it_is_too_long
 
 
 @aio
+async def test_many_lines_are_passed_on_in_order_or_not_at_all() -> None:
+    async with talk(Witness(), settings=Settings(max_line_size=60)) as (connection, other):
+        lines = [b'{"method":"note","params":[%d]}' % number for number in range(100)]
+        connection.pass_all_on(lines)
+        connection.pass_all_on([])
+        assert [(await other.next())["params"] for _ in lines] == [[n] for n in range(100)]
+        with pytest.raises(MessageTooLong):
+            connection.pass_all_on([lines[0], lines[0] + b" " * 60])
+        connection.post("end")
+        assert (await other.next())["method"] == "end"
+        await connection.aclose()
+        with pytest.raises(ConnectionLost):
+            connection.pass_all_on(lines)
+
+
+@aio
 async def test_what_comes_can_be_handed_to_somebody_else() -> None:
     first, second = Witness(), Witness(lambda request: "second")
     async with talk(first) as (connection, other):

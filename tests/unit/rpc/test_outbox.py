@@ -43,6 +43,19 @@ async def test_a_lone_line_leaves_within_one_turn() -> None:
 
 
 @aio
+async def test_many_lines_that_are_put_at_once_leave_like_those_that_are_put_singly() -> None:
+    stream, outbox, _ = make()
+    outbox.put(b"one")
+    outbox.put_all([])
+    outbox.put_all([b"two", b"three"])
+    assert stream.writes == []
+    await turns(1)
+    assert stream.writes == [b"one\ntwo\nthree\n"]
+    outbox.put_all([b"x" * (FLUSH_SIZE // 2)] * 2)
+    assert len(stream.writes) == 2
+
+
+@aio
 async def test_a_full_buffer_leaves_at_once() -> None:
     stream, outbox, _ = make()
     outbox.put(b"small")

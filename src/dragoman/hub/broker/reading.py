@@ -180,8 +180,11 @@ class Reader:
             self._advance(start + len(stored))
             return True
         events = log.lines(start, stop, max_size=BATCH_SIZE)
-        for event in events:
-            self.tell(event)
+        if self._readers.renamed:
+            for event in events:
+                self.tell(event)
+        else:
+            self.connection.pass_all_on([event.line for event in events])
         self._advance(start + len(events))
         return True
 

@@ -37,8 +37,9 @@ SAVE_INTERVAL: Final = 0.1
 """Seconds between two batches: what a kill of the broker can cost in the middle of a turn."""
 
 END_INTERVAL: Final = 0.01
-"""Seconds from the end of a turn until it is written: what a kill can cost then. At once would be
-one write for each of many short turns, and a tenth of their time."""
+"""Seconds from the end of a turn, or from a question, until what came before is written: what a
+kill can cost then. At once would be one write for each of many short turns, and a tenth of their
+time."""
 
 FETCH_COUNT: Final = 5000
 FETCH_SIZE: Final = 1024 * 1024
@@ -150,9 +151,13 @@ class Recording:
         self._hurry()
 
     def hasten(self, session: LiveSession) -> None:
-        """Write now what has happened: somebody is about to decide what happens next."""
+        """Write soon what has happened: somebody is about to decide what happens next."""
         self.save(session)
-        self._hurry()
+        self._hurry_soon()
+
+    def _hurry_soon(self) -> None:
+        if self._hurrying is None:
+            self._hurrying = self._loop.call_later(END_INTERVAL, self._hurry)
 
     def _hurry(self) -> None:
         self._hurrying = None
@@ -367,8 +372,7 @@ class Recording:
         if writer.trouble is not None:
             job.settled()
             return
-        if self._hurrying is None:
-            self._hurrying = self._loop.call_later(END_INTERVAL, self._hurry)
+        self._hurry_soon()
         self._ended.append(job)
         job.hurry = self._settle_jobs
         if job.is_awaited:
