@@ -116,7 +116,7 @@ class AcpClient:
                 title=self.options.title,
                 version=self.options.version or __version__,
             ),
-            client_capabilities=self._capabilities(),
+            client_capabilities=self.options.offered(),
         )
         try:
             raw = await self._translated(
@@ -150,27 +150,6 @@ class AcpClient:
             await finish(asyncio.gather(*(each.aclose() for each in terminals if each is not None)))
         finally:
             await self.connection.aclose()
-
-    def _capabilities(self) -> acp.ClientCapabilities:
-        options = self.options
-        asks = options.elicit is not None
-        return acp.ClientCapabilities(
-            fs=acp.FileSystemCapabilities(
-                read_text_file=options.read_files, write_text_file=options.write_files
-            ),
-            terminal=options.terminals,
-            session=acp.ClientSessionCapabilities(
-                notices=acp.Supported(),
-                compaction=acp.Supported(),
-                config_options=acp.SessionConfigOptionsCapabilities(boolean=acp.Supported()),
-            ),
-            auth=acp.AuthCapabilities(terminal=options.terminal_login),
-            elicitation=acp.ElicitationCapabilities(
-                form=acp.Supported(), url=acp.Supported() if options.elicit_url else None
-            )
-            if asks
-            else None,
-        )
 
     # -- what the agent can do
 

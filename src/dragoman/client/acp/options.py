@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.dialects.acp import v1 as acp
 
 if TYPE_CHECKING:
     from dragoman.client.acp.serving import Elicit, Extension
@@ -66,3 +67,23 @@ class ClientOptions:
     """Allow methods that are not stable in the protocol, such as forking a session."""
     max_line_size: int | None = None
     """The longest message in bytes; a longer one ends the connection."""
+
+    def offered(self) -> acp.ClientCapabilities:
+        """What the agent is told in the handshake."""
+        url = acp.Supported() if self.elicit_url else None
+        asks = self.elicit is not None
+        return acp.ClientCapabilities(
+            fs=acp.FileSystemCapabilities(
+                read_text_file=self.read_files, write_text_file=self.write_files
+            ),
+            terminal=self.terminals,
+            session=acp.ClientSessionCapabilities(
+                notices=acp.Supported(),
+                compaction=acp.Supported(),
+                config_options=acp.SessionConfigOptionsCapabilities(boolean=acp.Supported()),
+            ),
+            auth=acp.AuthCapabilities(terminal=self.terminal_login),
+            elicitation=acp.ElicitationCapabilities(form=acp.Supported(), url=url)
+            if asks
+            else None,
+        )
