@@ -383,8 +383,7 @@ class Connection(Answering):
         self._outbox.put(line)
 
     def pass_all_on(self, lines: Sequence[bytes]) -> None:
-        """`pass_on` for many lines, which takes a fraction of the time. If one of them is too long,
-        none is sent."""
+        """`pass_on` for many lines at once. If one of them is too long, none is sent."""
         if self._failure is not None:
             raise self._failure.fresh()
         limit = self.settings.max_line_size

@@ -95,7 +95,7 @@ _RARER: Final = " .etaoinshrdlucmfwypvbgk:/-_0123456789jqxz"
 
 def _by_rarest(words: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The words by the rarest character of each: a text that has not even that need not be searched
-    for the word, and a search for one character takes a thirtieth of the time."""
+    for the word, and a search for one character takes a small part of the time."""
     found: dict[str, list[str]] = {}
     for word in words:
         found.setdefault(max(word, key=_RARER.index), []).append(word)
