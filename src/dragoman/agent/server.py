@@ -445,11 +445,10 @@ class Server:
         answer = work.result()
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, acp.PromptResponse):
+        if type(answer) is acp.PromptResponse and answer.stop_reason in _STOP_REASONS:
             return answer
-        if answer is not None and answer not in _STOP_REASONS:
-            # Most likely it is the text of the answer, which is to be said.
-            raise UsageError("a prompt handler returns None or a stop reason")
+        if answer is not None and not (isinstance(answer, str) and answer in _STOP_REASONS):
+            raise _not_an_end(answer)
         return acp.PromptResponse(stop_reason=answer or acp.StopReason.END_TURN)
 
     async def _answer(self, turn: Turn) -> Any:
@@ -491,7 +490,27 @@ class Server:
             self.connection.cancel_inbound(message.request_id)
 
 
-_STOP_REASONS: Final = frozenset(acp.StopReason)
+_STOP_REASONS: Final = frozenset(map(str, acp.StopReason))
+
+
+def _not_an_end(answer: object) -> UsageError:
+    """The error for what a prompt handler must not return."""
+    known = ", ".join(sorted(_STOP_REASONS))
+    if isinstance(answer, acp.PromptResponse):
+        return UsageError(
+            f"a prompt handler returned the stop reason {answer.stop_reason!r}, and the protocol "
+            f"has only {known}"
+        )
+    if isinstance(answer, str):
+        # Most likely it is the text of the answer.
+        hint = "text is sent with `await turn.say(text)`"
+    elif inspect.isasyncgen(answer) or inspect.isgenerator(answer):
+        hint = "a handler must not `yield`: send each piece with `await turn.say(piece)`"
+    else:
+        hint = "what the user is to see is sent with the methods of the turn"
+    return UsageError(
+        f"a prompt handler returns None or a stop reason ({known}), not {answer!r:.80}: {hint}"
+    )
 
 
 def _run(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:

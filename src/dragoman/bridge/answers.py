@@ -1,7 +1,8 @@
 """How what happened at the peer is answered to a client of ACP v1.
 
 Owns the way from results and errors of the conversation API to prompt responses and the
-protocol's errors. It sends nothing: `link` does.
+protocol's errors, and the translation of stop reasons that the protocol does not have: clients
+that check what they decode fail on them. It sends nothing: `link` and `through` do.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dragoman.client.conversation import Result
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import AuthRequired, DragomanError, RemoteError, UsageError
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.errors import AuthRequired, DragomanError, InvalidAnswer, RemoteError, UsageError
 from dragoman.events import model
 from dragoman.events.parts import Usage
-from dragoman.events.words import Outcome
+from dragoman.events.words import Outcome, outcome_of
 from dragoman.wire import codes, messages
 
 _STOPS: Final[dict[Outcome, acp.StopReason]] = {
@@ -25,7 +29,18 @@ _STOPS: Final[dict[Outcome, acp.StopReason]] = {
     Outcome.REFUSED: acp.StopReason.REFUSAL,
     Outcome.TRUNCATED: acp.StopReason.MAX_TOKENS,
     Outcome.CANCELLED: acp.StopReason.CANCELLED,
+    # The turn is over, and the protocol has no word for an end of which nothing more is known.
+    # The agent's own word goes along.
+    Outcome.UNKNOWN: acp.StopReason.END_TURN,
 }
+_KNOWN: Final = frozenset(map(str, acp.StopReason))
+
+
+class _Ended(Struct):
+    stopReason: str
+
+
+_ended: Final = msgspec.json.Decoder(_Ended).decode
 
 
 def response(result: Result, ended: model.TurnEnded | None) -> acp.PromptResponse:
@@ -35,14 +50,48 @@ def response(result: Result, ended: model.TurnEnded | None) -> acp.PromptRespons
     """
     native = _native(ended)
     if native is not None:
-        return native
+        return translated(native)
     extra = _used(None if ended is None else ended.usage)
-    if result.stop in set(acp.StopReason) and result.outcome in _STOPS:
+    if result.stop in _KNOWN and result.outcome in _STOPS:
         return acp.PromptResponse(stop_reason=result.stop, extra=extra)
     stop = _STOPS.get(result.outcome)
-    if stop is not None and result.error is None:
-        return acp.PromptResponse(stop_reason=stop, extra=extra)
+    failed = result.error or (result.failure if result.outcome is Outcome.UNKNOWN else None)
+    if stop is not None and failed is None:
+        meta = {meaning.META: {meaning.STOP: result.stop}} if result.stop else None
+        return acp.PromptResponse(stop_reason=stop, extra=extra, meta=meta)
     raise failure(result)
+
+
+def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
+    """A peer's answer to a prompt with a stop reason of the protocol; the peer's own is kept in
+    `_meta`. Raises `RemoteError` for one that says that the turn failed."""
+    if answer.stop_reason in _KNOWN:
+        return answer
+    word = answer.stop_reason
+    outcome = outcome_of(word)
+    if outcome not in _STOPS:
+        raise RemoteError(
+            codes.INTERNAL_ERROR,
+            f"the agent ended its turn with the stop reason {word!r}",
+            {"outcome": outcome.value, meaning.STOP: word},
+        )
+    theirs = (answer.meta or {}).get(meaning.META)
+    ours = {**(theirs if isinstance(theirs, dict) else {}), meaning.STOP: word}
+    meta = {**(answer.meta or {}), meaning.META: ours}
+    return replace(answer, stop_reason=_STOPS[outcome], meta=meta)
+
+
+def prompt_result(raw: Raw) -> Any:
+    """The result of a prompt as a client of ACP can take it: the peer's own bytes, unless their
+    stop reason has to be translated. Raises `InvalidAnswer` for what is not a result at all."""
+    try:
+        # One small decode for each turn: only a strange answer is read as a whole.
+        if _ended(raw).stopReason in _KNOWN:
+            return raw
+        answer = acp.SESSION_PROMPT.decode_result(raw)
+    except messages.UNDECODABLE as error:
+        raise InvalidAnswer(f"invalid response to {acp.SESSION_PROMPT.name}: {error}") from error
+    return translated(answer)
 
 
 def _used(usage: Usage | None) -> dict[str, Any] | None:
@@ -63,6 +112,9 @@ def _used(usage: Usage | None) -> dict[str, Any] | None:
 
 def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
     if ended is None or ended.raw is None or ended.native != acp.SESSION_PROMPT.name:
+        return None
+    if ended.source.dialect != meaning.DIALECT:
+        # Others have a method of this name too, and their own words in its result.
         return None
     message = messages.decode(ended.raw)
     if not isinstance(message, messages.Result) or ended.failure is not None:

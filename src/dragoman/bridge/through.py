@@ -454,7 +454,7 @@ class Through:
         def settle(result: Raw | None, error: DragomanError | None) -> None:
             if passage.prompt is not None and passage.prompt[0] is request:
                 passage.ended()
-                self._settled(request, result, error)
+                self._settled(request, result, error, answers.prompt_result)
 
         call = self.upstream.connection.begin(_PROMPT, request.params, settle=settle)
         passage.prompt = (request, call)

@@ -25,7 +25,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.folders import absolute
 from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Denial, Permit, deny_all
-from dragoman.client.results import Result, explain
+from dragoman.client.results import Result, explain, stop_of
 from dragoman.client.turns import BaseTurn, End, Prompted, State
 from dragoman.errors import (
     DragomanError,
@@ -370,7 +370,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
     def failed(self, error: DragomanError) -> None:
         """The turn ended with an error of the connection or of the other side."""
         outcome, failure = explain(error)
-        ended = self._ended(outcome, error.error_class, failure)
+        ended = self._ended(outcome, stop_of(error), failure)
         if self.state is not State.ENDED and self._why is None:
             self.made(ended)
         self.conclude(ended, error)

@@ -90,6 +90,16 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
     return outcome, Failure(str(error), kind, code, error.retryable, data)
 
 
+def stop_of(error: DragomanError) -> str:
+    """The word for why a turn stopped that was answered with an error: the agent's own where the
+    error carries it, as ours does for a stop reason that says that the turn failed."""
+    if isinstance(error, RemoteError) and isinstance(error.data, dict):
+        said = error.data.get("stopReason")
+        if isinstance(said, str) and said:
+            return said
+    return error.error_class
+
+
 _CODES: Final = {
     -32000: ErrorKind.AUTH_REQUIRED,
     -32001: ErrorKind.OVERLOADED,

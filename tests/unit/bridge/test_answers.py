@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Raw
 
 from dragoman.bridge import answers
-from dragoman.client.results import Result
+from dragoman.client.results import Result, stop_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import (
     AuthRequired,
     DragomanError,
+    InvalidAnswer,
     ProcessExited,
     RemoteError,
     Unsupported,
@@ -18,7 +20,9 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import Outcome
-from tests.unit.events.sayings import SOURCE, make, place
+from tests.unit.events.sayings import make, place
+
+SOURCE = model.Source("acp", "c1")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,64 @@ def test_the_answer_of_a_peer_that_speaks_acp_is_kept_whole() -> None:
         answers.response(Result(Outcome.TIMED_OUT, "", failure=Failure("late")), timed_out)
     other = make(model.TurnEnded, Outcome.OK)
     assert answers.response(Result(Outcome.OK, ""), other).meta is None
+
+
+ODD = [
+    ("endTurn", "end_turn"),
+    ("completed", "end_turn"),
+    ("length", "max_tokens"),
+    ("canceled", "cancelled"),
+    ("paused", "end_turn"),
+]
+
+
+@pytest.mark.parametrize(("word", "reason"), ODD)
+def test_a_stop_reason_that_acp_does_not_have_is_translated_and_kept(
+    word: str, reason: str
+) -> None:
+    result = Raw(b'{"stopReason":"%b","usage":{"totalTokens":3},"_meta":{"a":1}}' % word.encode())
+    line = b'{"jsonrpc":"2.0","id":1,"result":' + bytes(result) + b"}"
+    ended = model.TurnEnded(SOURCE, 1, "s", "t", "session/prompt", line, False, Outcome.OK, word)
+    for told in (answers.response(Result(Outcome.OK, "", word), ended), _passed(result)):
+        assert told.stop_reason == reason
+        assert told.meta == {"a": 1, "dragoman": {"stopReason": word}}
+        assert told.extra == {"usage": {"totalTokens": 3}}
+        assert meaning.of_answer(told, place(), None).stop == word
+
+
+def _passed(result: Raw) -> acp.PromptResponse:
+    passed = answers.prompt_result(result)
+    assert isinstance(passed, acp.PromptResponse)
+    return passed
+
+
+@pytest.mark.parametrize("reason", list(acp.StopReason))
+def test_a_stop_reason_of_acp_passes_as_the_bytes_that_came(reason: str) -> None:
+    result = Raw(b'{"stopReason":"%b","more":[1]}' % reason.encode())
+    assert answers.prompt_result(result) is result
+
+
+@pytest.mark.parametrize("word", ["error", "tool_error", "failed"])
+def test_a_stop_reason_that_says_that_the_turn_failed_is_an_error(word: str) -> None:
+    with pytest.raises(RemoteError, match=f"stop reason '{word}'") as caught:
+        answers.prompt_result(Raw(b'{"stopReason":"%b"}' % word.encode()))
+    assert caught.value.data == {"outcome": "failed", "stopReason": word}
+    assert stop_of(caught.value) == word
+
+
+@pytest.mark.parametrize("result", [b"null", b"{}", b'{"stopReason":7}', b"[]"])
+def test_a_result_without_a_stop_reason_is_an_invalid_answer(result: bytes) -> None:
+    with pytest.raises(InvalidAnswer, match="invalid response to session/prompt"):
+        answers.prompt_result(Raw(result))
+
+
+def test_the_answer_of_another_dialect_is_not_taken_for_one_of_acp() -> None:
+    line = b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"endTurn","own":1}}'
+    source = model.Source("tagged", "c1")
+    ended = model.TurnEnded(source, 1, "s", "t", "session/prompt", line, False, Outcome.OK)
+    told = answers.response(Result(Outcome.OK, "", "endTurn"), ended)
+    assert (told.stop_reason, told.extra) == ("end_turn", None)
+    assert told.meta == {"dragoman": {"stopReason": "endTurn"}}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
 from dragoman.hub.broker import failures
 from dragoman.hub.policy.rules import Policy, PolicySettings
@@ -32,7 +33,7 @@ CANCEL: Final = "_dragoman/cancel"
 RELEASE: Final = "_dragoman/release"
 TERMS: Final = "_dragoman/terms"
 
-META: Final = "dragoman"
+META: Final = meaning.META
 """Where in a `_meta` ours stands."""
 
 LINEAGE: Final = ("depth", "lineage")
@@ -200,6 +201,10 @@ def with_our_meta(result: Raw, ours: dict[str, Any]) -> Raw:
         body = members(result) if bytes(result) != b"null" else {}
         meta = body.get("_meta")
         theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
+        before = theirs.get(META)
+        # A stop reason that was translated on the way here is still wanted in the peer's word.
+        if before is not None and (stop := text(members(before).get(meaning.STOP))) is not None:
+            ours = {**ours, meaning.STOP: stop}
     except RemoteError:
         # A result that is no object is the peer's own business.
         return result

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
+from dragoman.bridge import answers
 from dragoman.client.results import explain
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
@@ -281,7 +282,14 @@ class Turns:
             ours = {"job": job.id, "nextEvent": job.next_event, "context": job.context}
             if self._hall.unstored:
                 ours["unstored"] = self._hall.unstored
-            connection.answer(request, extensions.with_our_meta(result, ours))
+            try:
+                told = answers.prompt_result(result)
+            except RemoteError as failed:
+                # Any client of ACP may be at the other end, and this stop reason is not one of it.
+                connection.refuse(request, failed.code, failed.message, failed.data)
+                return
+            raw = told if told is result else Raw(acp.encode(told))
+            connection.answer(request, extensions.with_our_meta(raw, ours))
 
         job.session.reader(caller).behind(answer)
 

@@ -33,6 +33,12 @@ from dragoman.events.words import Role, Stage
 
 DIALECT: Final = "acp"
 
+META: Final = "dragoman"
+"""Where in a `_meta` our own words stand."""
+
+STOP: Final = "stopReason"
+"""Under `META`: the agent's own stop reason, where the protocol's had to be sent in its place."""
+
 LOSSES: Final = (
     Loss("why a tool call failed, apart from what it returned", (Part.TOOL_ERRORS,)),
     Loss("unified diffs: a change is told as whole texts", (Part.CHANGE_DIFFS,)),
@@ -419,13 +425,20 @@ class _PromptUsage(msgspec.Struct, rename="camel"):
 
 def of_answer(response: session.PromptResponse, place: Place, raw: bytes | None) -> model.TurnEnded:
     """The end of a turn."""
-    outcome = words.outcome_of(response.stop_reason)
+    stop = stop_of(response)
     return model.TurnEnded(
         *place.base("session/prompt", raw),
-        outcome,
-        response.stop_reason,
+        words.outcome_of(stop),
+        stop,
         usage=_prompt_usage(response),
     )
+
+
+def stop_of(response: session.PromptResponse) -> str:
+    """The stop reason as the agent said it, also where it was translated on the way to us."""
+    ours = (response.meta or {}).get(META)
+    said = ours.get(STOP) if isinstance(ours, dict) else None
+    return said if isinstance(said, str) and said else response.stop_reason
 
 
 def _prompt_usage(response: session.PromptResponse) -> parts.Usage | None:
