@@ -65,6 +65,22 @@ def test_a_broker_is_listed_looked_at_and_stopped(warm: Cli) -> None:
     assert warm.agents_left() == []
 
 
+def test_stopping_a_peer_leaves_one_whose_name_begins_alike(warm: Cli) -> None:
+    peers = warm.home / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    for name in ("echo", "echo-acp"):
+        (peers / f"{name}.toml").write_text(
+            f'name = "{name}"\ntitle = "{name}"\nprotocol = "acp"\n'
+            f"[[launch]]\ncommand = {json.dumps([*warm.agent, name])}\n"
+        )
+        assert warm("run", name, "hello", "--approve-reads").code == 0
+    stopped = warm.child("broker", "stop", "echo")
+    assert (stopped.code, stopped.out.count("\n")) == (0, 1), stopped
+    assert [broker["peer"] for broker in brokers(warm)] == ["echo-acp"]
+    logs = warm.child("broker", "logs", "echo").out
+    assert "broker-echo-" in logs and "broker-echo-acp-" not in logs
+
+
 def test_a_broker_that_works_is_left_alone_if_that_is_asked_for(warm: Cli) -> None:
     job = warm("run", "wait", "--no-wait", "--", *warm.agent).out.strip()
     (broker,) = brokers(warm)

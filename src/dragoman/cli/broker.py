@@ -29,7 +29,8 @@ next command in the same folder finds it ready, and what it is doing goes on whe
 A broker with nothing to do ends after 30 minutes, and at most 4 idle ones stay (`ttl` and
 `max_idle_brokers` of the configuration; --ttl of `dragoman run`).
 
-BROKER is a name as `list` shows it, its beginning, or the name of a peer.
+BROKER is the name of a peer, or the name of one broker as `list` shows it, which may be shortened at
+its end (`codex-1f` for `codex-1f09c2aa71de`).
 
 \b
 Examples:
@@ -121,11 +122,12 @@ def logs_command(
     """
     from dragoman.cli.output.neutral import neutral
     from dragoman.hub.broker.endpoint import logs_folder
+    from dragoman.hub.broker.spec import is_meant
     from dragoman.hub.config.paths import find_paths
 
     files = sorted(logs_folder(find_paths().state).glob("broker-*.log"), key=_age)
     if broker is not None:
-        files = [file for file in files if _is_meant(broker, file.stem.removeprefix("broker-"))]
+        files = [file for file in files if is_meant(broker, file.stem.removeprefix("broker-"))]
     if not files:
         sys.stderr.write("There is no log of such a broker.\n")
         raise typer.Exit(1)
@@ -235,19 +237,16 @@ def _found(word: str | None) -> list[Record]:
     """The brokers that a person means; all of them if nothing is said."""
     from dragoman.errors import UsageError
     from dragoman.hub.broker.listing import list_brokers
+    from dragoman.hub.broker.spec import is_meant
     from dragoman.hub.config.paths import find_paths
 
     brokers = list_brokers(find_paths())
     if word is None:
         return brokers
-    found = [record for record in brokers if _is_meant(word, record.name, record.peer)]
+    found = [record for record in brokers if is_meant(word, record.name, record.peer)]
     if not found:
         raise UsageError(f"no broker {word!r} runs; `dragoman broker list` lists those that do")
     return found
-
-
-def _is_meant(word: str, name: str, peer: str | None = None) -> bool:
-    return word in (name, peer) or name.startswith(f"{word}-") or name.startswith(word)
 
 
 def _age(file: Path) -> float:

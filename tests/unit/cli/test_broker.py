@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.cli.broker import _is_meant
 from tests.unit.cli.calling import Shell
-
-
-def test_a_broker_is_meant_by_its_name_its_beginning_or_its_peer() -> None:
-    name = "gemini-0123456789ab"
-    for word in (name, "gemini", "gemini-01"):
-        assert _is_meant(word, name, "gemini")
-    assert _is_meant("gemini", name)
-    assert not _is_meant("qwen", name, "gemini")
 
 
 def test_without_brokers_there_is_nothing_to_list_and_nothing_to_stop(shell: Shell) -> None:
@@ -40,3 +31,13 @@ def test_logs_are_there_after_the_broker(shell: Shell, tmp_path: Path) -> None:
     assert head.endswith("broker-gemini-01.log")
     assert line == "second ␛[2J"
     assert "other" in shell("broker", "logs").out
+
+
+def test_logs_of_a_peer_are_not_those_of_one_with_a_longer_name(shell: Shell) -> None:
+    folder = shell.home / "state_home" / "logs"
+    folder.mkdir(parents=True)
+    (folder / "broker-codex-0123456789ab.log").write_text("of codex\n")
+    (folder / "broker-codex-acp-ba9876543210.log").write_text("of codex-acp\n")
+    assert "codex-acp" not in shell("broker", "logs", "codex").out
+    assert "of codex\n" not in shell("broker", "logs", "codex-acp").out
+    assert "of codex-acp\n" in shell("broker", "logs", "codex-acp").out

@@ -151,6 +151,19 @@ def endpoint_name(spec: BrokerSpec) -> str:
     return f"{_fit(spec.peer)}-{_digest(covered)}"
 
 
+def is_meant(word: str, name: str, peer: str | None = None) -> bool:
+    """Whether a word of the user means the endpoint of this name: the whole name, the peer, or the
+    beginning of the name as far as into its digest.
+
+    A beginning that ends within the peer's name does not count: `codex` is a peer of its own, and
+    not the beginning of `codex-acp`.
+    """
+    label = name.rpartition("-")[0]
+    if word in (name, peer, label) or (peer is None and _fit(word) == label):
+        return bool(word)
+    return name.startswith(word) and len(word) > len(f"{label}-")
+
+
 def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
     """The files among the words of a command, each at its real path, as they are now."""
     found: dict[str, FileIdentity] = {}

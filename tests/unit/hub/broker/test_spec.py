@@ -18,6 +18,7 @@ from dragoman.hub.broker.spec import (
     endpoint_name,
     handed_values,
     identify_files,
+    is_meant,
     real_workspace,
     secret_values,
 )
@@ -164,3 +165,17 @@ def test_what_a_user_hands_over_is_a_secret_if_it_is_long_enough_and_no_place(
         environ[name] for name in ("COLOUR", "HALF", "GONE", "ACME_ONE", "ACME_TWO", "NUL")
     }
     assert handed_values(environ, ["*"], tmp_path) == ()
+
+
+@pytest.mark.parametrize("word", ["gemini-0123456789ab", "gemini", "gemini-01"])
+def test_an_endpoint_is_meant_by_its_name_its_peer_or_a_beginning_with_part_of_the_digest(
+    word: str,
+) -> None:
+    assert is_meant(word, "gemini-0123456789ab", "gemini")
+    assert is_meant(word, "gemini-0123456789ab")
+
+
+@pytest.mark.parametrize("word", ["codex", "codex-", "codex-a", "codex-acp-b", "code", "c", ""])
+def test_a_peer_is_not_meant_by_the_beginning_of_its_name(word: str) -> None:
+    assert not is_meant(word, "codex-acp-0123456789ab", "codex-acp")
+    assert not is_meant(word, "codex-acp-0123456789ab")
