@@ -52,6 +52,59 @@ def until(cli: Cli, id: str, state: str) -> None:
         assert time.monotonic() < give_up_at
 
 
+def until_closed(cli: Cli) -> None:
+    """Wait until no broker has a session open, and no session is stored as open."""
+    give_up_at = time.monotonic() + TIMEOUT
+    while True:
+        lines = cli("broker", "list", "--format", "json").out.splitlines()
+        told = [json.loads(line) for line in lines]
+        left = [each for broker in told for each in broker["status"]["sessions"]]
+        listed = cli("sessions", "list", "--format", "quiet").out
+        if not left and not listed:
+            return
+        assert time.monotonic() < give_up_at, (left, listed)
+
+
+def test_the_session_of_a_job_that_nobody_waits_for_is_closed_at_its_end(warm: Cli) -> None:
+    jobs = [submit(warm, f"hello {number}") for number in range(4)]
+    child = warm.child("run", "hello 4", "--no-wait", "--approve-reads", "--", *warm.agent)
+    jobs.append(child.out.strip())
+    for number, job in enumerate(jobs):
+        done = warm("jobs", "result", job, "--wait")
+        assert (done.code, done.out) == (0, f"you said hello {number}\n")
+    until_closed(warm)
+    # What was said is kept.
+    assert "you said hello 3" in warm("jobs", "watch", jobs[3]).out
+    key = job_of(warm, jobs[3])["session_key"]
+    assert "you said hello 3" in warm("sessions", "show", key).out
+
+
+def test_the_session_of_a_command_that_is_killed_is_closed_when_its_job_has_ended(
+    warm: Cli,
+) -> None:
+    peers = warm.home / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    (peers / "mine.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\nprotocol = "acp"\n'
+        f"[[launch]]\ncommand = {json.dumps(warm.agent)}\n"
+    )
+    with warm.terminal("run", "mine", "wait", "--approve-reads") as terminal:
+        job = JOB.findall(terminal.expect("waiting"))[0]
+        os.kill(terminal.pid, signal.SIGKILL)
+        terminal.wait()
+    until(warm, job, "running")
+    assert warm("jobs", "cancel", job).code == 0
+    until_closed(warm)
+
+
+def test_the_session_of_a_job_with_a_name_stays(warm: Cli) -> None:
+    job = submit(warm, "hello", "-s", "talk")
+    assert warm("jobs", "result", job, "--wait").code == 0
+    words = ("-s", "talk", "--approve-reads", "--format", "json", "--", *warm.agent)
+    again = warm("run", "hello", *words)
+    assert json.loads(again.out.splitlines()[-1])["context"] == "live"
+
+
 def test_a_job_that_nobody_waits_for_has_a_result_later(warm: Cli) -> None:
     job = submit(warm, "hello", "-s", "talk")
     done = warm("jobs", "result", job, "--wait")

@@ -29,8 +29,8 @@ next command in the same folder finds it ready, and what it is doing goes on whe
 A broker with nothing to do ends after 30 minutes, and at most 4 idle ones stay (`ttl` and
 `max_idle_brokers` of the configuration; --ttl of `dragoman run`).
 
-BROKER is the name of a peer, or the name of one broker as `list` shows it, which may be shortened at
-its end (`codex-1f` for `codex-1f09c2aa71de`).
+BROKER is the name of a peer, or the name of one broker as `list` shows it, which may be shortened
+at its end (`codex-1f` for `codex-1f09c2aa71de`).
 
 \b
 Examples:

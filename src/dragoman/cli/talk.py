@@ -159,6 +159,7 @@ class Talk:
                 key=new_session_key(),
                 name=name,
                 record=record,
+                once=plan.session is None and (plan.no_wait or not plan.keep_open),
                 workspace=plan.workspace,
                 fresh=plan.fresh,
                 mode=plan.mode,

@@ -164,6 +164,8 @@ class Wanted:
     name: str | None = None
     record: SessionRecord | None = None
     """The stored session to go on with; None begins one."""
+    once: bool = False
+    """Whether a new one is closed when its turns have ended, also those that nobody waits for."""
     fresh: bool = False
     """Whether a new one may take its place where the peer has forgotten it."""
     mode: str | None = None
@@ -250,15 +252,20 @@ def _beginning(peer: Peer, wanted: Wanted) -> Opening:
         model=wanted.model,
         mcp_servers=wanted.mcp_servers,
         additional_directories=wanted.additional_directories,
-        metadata=_names(peer, wanted.key, wanted.name),
+        metadata=_names(peer, wanted.key, wanted.name, once=wanted.once),
     )
 
 
-def _names(peer: Peer, key: str, name: str | None) -> dict[str, Any]:
+def _names(peer: Peer, key: str, name: str | None, *, once: bool = False) -> dict[str, Any]:
     """What a session is to be stored as. Only a broker is told: an agent has no use for it."""
     if broker_of(peer) is None:
         return {}
-    return {"dragoman": {"key": key} if name is None else {"key": key, "name": name}}
+    told: dict[str, Any] = {"key": key}
+    if name is not None:
+        told["name"] = name
+    if once:
+        told["once"] = True
+    return {"dragoman": told}
 
 
 async def _take_over(peer: Peer, record: SessionRecord) -> None:

@@ -215,6 +215,7 @@ class _Asking:
                 key=new_session_key(),
                 name=name,
                 record=record,
+                once=question.session is None,
                 workspace=question.workspace,
                 fresh=question.fresh,
                 mode=own.mode,

@@ -275,6 +275,9 @@ class Caller:
             mine = session.job is not None and session.job.caller is self
             if not mine and not (reader.opened and session.job is None):
                 reader.unwant()
+            if not mine and not reader.opened:
+                session.close_for(self)
+                self._broker.sessions.close_if_done(session)
         return {}
 
     # -- what it asks of the peer

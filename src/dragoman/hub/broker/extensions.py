@@ -83,6 +83,8 @@ class SessionMeta(Struct):
 
     name: str | None = None
     key: str | None = None
+    once: bool = False
+    """Whether it is closed when its jobs have ended and no caller has it: nobody comes back."""
 
 
 class TurnBudgets(Struct, rename="camel"):

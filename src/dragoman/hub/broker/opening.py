@@ -121,6 +121,7 @@ class Sessions:
             if response.session_id in self._sessions:
                 raise InvalidAnswer(f"the peer opened {response.session_id!r} a second time")
             session = self._make(far, response.session_id, body, meta, None)
+            session.once = meta.once
             session.sheltered.opened(response.modes, response.models, response.config_options)
             made.append(session)
             session.open_for(caller, session.id)
@@ -157,6 +158,8 @@ class Sessions:
                 far = await self._hall.ready()
                 context = await self._restore(session, far, fresh=False)
         session.open_for(caller, name)
+        # It was looked for by its name, so that it may be looked for again.
+        session.once = False
         return with_our_meta(
             pack(session.settings()),
             {"key": session.key, "context": context, "next": session.log.next},
@@ -178,6 +181,7 @@ class Sessions:
                     await self._tell_history(session, caller)
                 else:
                     await self._load_again(session, caller)
+        session.once = False
         return with_our_meta(pack(session.settings()), {"key": session.key})
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
@@ -189,6 +193,17 @@ class Sessions:
             return Raw(b"{}")
         await self.give_up(session)
         return Raw(b"{}")
+
+    def close_if_done(self, session: LiveSession) -> None:
+        """Close a session that was opened for its jobs alone, when they have ended and no caller
+        has it: also those of callers that left before the end, or were killed."""
+        if (
+            session.once
+            and not session.readers
+            and not self._hall.is_used(session)
+            and self._sessions.get(session.id) is session
+        ):
+            self._hall.tasks.start(self.give_up(session), f"close {session.key}")
 
     async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
         """Let somebody else go on with a session: another broker, or a process of a caller's own.

@@ -168,6 +168,7 @@ class Broker:
             if caller in session.readers:
                 session.questions.left(caller)
                 session.close_for(caller)
+                self.sessions.close_if_done(session)
         if self._far is not None:
             self._far.upstream.left(caller.connection)
         self.work_changed()
@@ -248,13 +249,20 @@ class Broker:
         return await self.sessions.restore(session, far, fresh=fresh)
 
     def is_used(self, session: LiveSession) -> bool:
-        return session.job is not None or any(self.turns.queue.waiting(session.key))
+        queue = self.turns.queue
+        # A job that runs may still be waiting for its session to be restored.
+        return any(queue.waiting(session.key)) or any(
+            job.session is session for job in queue.running
+        )
 
     def job_changed(self, job: Job) -> None:
         self.recording.job_changed(job)
 
     def job_ended(self, job: Job) -> None:
         self.recording.job_ended(job)
+
+    def left_queue(self, job: Job) -> None:
+        self.sessions.close_if_done(job.session)
 
     def work_changed(self) -> None:
         """Callers come and go, turns begin and end: say so where it matters."""

@@ -105,6 +105,8 @@ class LiveSession:
         self.whole = True
         """Whether the log has everything that ever happened in the session."""
         self.created_at = 0.0
+        self.once = False
+        """Whether it is closed when its jobs have ended and no caller has it."""
         self.replaying = False
         """Whether what comes is history."""
         self._replay_for: Caller | None = None

@@ -84,6 +84,9 @@ class Hall(Protocol):
     def job_ended(self, job: Job) -> None:
         """Store the end of a job, and call its `settled` then."""
 
+    def left_queue(self, job: Job) -> None:
+        """A job neither runs nor waits any more."""
+
     def work_changed(self) -> None:
         """Something runs or waits, or nothing does any more."""
 
@@ -182,6 +185,7 @@ class Turns:
     def _dropped(self, job: Job) -> None:
         self._called_off.discard(job)
         self.queue.done(job)
+        self._hall.left_queue(job)
         self._hall.work_changed()
         self.advance()
 
@@ -247,6 +251,7 @@ class Turns:
             session.turn_ended()
         self.queue.done(job)
         self._hall.job_ended(job)
+        self._hall.left_queue(job)
         self._hall.work_changed()
         if error is not None:
             self.advance()

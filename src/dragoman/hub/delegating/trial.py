@@ -175,6 +175,7 @@ class Trial:
             self._peer,
             Wanted(
                 key=new_session_key(),
+                once=True,
                 workspace=terms.workspace,
                 mode=terms.mode,
                 model=terms.model if self._peer.dialect != ACP else None,
