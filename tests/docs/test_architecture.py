@@ -19,6 +19,26 @@ LIFTED = {
     "BLE001": {"agent/blocking.py", "agent/speech/base.py", "rpc/answering.py", "rpc/standby.py"},
 }
 
+MAKERS = {
+    # What makes folders and files, and the modules that may do it themselves: those that do it for
+    # all others, those that write where an agent wants it, and logs and locks, which are
+    # opened and never replaced.
+    r"\bmkdir\(|makedirs\(": {
+        "client/folders.py",
+        "client/services/named_paths.py",
+        "client/services/walk.py",
+        "hub/verify/surroundings.py",
+        "hub/worktree/git.py",
+        "hub/worktree/isolation.py",
+    },
+    r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {
+        "cli/streams.py",
+        "client/services/files.py",
+        "hub/config/files.py",
+        "hub/ledger/eventlog.py",
+    },
+}
+
 DOCUMENT = ROOT / "ARCHITECTURE.md"
 SOURCE = ROOT / "src" / "dragoman"
 
@@ -93,3 +113,14 @@ def test_the_bans_are_lifted_only_where_the_thing_belongs() -> None:
                 if rule in lifted:
                     lifted[rule].add(path.relative_to(SOURCE).as_posix())
     assert lifted == LIFTED
+
+
+def test_folders_and_files_are_made_in_one_place() -> None:
+    found: dict[str, set[str]] = {pattern: set() for pattern in MAKERS}
+    for path in SOURCE.rglob("*.py"):
+        name, text = path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")
+        for pattern in MAKERS:
+            # Stand-ins for agents write as real ones do.
+            if re.search(pattern, text) and not name.startswith("testing/"):
+                found[pattern].add(name)
+    assert found == MAKERS

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shell import Cli, cli_in
+from tests.integration.cli_shell import FOLDERS, Cli, cli_in, warm_cli
 
 
 @pytest.fixture
@@ -38,6 +39,29 @@ def test_closed_streams_end_nothing(cli: Cli) -> None:
     assert in_shell(cli, asked, "<&- >&- 2>&-").returncode == 0
     empty = in_shell(cli, ("chat", "--", *cli.agent), "<&-")
     assert (empty.returncode, empty.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("umask", ["0", "022"])
+def test_our_folders_are_for_their_user_alone_whatever_the_umask(umask: str) -> None:
+    with warm_cli() as cli:
+        folders = {f"DRAGOMAN_{name}": "" for name in FOLDERS}
+        cli.extra |= {**folders, "DRAGOMAN_RUNTIME_DIR": str(cli.home / "run")}
+        (cli.cwd / "app.py").write_text("def main(): ...\n")
+        asked = cli.argv("run", "scout", "where is main defined?")
+        done = subprocess.run(
+            ["sh", "-c", f'umask {umask}; exec "$@"', "sh", *asked],
+            cwd=cli.cwd,
+            env=cli.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert done.returncode == 0, done.stderr
+        made = [path for path in cli.home.rglob("*") if path.is_dir()]
+        assert cli.home / ".local" / "state" / "dragoman" / "logs" in made
+        wide = [path for path in made if stat.S_IMODE(path.stat().st_mode) != 0o700]
+        assert wide == []
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")

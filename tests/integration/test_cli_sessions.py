@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,6 +147,46 @@ def test_a_session_travels_as_a_file(cli: Cli, tmp_path: Path) -> None:
     assert cli("sessions", "show", "talk", *QUIET).out == "you said hello\n"
     (cli.cwd / "cut.jsonl").write_text(piped[: len(piped) // 2])
     assert cli("sessions", "import", "cut.jsonl").code == 2
+
+
+def test_an_export_destroys_nothing_that_it_is_pointed_at(cli: Cli) -> None:
+    assert cli("run", "hello", "-s", "talk", "--", *cli.agent).code == 0
+    whole = cli("sessions", "export", "talk").out
+    notes, link, pipe = cli.cwd / "notes", cli.cwd / "link", cli.cwd / "pipe"
+    notes.write_text("mine")
+    notes.chmod(0o640)
+    link.symlink_to(notes)
+    os.mkfifo(pipe)
+    for there in (notes, link, cli.cwd):
+        refused = cli.child("sessions", "export", "talk", "-o", str(there))
+        assert (refused.code, refused.err.count("\n")) == (2, 3), refused.err
+    assert notes.read_text() == "mine" and link.is_symlink()
+
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        # The whole session fits into the pipe, so nothing waits.
+        assert cli.child("sessions", "export", "talk", "-o", "pipe").code == 0
+        assert os.read(reader, 1 << 16).decode() == whole
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+
+    assert cli.child("sessions", "export", "talk", "-o", "link", "--force").code == 0
+    assert link.is_symlink() and notes.read_text() == whole
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o640
+    assert sorted(each.name for each in cli.cwd.iterdir()) == ["link", "notes", "pipe"]
+
+
+def test_an_export_to_a_device_leaves_the_device(cli: Cli) -> None:
+    assert cli("run", "hello", "-s", "talk", "--", *cli.agent).code == 0
+    device = cli.cwd / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        device.open("wb").close()
+    except OSError as error:
+        pytest.skip(f"no device can be made and opened here: {error}")
+    done = cli.child("sessions", "export", "talk", "-o", "null")
+    assert (done.code, stat.S_ISCHR(device.lstat().st_mode)) == (0, True)
 
 
 def test_old_sessions_go_when_somebody_says_so(cli: Cli) -> None:

@@ -43,24 +43,26 @@ def show_for(format: Format, *, verbose: bool = False) -> Show:
     return Past(verbose=verbose) if format is Format.TEXT else Answers()
 
 
-def write_lines(lines: Iterable[bytes], output: Path | None) -> None:
-    """Write lines to a file that is there as a whole or not at all, or to stdout."""
-    if output is None:
+def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = False) -> None:
+    """Write lines to the file that a user named, or to stdout. `force` replaces a file."""
+    if output is None or _is_stdout(output):
         for line in lines:
             sys.stdout.write(line.decode() + "\n")
         return
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
+    from dragoman.hub.config.files import export_file
+
+    export_file(output, (line + b"\n" for line in lines), replace=force)
+
+
+def _is_stdout(output: Path) -> bool:
+    """Whether a file is stdout by another name, such as /dev/stdout: a file that stdout was
+    redirected to must not be replaced under it."""
+    if str(output) == "-":
+        return True
     try:
-        # What was said to an agent is nobody else's business.
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            for line in lines:
-                file.write(line + b"\n")
-        os.replace(unfinished, output)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+        return os.path.samestat(os.stat(output), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False
 
 
 def read_lines(file: Path) -> Iterator[bytes]:

@@ -300,12 +300,19 @@ def export_command(
     session: SessionArgument,
     *,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it there; - is stdout."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With -o: replace a file that exists.")
+    ] = False,
     peer: PeerOption = None,
     cwd: CwdOption = None,
 ) -> None:
     """Write a session as lines of JSON, to be kept or imported elsewhere.
+
+    A new file is for its owner alone. An existing one is replaced only with --force. Devices and
+    pipes are written to, links are followed.
 
     \b
     Examples:
@@ -315,7 +322,7 @@ def export_command(
     from dragoman.cli.history import write_lines
 
     with _store(read_only=True) as store:
-        write_lines(store.export(_find(store, session, peer, cwd).key), output)
+        write_lines(store.export(_find(store, session, peer, cwd).key), output, force=force)
 
 
 @app.command("import", context_settings=CONTEXT)

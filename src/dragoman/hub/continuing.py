@@ -335,6 +335,7 @@ def recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
 async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[None]:
     """Hold a name in which a session is about to begin: who wants the same one waits, and then
     finds it. Where nothing can be held, everybody goes on as if alone."""
+    from dragoman.client.folders import make_private
     from dragoman.hub.broker.locking import HeldLock, try_lock
     from dragoman.hub.config.paths import find_paths
     from dragoman.hub.sessions.records import root_of
@@ -345,7 +346,7 @@ async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[Non
     lock: HeldLock | None = None
     # A name that is held for so long will not be free before the patience of a person ends.
     with suppress(OSError, TimeoutError):
-        await asyncio.to_thread(names.mkdir, mode=0o700, parents=True, exist_ok=True)
+        await asyncio.to_thread(make_private, names)
         async with asyncio.timeout(BEGIN_TIMEOUT):
             while (lock := try_lock(path)) is None:  # noqa: ASYNC110 - a lock of the system's
                 await asyncio.sleep(LOOK_INTERVAL)

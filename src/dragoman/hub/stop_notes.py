@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from dragoman.client.folders import make_private
 from dragoman.transports.identity import own_identity
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def leave_note(job: str, paths: Paths) -> bool:
     Raises `OSError` where it cannot be written.
     """
     note = _place(job, paths)
-    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(note.parent)
     note.touch(mode=0o600)
     try:
         async with asyncio.timeout(TAKE_TIMEOUT):

@@ -13,7 +13,9 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dragoman.client.folders import make_private
 from dragoman.errors import UsageError
+from dragoman.hub.config.files import create_file
 
 if TYPE_CHECKING:
     from dragoman.hub.config.paths import Paths
@@ -55,15 +57,8 @@ def token_in(path: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     if path.exists():
         raise FileExistsError
     # Whole or not at all: another server may look at the same moment.
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(TOKEN_SIZE) + "\n")
-        os.link(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    create_file(path, [secrets.token_urlsafe(TOKEN_SIZE).encode() + b"\n"])

@@ -17,6 +17,8 @@ from typing import Final
 
 import msgspec
 
+from dragoman.client.folders import make_private
+
 MAX_SESSIONS: Final = 200
 """Sessions that are kept."""
 
@@ -99,7 +101,7 @@ class Store:
     def begin(self, session_id: str, cwd: str) -> bool:
         """Remember a new session. False if that is not possible here."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.folder)
         except OSError:
             return False
         self._prune()

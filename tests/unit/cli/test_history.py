@@ -25,12 +25,23 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
     history.write_lines([b"1", b"2"], file)
     assert list(history.read_lines(file)) == [b"1", b"2"]
-    with pytest.raises(UsageError):
-        history.write_lines((line for line in [*broken()]), file)
+    with pytest.raises(UsageError, match="no such session"):
+        history.write_lines((line for line in [*broken()]), file, force=True)
+    with pytest.raises(UsageError, match="--force"):
+        history.write_lines([b"3"], file)
     assert file.read_bytes() == b"1\n2\n"
     assert [each.name for each in tmp_path.iterdir()] == ["a.jsonl"]
     with pytest.raises(UsageError, match="cannot be written"):
         history.write_lines([b"1"], tmp_path / "no" / "a.jsonl")
+
+
+def test_stdout_by_another_name_is_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    with file.open("w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        history.write_lines([b"1"], Path("-"))
+        history.write_lines([b"2"], file)
+    assert file.read_bytes() == b"1\n2\n"
 
 
 def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

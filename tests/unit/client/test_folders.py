@@ -1,12 +1,16 @@
-"""A folder is the one that its caller means."""
+"""A folder is the one that its caller means, and ours are for their owner alone."""
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from dragoman.client.folders import absolute
+from dragoman.client.folders import absolute, make_private, make_state
+
+posix = pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
 
 
 def test_a_relative_folder_is_seen_from_where_we_are(
@@ -25,3 +29,45 @@ def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_an_absolute_folder_stays_what_it_is(tmp_path: Path) -> None:
     assert absolute(tmp_path) == tmp_path
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+@posix
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
+def test_every_folder_on_the_way_is_for_its_owner_alone_whatever_the_umask(
+    tmp_path: Path, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        make_private(tmp_path / "a" / "b" / "c")
+        make_private(tmp_path / "a" / "b" / "d")
+    finally:
+        os.umask(before)
+    made = [tmp_path / name for name in ("a", "a/b", "a/b/c", "a/b/d")]
+    assert {mode_of(folder) for folder in made} == {0o700}
+
+
+@posix
+def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there").chmod(0o755)
+    (tmp_path / "link").symlink_to("there")
+    make_private(tmp_path / "there")
+    make_private(tmp_path / "link")
+    assert mode_of(tmp_path / "there") == 0o755
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OSError):
+            make_private(wrong)
+
+
+@posix
+def test_a_state_folder_of_our_own_name_is_closed_to_others(tmp_path: Path) -> None:
+    for name, mode in (("dragoman", 0o700), ("shared", 0o775)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o775)
+        make_state(tmp_path / name)
+        assert mode_of(tmp_path / name) == mode

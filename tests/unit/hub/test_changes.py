@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import FileFailed, UsageError
 from dragoman.hub import changes as changes_module
-from dragoman.hub.changes import Change, Changes, replace_file, show
+from dragoman.hub.changes import Change, Changes, show
 
 
 def test_changes_stay_where_nothing_goes_wrong(tmp_path: Path) -> None:
@@ -66,83 +64,9 @@ def test_what_cannot_be_put_back_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     def broken(path: Path, data: bytes) -> None:
         raise FileFailed(str(path), "the disk is gone")
 
-    monkeypatch.setattr(changes_module, "replace_file", broken)
+    monkeypatch.setattr(changes_module, "write_file", broken)
     with pytest.raises(FileFailed, match="could not be put back"):
         changes.undo()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
-def test_mode_and_link_are_kept(tmp_path: Path) -> None:
-    file, link = tmp_path / "file", tmp_path / "link"
-    file.write_bytes(b"1")
-    file.chmod(0o640)
-    link.symlink_to("file")
-    replace_file(link, b"2")
-    assert link.is_symlink()
-    assert file.read_bytes() == b"2"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    assert sorted(tmp_path.iterdir()) == [file, link]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="owners of POSIX")
-def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"a longer text")
-    inode = file.stat().st_ino
-    theirs = os.stat_result((0o100644, inode, 1, 1, 12345, 12345, 13, 0, 0, 0))
-    asked: list[tuple[int, int]] = []
-
-    def refuse(fd: int, uid: int, gid: int) -> None:
-        asked.append((uid, gid))
-        raise PermissionError
-
-    monkeypatch.setattr(os, "fchown", refuse)
-    monkeypatch.setattr(os, "stat", lambda path: theirs)
-    replace_file(file, b"short")
-    monkeypatch.undo()
-    assert asked == [(12345, 12345)]
-    assert file.read_bytes() == b"short"
-    assert file.stat().st_ino == inode
-    assert list(tmp_path.iterdir()) == [file]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
-def test_the_second_name_of_a_file_goes_on_naming_it(tmp_path: Path) -> None:
-    file, twin = tmp_path / "file", tmp_path / "twin"
-    file.write_bytes(b"1")
-    os.link(file, twin)
-    replace_file(file, b"2")
-    assert twin.read_bytes() == b"2"
-
-
-def test_a_file_that_is_read_only_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"1")
-    # Root may write to everything, so the answer is made up.
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(FileFailed, match="read-only"):
-        replace_file(file, b"2")
-    assert file.read_bytes() == b"1"
-
-
-def test_a_write_that_fails_half_way_leaves_the_file_and_no_litter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"1")
-
-    def full(fd: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FileFailed, match="No space left"):
-        replace_file(file, b"2")
-    assert file.read_bytes() == b"1"
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_changes_are_shown_as_a_diff(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dragoman.client import folders
 from dragoman.errors import BrokerUnavailable
 from dragoman.transports.sockets import PATH_LIMIT
 
@@ -111,7 +112,7 @@ def make_private(folder: Path, *, follow: bool = True) -> None:
     """
     try:
         with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700, parents=True)
+            folders.make_private(folder)
         found = folder.stat() if follow else folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
             raise BrokerUnavailable(f"{folder} is needed for the broker's socket and is no folder")

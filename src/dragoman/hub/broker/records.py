@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.hub.broker.endpoint import RECORD
+from dragoman.hub.config.files import write_whole
 from dragoman.transports.identity import ProcessIdentity, identify
 
 MAX_SIZE: Final = 256 * 1024
@@ -84,22 +84,6 @@ class RecordFile:
     def _change(self, **changes: object) -> None:
         self.record = msgspec.structs.replace(self.record, **changes)
         self.write()
-
-
-def write_whole(path: Path, text: bytes) -> None:
-    """Replace a file in one step; a reader sees the old text or the new one."""
-    # Not at the top: a caller only reads records.
-    import tempfile
-
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".record-")
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def read_record(path: Path) -> Record | None:

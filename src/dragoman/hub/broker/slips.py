@@ -18,6 +18,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from dragoman.client.folders import make_private
+from dragoman.hub.config.files import write_whole
 from dragoman.hub.sessions.store import Store
 
 log: Final = logging.getLogger("dragoman.broker")
@@ -45,12 +47,9 @@ def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> N
     folder = runtime / FOLDER
     name = f"{time.time_ns()}-{os.getpid()}"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         slip = Slip(store=str(store), why=why, lost=dict(lost))
-        # Nobody finds it before it is whole.
-        unfinished = folder / f".{name}"
-        unfinished.write_bytes(msgspec.json.encode(slip))
-        unfinished.rename(folder / f"{name}.json")
+        write_whole(folder / f"{name}.json", msgspec.json.encode(slip))
     except OSError as error:
         log.error("this could not be written down for the next broker: %s", error)
 

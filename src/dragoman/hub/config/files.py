@@ -1,22 +1,24 @@
-"""Reading and writing small files so that nobody is surprised.
+"""Read and write files: our own, those of other programs, and those that a user names.
 
-Owns three promises: a file is read once, as bytes, and only if it is an ordinary file of a sane
-size; a write replaces it whole or not at all; two writers take turns. It does not know what is in
-the files.
+Only ordinary files up to a size are read. A new file is made exclusively, and a file is replaced
+whole or not at all, by a fresh one beside it that no link can redirect. Two writers take turns with
+`locked`. What an agent writes into its workspace is the business of `client.services.files`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from dragoman.errors import ConfigInvalid, DragomanError, FileFailed
+from dragoman.client.folders import make_private
+from dragoman.errors import ConfigInvalid, DragomanError, FileFailed, UsageError
 
 MAX_FILE_SIZE: Final = 1024 * 1024
 """No settings are larger; a file of gigabytes in a checkout shall not be read into memory."""
@@ -25,6 +27,31 @@ LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for another writer. A write takes milliseconds, so this one hangs."""
 
 LOCK_INTERVAL: Final = 0.02
+
+NEW_FILE_MODE: Final = 0o600
+
+COPY_SIZE: Final = 1024 * 1024
+
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | getattr(os, "O_BINARY", 0)
+_PRESENT: Final = os.O_WRONLY | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+_WRONG_NAMES: Final = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+        errno.EILSEQ,
+        errno.ENXIO,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""Errors of a path that a user named wrongly; any other is the machine's."""
 
 
 def read_file(
@@ -57,38 +84,182 @@ def read_file(
     return data
 
 
+# -- files that belong to the user or to another program
+
+
 def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replace a file whole, or leave it as it was. Its folder is made if need be.
 
     A link is followed, so that the file it leads to is replaced and not the link. The file keeps
-    its mode unless one is given; a new one is for its owner alone.
+    its owner, and its mode unless one is given; a new one is for its owner alone. Where the owner
+    cannot be kept by replacing it (it is another user's, or has a second name), it is written in
+    place.
     """
     target = Path(os.path.realpath(path))
     try:
-        if mode is None:
-            try:
-                mode = stat.S_IMODE(os.stat(target).st_mode)
-            except FileNotFoundError:
-                mode = 0o600
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
-        fd = os.open(
-            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
-        )
         try:
-            with os.fdopen(fd, "wb") as file:
-                if hasattr(os, "fchmod"):
-                    os.fchmod(fd, mode)
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            os.replace(fresh, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(fresh)
-            raise
+            info = os.stat(target)
+        except FileNotFoundError:
+            make_private(target.parent)
+            with _fresh(target, (data,), mode=mode) as fresh:
+                os.replace(fresh.path, target)
+            return
+        if not os.access(target, os.W_OK):
+            # Replacing would work, for that takes the right to write to the folder only.
+            raise FileFailed(str(path), "it is read-only")
+        with _fresh(target, (data,), like=info, mode=mode) as fresh:
+            _put_in_place(fresh, target)
     except OSError as error:
         raise FileFailed(str(path), error.strerror or str(error), error.errno) from error
+
+
+def export_file(path: Path, chunks: Iterable[bytes], *, replace: bool = False) -> None:
+    """Write what a user asked for to the file that the user named.
+
+    Devices and pipes are opened and written, links are followed, directories are refused. A new
+    file is made exclusively and for its owner alone. An existing one is replaced only if `replace`
+    says so, and keeps its owner and mode. Raises `UsageError` for a wrong name, `FileFailed` where
+    the disk refuses.
+    """
+    try:
+        info = _found(path)
+        if info is None:
+            create_file(Path(os.path.realpath(path)), chunks)
+        elif stat.S_ISDIR(info.st_mode):
+            raise UsageError(f"{path} is a directory; name a file")
+        elif not stat.S_ISREG(info.st_mode):
+            _write_to_device(path, chunks)
+        elif not replace:
+            raise UsageError(f"{path} exists; --force replaces it")
+        elif not os.access(path, os.W_OK):
+            raise UsageError(f"{path} is read-only")
+        else:
+            target = Path(os.path.realpath(path))
+            with _fresh(target, chunks, like=info) as fresh:
+                _put_in_place(fresh, target)
+    except FileExistsError:
+        raise UsageError(f"{path} exists; --force replaces it") from None
+    except (OSError, ValueError) as error:
+        detail = getattr(error, "strerror", None) or str(error)
+        number = getattr(error, "errno", None)
+        if number is None or number in _WRONG_NAMES:
+            raise UsageError(f"{path} cannot be written: {detail}") from error
+        raise FileFailed(str(path), f"it cannot be written: {detail}", number) from error
+
+
+def _found(path: Path) -> os.stat_result | None:
+    """What is at a path, behind its links; None if a file can be made there."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _write_to_device(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write to what is no ordinary file, as a shell's redirection does, but never make one."""
+    fd = os.open(path, _PRESENT)
+    with os.fdopen(fd, "wb") as file:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            # It was replaced between the look and the opening.
+            raise FileExistsError
+        file.writelines(chunks)
+
+
+# -- new files, and files in our own folders
+
+
+def create_file(path: Path, chunks: Iterable[bytes], *, mode: int | None = None) -> None:
+    """Make a file that is there whole or not at all. Raises `FileExistsError` if there is one."""
+    with _fresh(path, chunks, mode=mode) as fresh:
+        try:
+            # Unlike a renaming, it fails where a file was made meanwhile.
+            os.link(fresh.path, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # A file system without second names: take the name first, then fill it.
+            os.close(os.open(path, _NEW, NEW_FILE_MODE))
+            os.replace(fresh.path, path)
+
+
+def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Replace a file in one of our own folders; a reader sees the old bytes or the new ones.
+
+    A link in its place is replaced, not followed. With `sync` the bytes are on the disk before.
+    """
+    with _fresh(path, (data,), sync=sync) as fresh:
+        os.replace(fresh.path, path)
+
+
+class _Fresh(NamedTuple):
+    """A new file that is about to get its name."""
+
+    path: Path
+    is_alike: bool
+    """Whether it may take the place of the other one: it has the same owner and no second name."""
+
+
+@contextlib.contextmanager
+def _fresh(
+    target: Path,
+    chunks: Iterable[bytes],
+    *,
+    like: os.stat_result | None = None,
+    mode: int | None = None,
+    sync: bool = True,
+) -> Iterator[_Fresh]:
+    """A new file beside another, with its content; with the owner and the mode of `like`, if given.
+
+    What is left of it at the end is removed.
+    """
+    # Its own name and not one made from the file's, which may already be as long as names can be.
+    path = target.with_name(f".dragoman-{os.urandom(8).hex()}.tmp")
+    fd = os.open(path, _NEW, NEW_FILE_MODE)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            is_alike = like is None or (like.st_nlink == 1 and _take_owner(fd, like))
+            if mode is None and like is not None:
+                mode = stat.S_IMODE(like.st_mode)
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(fd, mode)
+            file.writelines(chunks)
+            file.flush()
+            if sync:
+                # Without it, a crash of the machine after the renaming could leave an empty file.
+                os.fsync(fd)
+        yield _Fresh(path, is_alike)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _take_owner(fd: int, like: os.stat_result) -> bool:
+    """Give a fresh file the owner of the one it will replace; False if that is not allowed."""
+    if not hasattr(os, "fchown"):
+        return True
+    mine = os.fstat(fd)
+    if (mine.st_uid, mine.st_gid) != (like.st_uid, like.st_gid):
+        try:
+            os.fchown(fd, like.st_uid, like.st_gid)
+        except PermissionError:
+            return False
+    return True
+
+
+def _put_in_place(fresh: _Fresh, target: Path) -> None:
+    """Put a fresh file in the place of another one, or else its content into that one."""
+    if fresh.is_alike:
+        os.replace(fresh.path, target)
+        return
+    with fresh.path.open("rb") as source, target.open("r+b") as file:
+        while chunk := source.read(COPY_SIZE):
+            file.write(chunk)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# -- locks
 
 
 @contextlib.contextmanager
@@ -100,8 +271,8 @@ def locked(path: Path, *, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        make_private(lock.parent)
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | _NOFOLLOW, NEW_FILE_MODE)
     except OSError as error:
         raise FileFailed(str(lock), error.strerror or str(error), error.errno) from error
     try:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
-from dragoman.hub.changes import replace_file
 from dragoman.hub.config import files
 from dragoman.hub.installing import json_edit, toml_edit
 from dragoman.hub.installing.clients import Client, Surroundings
@@ -101,7 +100,7 @@ def write(planned: Plan) -> Path | None:
         raise UsageError(f"{planned.path} was changed by another program meanwhile; try again")
     backup = None if planned.before is None else _back_up(planned.path, planned.before)
     try:
-        replace_file(planned.path, planned.after)
+        files.write_file(planned.path, planned.after)
     except BaseException:
         if backup is not None:
             with contextlib.suppress(OSError):
@@ -156,20 +155,13 @@ def read_file(path: Path) -> bytes | None:
 def _back_up(path: Path, data: bytes) -> Path:
     """Put a copy beside a file, under a name that is still free, for the same eyes only."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         for number in itertools.count(1):
             backup = path.with_name(path.name + BACKUP + (f"-{number}" if number > 1 else ""))
             try:
-                fd = os.open(backup, flags, 0o600)
+                files.create_file(backup, [data], mode=mode)
             except FileExistsError:
                 continue
-            with os.fdopen(fd, "wb") as file:
-                if hasattr(os, "fchmod"):
-                    os.fchmod(fd, mode)
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
             return backup
     except OSError as error:
         raise FileFailed(str(path), f"no backup can be made: {error}", error.errno) from error

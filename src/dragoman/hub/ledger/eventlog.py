@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, structs
 
+from dragoman.client.folders import make_private
 from dragoman.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreRefused
 from dragoman.hub.ledger.records import AttemptRecord, RuntimeRole
 from dragoman.hub.prices import Provenance
@@ -151,7 +152,7 @@ class EventLog:
         """Add a line. Raises `StoreError`; then nothing of it is in the file."""
         line = msgspec.json.encode(self._clean(event)) + b"\n"
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path.parent)
             with self._locked(len(line)) as descriptor:
                 _append(descriptor, line)
         except OSError as error:

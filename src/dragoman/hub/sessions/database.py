@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
+from dragoman.client.folders import make_state
 from dragoman.errors import (
     StoreBusy,
     StoreConflict,
@@ -44,7 +45,6 @@ RETRY_INTERVAL: Final = 0.02
 LOG_SIZE: Final = 16 * 1024 * 1024
 """What the write-ahead log may keep of the disk when it is empty."""
 
-FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
 _PRIMARY: Final = 0xFF
@@ -162,7 +162,7 @@ _BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
 
 def _open_to_write(path: Path, form: Form) -> sqlite3.Connection:
     try:
-        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        make_state(path.parent)
         _make_private(path)
     except OSError as error:
         raise _of_os(path, error, form) from error

@@ -6,8 +6,6 @@ read is no card, and `trouble` says why; it is never mended, because a card can 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import stat
 from pathlib import Path
@@ -15,7 +13,9 @@ from typing import Final
 
 import msgspec
 
+from dragoman.client.folders import make_private
 from dragoman.errors import FileFailed
+from dragoman.hub.config.files import write_whole
 from dragoman.hub.verify.card import CARD_FORMAT, Card
 
 CARDS: Final = "cards"
@@ -75,29 +75,13 @@ class CardStore:
         path = self.path(card.peer, card.version, card.platform)
         text = msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n"
         try:
-            self._write(path, text)
+            make_private(path.parent)
+            write_whole(path, text, sync=True)
         except OSError as error:
             detail = f"the card could not be kept: {error.strerror or error}"
             raise FileFailed(str(path), detail, error.errno) from error
         self.trouble.pop(path, None)
         return path
-
-    def _write(self, path: Path, text: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Not at the top: every command reads cards, and hardly one writes any.
-        import tempfile
-
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".card-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
 
     def _read(self, path: Path) -> Card | None:
         try:

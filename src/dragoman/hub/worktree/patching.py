@@ -18,9 +18,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from dragoman.client.folders import make_private
 from dragoman.errors import FileFailed, IsolationFailed
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
+from dragoman.hub.config.files import write_whole
 from dragoman.hub.worktree import git
 from dragoman.hub.worktree.git import Repository
 from dragoman.hub.worktree.records import Tree
@@ -222,14 +224,9 @@ def _conflicts(answer: git.Answer, files: Sequence[str]) -> tuple[Conflict, ...]
 def keep_patch(folder: Path, name: str, data: bytes) -> Path:
     """Write a patch to a file of its own, whole, for the user's eyes only."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fd, fresh = tempfile.mkstemp(dir=folder, prefix=".patch-")
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
+        make_private(folder)
         path = folder / f"{name}.patch"
-        os.replace(fresh, path)
+        write_whole(path, data, sync=True)
     except OSError as error:
         raise FileFailed(str(folder), error.strerror or str(error), error.errno) from error
     return path

@@ -19,6 +19,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from dragoman.client.folders import make_private
+from dragoman.hub.config.files import write_whole
 from dragoman.transports.identity import ProcessIdentity
 
 RECORD: Final = "owner.json"
@@ -58,10 +60,10 @@ class Record(Struct, frozen=True, kw_only=True):
 
 def make_folder(folder: Path, record: Record) -> Path:
     """A folder for a copy, which is there with its record or not at all."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(folder)
     fresh = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
     try:
-        (fresh / RECORD).write_bytes(msgspec.json.encode(record))
+        write_whole(fresh / RECORD, msgspec.json.encode(record))
         made = folder / record.id
         os.rename(fresh, made)
     except BaseException:
@@ -72,15 +74,7 @@ def make_folder(folder: Path, record: Record) -> Path:
 
 def write_record(folder: Path, record: Record) -> None:
     """Replace a record in one step."""
-    fd, name = tempfile.mkstemp(dir=folder, prefix=".record-")
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(record))
-        os.replace(name, folder / RECORD)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    write_whole(folder / RECORD, msgspec.json.encode(record))
 
 
 def read_records(folder: Path) -> Iterator[tuple[Path, Record | None]]:

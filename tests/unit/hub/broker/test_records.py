@@ -9,13 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.hub.broker.records import (
-    Record,
-    RecordFile,
-    read_record,
-    read_records,
-    write_whole,
-)
+from dragoman.hub.broker.records import Record, RecordFile, read_record, read_records
+from dragoman.hub.config.files import write_whole
 from dragoman.transports.identity import own_identity
 
 
@@ -82,12 +77,3 @@ def test_records_are_found_in_their_folder_and_nothing_else_is(tmp_path: Path) -
     (tmp_path / "a.lock").touch()
     names = [found.name for _, found in read_records(tmp_path) if found is not None]
     assert names == ["a", "b"]
-
-
-def test_a_reader_never_sees_half_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    write_whole(path, b"old")
-    with path.open("rb") as reader:
-        write_whole(path, b"new")
-        assert reader.read() == b"old"
-    assert path.read_bytes() == b"new"

@@ -237,6 +237,6 @@ def test_no_space_for_the_folder_is_told_as_that(
     def fail(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "mkdir", fail)
+    monkeypatch.setattr("os.mkdir", fail)
     with pytest.raises(StoreFull, match="prune"):
         Store.open(tmp_path / "state" / "sessions.db")
