@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers check bench docs picture fmt clean
+.PHONY: help demo test soak test-peers check bench docs picture fmt clean
 
 help:  ## show this list
 	@echo "dragoman: make <target>"
@@ -23,6 +23,11 @@ demo: $(READY)  ## ask an agent in a child process a question about this reposit
 
 test: $(READY)  ## run the tests; wire/ must be covered whole
 	@sh scripts/run-tests.sh $(BIN) $(ARGS)
+
+# Every property test with its long profile, and 100,000 shell lines against real shells.
+soak: $(READY)  ## run the property tests and the fuzzing for a night
+	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/property tests/faults/test_policy_shells.py \
+	  -o timeout=0 --numprocesses=auto --dist=loadfile $(ARGS)
 
 # import-linter keeps what it read of a file until that file changes, but what an import leads to
 # changes with other files too: hence no cache.

@@ -72,7 +72,31 @@ def argv(*words: str, **more: Any) -> dict[str, Any]:
     return {"kind": "execute", "argv": words, **more}
 
 
+# Lines in which a shell finds a second command that another reader overlooks; `git status` and
+# `touch x` are replaced by what each table is about.
+HIDDEN = {
+    "behind a carriage return": "git status \\\r\ntouch x",
+    "behind a brace in a default": "git status -- ${x:-{}; touch x; echo }",
+    "behind a comment in a command": 'git status -- "$(git status # )\n touch x)"',
+    "behind backslashes in backticks": "git status -- `git status \\\\\\; touch x`",
+    "in what looks like arithmetic": "git status -- $((echo a); touch x)",
+    "as a file in a default": "git status -- ${x:-<(touch x)}",
+    "behind a redirection of bash": "git status &>/dev/null touch x",
+    "behind a quote in a default": 'git status -- "${x:-\'}"; touch x; echo "\'}"',
+}
+
+
+def hidden(allowed: str, denied: str, **more: Any) -> dict[str, dict[str, Any]]:
+    return {
+        f"hidden {name}": line(
+            text.replace("git status", allowed).replace("touch x", denied), **more
+        )
+        for name, text in HIDDEN.items()
+    }
+
+
 TO_WIDEN_AN_ALLOWANCE: dict[str, dict[str, Any]] = {
+    **hidden("git status", "touch x"),
     # paths
     "a path outside": edit("/etc/passwd"),
     "dots that lead out": edit("src/../.env"),
@@ -187,6 +211,16 @@ READING = Policy(
 )
 
 TO_MAKE_A_READER_WRITE_OR_RUN: dict[str, dict[str, Any]] = {
+    **hidden("cat src/a.py", "touch x"),
+    "an option that nobody knows": argv("git", "log", "--unheard-of"),
+    "an option of a program that nobody knows": argv("tool", "-x"),
+    "an option behind the end of options": argv("rg", "x", "--", "--pre=rm"),
+    "a file name behind a value that looks like an end": line("rg -e -- *"),
+    "a program that checks signatures": argv("git", "log", "--format=%G?"),
+    "a program that pages": argv("diff", "-l", "a", "b"),
+    "a program that unpacks": argv("rg", "-z", "x"),
+    "an option of what another program runs": argv("sudo", "git", "log", "--unheard-of"),
+    "an option of the program that runs another": argv("sudo", "-x", "git", "log"),
     "a program for differences": argv("git", "log", "-p", "--ext-diff"),
     "a program for differences, cut short": argv("git", "show", "--ext"),
     "a program that makes text of files": argv("git", "show", "--textconv", "HEAD:x"),
@@ -248,6 +282,11 @@ TO_MAKE_A_READER_WRITE_OR_RUN: dict[str, dict[str, Any]] = {
 
 
 TO_GET_AROUND_A_DENIAL: dict[str, dict[str, Any]] = {
+    **hidden("git status", "rm x"),
+    "rm behind a word of zsh": line("noglob rm x"),
+    "rm behind a word of fish": argv("fish", "-c", "and rm x"),
+    "rm as a job": line("jobs -x rm x"),
+    "rm behind an element of an array": line("a[b c]=d rm x"),
     # paths
     "as it is": edit(".env"),
     "with a dot": edit("./.env"),
@@ -405,9 +444,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "words": argv("git", "log", "-n", "3"),
     "two commands": line("git status && git diff | cat src/a.py"),
     "quotes": line("echo 'a; rm -rf /' \"b && c\""),
-    "a comment": line("git status # rm -rf /"),
-    "copies of descriptors": line("pytest -q 2>&1 >/dev/null"),
-    "a variable as an argument": line('echo "$HOME"'),
+    "nothing that is written": line("pytest -q 2>/dev/null"),
+    "brackets in quotes": line("echo 'fix (a)' \"b or c\" '$HOME'"),
+    "a file behind the end of the options": line("git status -- *.py"),
     "a reading command": {"kind": "read", "line": "cat docs/readme.md | head -n 3"},
     "reading": {"kind": "read", "paths": ("/usr/include/x.h",)},
 }
@@ -430,7 +469,7 @@ READ: dict[str, dict[str, Any]] = {
     "what is in an archive": argv("tar", "-tf", "x.tar"),
     "an answer": argv("curl", "-sSL", "-XPOST", "-H", "a: o", "https://x"),
     "a test": line("test -f src/a.py && printf '%s\n' *"),
-    "what the rule runs by name": argv("uv", "run", "pytest", "-q"),
+    "what the rule runs by name": argv("uv", "run", "pytest", "tests"),
 }
 
 
@@ -446,7 +485,7 @@ NOT_DENIED: dict[str, dict[str, Any]] = {
     "the word as an argument": argv("echo", "rm"),
     "the subcommand as a message": argv("git", "commit", "-m", "push"),
     "another subcommand": argv("git", "pull"),
-    "tests": line("cd src && pytest -q 2>&1 | tail -n 20"),
+    "tests": line("cd src && pytest -q 2>/dev/null | tail -n 20"),
     "a search": argv("find", ".", "-name", "*.py"),
     "sorting into a file": argv("sort", "-o", "x", "y"),
     "deleting another file": {"kind": "delete", "paths": ("src/a.py",)},

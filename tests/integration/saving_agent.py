@@ -1,10 +1,14 @@
 """An agent that has its client read, write and ask, as a program of its own.
 
 The prompt is a list of words: ``save PATH`` writes without a question, ``ask PATH`` announces an
-edit and then asks with its id alone, ``load PATH`` reads. What became of each is said.
+edit and then asks with its id alone, ``load PATH`` reads, ``execute HEX`` and ``read HEX`` ask for
+a line of a shell under that kind and run it if they may. What became of each is said.
 """
 
 from __future__ import annotations
+
+import asyncio
+import shutil
 
 from dragoman.agent import Agent, Turn
 from dragoman.dialects.acp import v1 as acp
@@ -26,6 +30,8 @@ async def answer(turn: Turn) -> None:
                     await turn.read_file(path)
                 case "ask":
                     await ask(turn, path)
+                case "execute" | "read":
+                    await run(turn, what, bytes.fromhex(name).decode())
             told = "done"
         except RemoteError as error:
             told = str((error.data or {}).get("errorClass", error.message))
@@ -41,6 +47,16 @@ async def ask(turn: Turn, path: str) -> None:
         if not await turn.ask_permission(bare):
             await tool.fail("not allowed")
             raise PermissionError(path)
+
+
+async def run(turn: Turn, kind: str, line: str) -> None:
+    async with turn.tool("git status", kind=kind, raw_input={"command": line}) as tool:
+        if not await turn.ask_permission(tool):
+            await tool.fail("not allowed")
+            raise PermissionError(line)
+        for shell in filter(shutil.which, ("bash", "dash")):
+            child = await asyncio.create_subprocess_exec(shell, "-c", line, cwd=turn.session.cwd)
+            await child.wait()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.test_policy_widening import HIDDEN
 from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
 
 RULES = """
@@ -93,3 +94,46 @@ def test_an_agent_that_starts_another_gives_it_no_more_than_it_has(tmp_path: Pat
     cli.extra |= {"DRAGOMAN_DEPTH": "1", "DRAGOMAN_CEILING": '{"preset":"approve-reads"}'}
     done = cli("run", "ask src/a load src/../secret.txt", "--approve-all", *agent)
     assert "ask src/a: rejected\nload src/../secret.txt: done\n" in done.out
+
+
+COMMANDS = """
+permissions = "approve-reads"
+
+[[policy.rules]]
+action = "allow"
+commands = ["git status *"]
+"""
+
+NO_TOUCH = """
+permissions = "approve-all"
+
+[[policy.rules]]
+action = "deny"
+commands = ["touch"]
+"""
+
+
+def test_no_hidden_command_of_an_agent_runs(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    lines = [text.replace("touch x", "touch P") for text in HIDDEN.values()]
+    reads = [line.replace("git status", "cat secret.txt") for line in lines]
+    asked = [("execute", line) for line in lines] + [("read", line) for line in reads]
+    controls = [("execute", "git status --short"), ("read", "cat secret.txt")]
+    prompt = " ".join(f"{kind} {line.encode().hex()}" for kind, line in [*asked, *controls])
+    for rules, flag in ((COMMANDS, "--approve-reads"), (NO_TOUCH, "--approve-all")):
+        done = cli("run", prompt, flag, *prepared(cli, rules))
+        told = [text for text in done.out.splitlines() if text.startswith(("execute ", "read "))]
+        said = [text.rpartition(": ")[2] for text in told]
+        assert said == ["rejected"] * len(asked) + ["done"] * len(controls), done.out
+        assert not (cli.cwd / "P").exists()
+
+
+@pytest.mark.parametrize("line", HIDDEN.values())
+def test_policy_test_says_that_a_hidden_command_is_not_allowed(tmp_path: Path, line: str) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, COMMANDS)
+    done = cli("policy", "test", "execute", "--line", line)
+    assert done.code == 5 and "unknown command" in done.out
+    prepared(cli, NO_TOUCH)
+    done = cli("policy", "test", "execute", "--line", line)
+    assert done.code == 5 and "deny command touch" in done.out

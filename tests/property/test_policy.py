@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import string
 from typing import Any
 
 import msgspec
@@ -121,18 +123,25 @@ def test_every_line_is_read_to_its_end(line: str) -> None:
 @given(LINES, st.sampled_from([";", "&&", "||", "|", "\n", "&"]))
 def test_a_command_behind_any_other_is_seen(line: str, separator: str) -> None:
     read = read_line(f"rm x {separator} {line}", posix=True)
-    assert any(command.words[:2] == ("rm", "x") for command in read.commands)
+    assert any(each is ANYTHING or each.words[:2] == ("rm", "x") for each in read.commands)
     denied = Policy(preset="approve-all", rules=(Rule(action="deny", commands=("rm",)),))
     act = Act(kind="execute", line=f"rm x {separator} {line}", workspace="/nowhere")
     assert judge(denied, act).action == "deny"
 
 
 @FEW
-@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
+@given(st.lists(st.text(st.sampled_from("\n" + string.printable[:95]))))
 def test_quoted_words_are_those_words(words: list[str]) -> None:
-    read = read_line(shlex.join(["a", *words]).replace("\r\n", "\n"), posix=True)
-    assert read.commands[0].words == ("a", *(word.replace("\r\n", "\n") for word in words))
-    assert ANYTHING not in read.commands
+    read = read_line(" ".join(["a", *(f"{shlex.quote(word)}" for word in words)]), posix=True)
+    assert [command.words for command in read.commands] == [("a", *words)]
+
+
+@FEW
+@given(st.lists(st.text(), min_size=1))
+def test_words_that_are_not_ascii_are_never_read(words: list[str]) -> None:
+    line = shlex.join(["a", *words])
+    plain = re.fullmatch(r"[\n -~]*", line) is not None
+    assert plain or read_line(line, posix=True).commands == [ANYTHING]
 
 
 @FEW

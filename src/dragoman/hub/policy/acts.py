@@ -16,6 +16,7 @@ import msgspec
 from dragoman.client.codex.approvals import Approval
 from dragoman.client.permissions import Question
 from dragoman.hub.policy.rules import Act
+from dragoman.hub.policy.shell import read_line
 
 MAX_DEPTH: Final = 8
 """Tables inside of tables of a tool's input that are looked at."""
@@ -65,6 +66,9 @@ def act_of(
                 found.lines.append(question.title)
             else:
                 found.hidden = True
+    if len(found.lines) > 1 and any(read_line(line).problem for line in found.lines):
+        # Each may be run by itself: an open quote must not swallow the lines that follow.
+        found.hidden = True
     return Act(
         kind=question.kind,
         evident=tuple(sorted(found.kinds)),

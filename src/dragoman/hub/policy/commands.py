@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dragoman.hub.policy.globs import UNKNOWN, matches, may_begin, plain
+from dragoman.hub.policy.harmless import doubtful, has_table
 from dragoman.hub.policy.options import beyond
 from dragoman.hub.policy.programs import (
     FEEDERS,
@@ -80,7 +81,7 @@ def _runs_by_name(fixed: Sequence[str], command: Command) -> bool:
 def _unnamed(fixed: Sequence[str], command: Command) -> set[int]:
     """The places of the words that go beyond a program's name and are not in the pattern."""
     words = command.words
-    found = set(_beyond(words))
+    found = set(_beyond(words)) | _doubtful(fixed, words, runs=_runs_by_name(fixed, command))
     if _runs_by_name(fixed, command) and not is_interpreter(fixed[0]):
         # The program inside is seen as far as the pattern reaches.
         added = (UNKNOWN,) if name_of(words[0]) in FEEDERS else ()
@@ -89,6 +90,24 @@ def _unnamed(fixed: Sequence[str], command: Command) -> set[int]:
             if not words[at].startswith("-"):
                 found |= {at + place for place in _beyond((*words[at:], *added))}
     return {place for place in found if place >= len(fixed) or not _is_named(fixed[place])}
+
+
+def _doubtful(fixed: Sequence[str], words: Sequence[str], *, runs: bool) -> set[int]:
+    """The places of options that are not known to be harmless.
+
+    Behind the name of a program that another one runs, options are those of the inner program.
+    """
+    inner = [at for at in range(1, len(fixed)) if runs and has_table(name_of(words[at]))]
+    if runs and is_interpreter(words[0]):
+        # Only a module is a program of its own; other words are what the interpreter is told.
+        inner = [at for at in inner if words[at - 1] == "-m"]
+    found: set[int] = set()
+    for number, start in enumerate([0, *inner]):
+        end = inner[number] if number < len(inner) else len(words)
+        places = (start + at for at in doubtful(name_of(words[start]), words[start:]))
+        # What an outer program is given stands before the inner one.
+        found |= {at for at in places if at < end}
+    return found
 
 
 def _beyond(words: Sequence[str]) -> frozenset[int]:

@@ -98,8 +98,7 @@ class Facts:
     @cached_property
     def places(self) -> tuple[Places | None, ...]:
         """Where each path leads that is named as one."""
-        named = dict.fromkeys((*self.written, *self.running.reads))
-        found = [self._word(path) for path in named]
+        found = [self._word(path) for path in dict.fromkeys(self.written)]
         found += [places.places_of(path, self.folders) for path in dict.fromkeys(self.act.paths)]
         return tuple(found)
 
@@ -154,14 +153,16 @@ def _one(policy: Policy, facts: Facts) -> Verdict:
 def _by_preset(policy: Policy, facts: Facts, action: Action) -> str:
     kinds = " and ".join(sorted(facts.kinds))
     fits = "no rule fits" if policy.rules else "there are no rules"
+    if facts.running.problem:
+        fits = f"the line counts as an unknown command: {facts.running.problem}"
     for rule in policy.rules:
         for command in facts.running.told if rule.action == "allow" else ():
             word = patterns.unnamed(rule.commands, command)
             if word is not None:
                 # Whoever wrote that rule would look for the mistake in it.
                 fits = (
-                    f"no rule fits: {spelled((word,))} in `{spelled(command.words)}` may write a "
-                    "file or run a program, and no rule for it names that word"
+                    f"no rule fits: {spelled((word,))} in `{spelled(command.words)}` is not known "
+                    "to be harmless, and no rule for it names that word"
                 )
     return f"{fits}, and `permissions = {policy.preset!r}` says {action} for {kinds}"
 
@@ -196,7 +197,7 @@ def _for_whom(rule: Rule, act: Act) -> bool:
 
 def surely_fits(rule: Rule, facts: Facts) -> str | None:
     """Why a rule that allows fits; None if that is not certain."""
-    if not _for_whom(rule, facts.act):
+    if not _for_whom(rule, facts.act) or ANYTHING in facts.running.told:
         return None
     if rule.kinds:
         if not facts.kinds <= rule.kinds:
@@ -275,6 +276,8 @@ def _hidden(facts: Facts) -> str:
     for told in facts.running.told:
         if told is not ANYTHING and ANYTHING in unfolded(told):
             return f"`{spelled(told.words)}` may run such a command"
+    if facts.running.problem:
+        return f"the line may run such a command: {facts.running.problem}"
     return "it may run such a command, of which nothing is known"
 
 

@@ -132,6 +132,8 @@ GIT_EXTRAS: Final = (
     # Programs that the settings and the attributes of the repository name.
     *("--ext-diff", "--textconv", "--filters"),
 )
+GIT_SIGNATURES: Final = ("%G", "%(signature")
+"""Parts of a format for which the program that checks signatures is run."""
 GIT_LETTERS: Final = {
     "archive": ("o", ""),
     "clone": ("uc", "bjo"),
@@ -222,7 +224,7 @@ def _optional(name: str, words: Sequence[str], extras: Extras) -> Iterator[Found
         elif name == "less" and word.startswith("+") and not LESS_MOVES.fullmatch(word):
             yield Found(at)
         elif _is_extra(bundle, extras.writes, extras.write_letters, extras.valued) or (
-            extras.by_name and _may_be_option(word) and "--" not in words[:at]
+            extras.by_name and _may_be_option(word) and not options_ended(words[:at])
         ):
             yield Found(at, runs=False)
 
@@ -282,16 +284,17 @@ def _subcommand(words: Sequence[str], at: int) -> Iterator[Found]:
         if (
             runs
             or "ext::" in word
+            or any(each in word for each in GIT_SIGNATURES)
             or word.startswith("-O")
             or _is_extra(word, GIT_EXTRAS, letters, valued)
         ):
             yield Found(place)
-        elif sub in GIT_READS and _may_be_option(word) and not _ended(words[at:place]):
+        elif sub in GIT_READS and _may_be_option(word) and not options_ended(words[at:place]):
             yield Found(place, runs=False)
 
 
-def _ended(words: Sequence[str]) -> bool:
-    """Whether the options of a subcommand of git are certainly over."""
+def options_ended(words: Sequence[str]) -> bool:
+    """Whether ``--`` stands among these words, and not as the value of an option."""
     if "--" not in words:
         return False
     before = words[words.index("--") - 1]
@@ -351,7 +354,7 @@ def _second(words: Sequence[str], valued: str) -> Iterator[Found]:
 
 def _subscripts(name: str, words: Sequence[str]) -> Iterator[Found]:
     for at, word in enumerate(words[1:], 1):
-        if "[" in word and ("$(" in word or "`" in word):
+        if "[" in word and ("$" in word or "`" in word):
             yield Found(at)
         elif name == "printf" and at == 1 and (word.startswith("-v") or _may_be_option(word)):
             # It sets a variable, and the next command may be looked up by it.

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.hub.policy.harmless import doubtful
 from dragoman.hub.policy.options import beyond, runs_others
 from dragoman.hub.policy.shell import ANYTHING, ASSIGNMENT, MAX_DEPTH, Command, read_line
 
 MAX_INNER: Final = 200
 """Words of one command that may each be the beginning of another."""
 
-SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash"})
-OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "csh", "tcsh", "nu", "xonsh"})
+SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "rbash"})
+OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "csh", "tcsh", "fish", "nu", "xonsh"})
 """Shells whose language is another one."""
 
 RUNNERS: Final = frozenset(
@@ -230,19 +231,20 @@ def _reads(command: Command) -> bool:
         return False
     if name == "find" and any(UNKNOWN in each for each in command.words):
         return False
-    return not beyond(name, command.words)
+    return not beyond(name, command.words) and not any(doubtful(name, command.words))
 
 
 @dataclass(slots=True)
 class Running:
-    """Everything that an act would run, and the files that it writes and reads on the way."""
+    """Everything that an act would run, and the files that it writes on the way."""
 
     told: list[Command] = field(default_factory=list)
     """The commands that stand there."""
     every: list[Command] = field(default_factory=list)
     """Those, and the ones inside of them."""
     writes: list[str] = field(default_factory=list)
-    reads: list[str] = field(default_factory=list)
+    problem: str = ""
+    """Why a line counts as an unknown command; empty if it was read."""
 
 
 def running(
@@ -256,8 +258,11 @@ def running(
     if line is not None:
         read = read_line(line)
         found.writes += read.writes
-        found.reads += read.reads
-        found.told += [Command(each.words, each.tainted or tainted) for each in read.commands]
+        found.problem = read.problem
+        found.told += [
+            each if each is ANYTHING else Command(each.words, each.tainted or tainted)
+            for each in read.commands
+        ]
     if hidden or not (found.told or argv is None and line is None):
         found.told.append(ANYTHING)
     found.every = [inner for command in found.told for inner in unfolded(command)]

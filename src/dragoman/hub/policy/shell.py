@@ -1,19 +1,24 @@
 """A line for a shell as the commands that it would run.
 
-Owns the reading: quotes, separators, redirections, and commands inside of commands. What cannot be
-known without running it stands as `UNKNOWN`, and what is not understood becomes a command that is
-unknown as a whole, so that a reader never sees less than what would run. What the commands mean is
-in `programs`.
+A line counts as read only if two independent checks agree: a strict check of its characters, which
+needs no grammar and leaves nothing that two POSIX shells read differently, and the grammar of
+tree-sitter-bash, of which only plain commands, lists and pipelines are accepted. Every other line
+is one command of which nothing is known (`ANYTHING`). What the commands mean is in `programs`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from dragoman.hub.policy.globs import UNKNOWN
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
 MAX_LINE_SIZE: Final = 20_000
 """Characters of a line that is read. What is longer is a program, not a command."""
@@ -22,15 +27,40 @@ MAX_DEPTH: Final = 4
 """Commands inside of commands that are read."""
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
-DUPLICATE: Final = re.compile(r"&(\d+-?|-)(?=[\s;&|<>()]|$)")
-"""What makes a descriptor a copy of another: no file is meant."""
-GLOBS: Final = "*?["
-STRIPPED: Final = frozenset(
-    {"!", "{", "}", "if", "then", "else", "elif", "fi", "while", "until", "do", "done"}
+
+# -- the strict check
+
+CHARACTERS: Final = re.compile(r"[\n -~]*")
+QUOTED: Final = re.compile(r"'[^']*'|\"[^\"\\$`!]*\"")
+"""Quotes in plain pairs. A double-quoted text with an expansion is not one of them."""
+SPECIAL: Final = re.compile(r"[\\`$!{}()<]|(?<![^\s;&|>])[~=#]")
+"""What has a meaning beyond words, outside of quotes: `~`, `=` and `#` where a word begins."""
+OPERATOR: Final = re.compile(r"[;&|>]+")
+OPERATORS: Final = frozenset({";", "&", "&&", "|", "||", ">", ">>"})
+"""The operators that every shell reads alike. `&>`, `>&` and `|&` are not among them."""
+JOINED_REDIRECTION: Final = re.compile(r"(?<![\s>])(?<!\s[0-9])(?<!^)(?<!^[0-9])>", re.MULTILINE)
+"""A redirection without a space before it or before its descriptor: shells differ about which
+digits belong to the word."""
+
+# -- the grammar
+
+COMMAND_NAME: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+,@%:-]*")
+UNREADABLE_NAMES: Final = frozenset(
+    """
+    if then else elif fi case esac for select while until do done in function time coproc
+    foreach end repeat always noglob nocorrect namespace begin and or not
+    . source eval exec command builtin trap alias unalias hash enable disable set setopt unsetopt
+    shopt export declare typeset local readonly unset let read mapfile readarray getopts getln
+    pushln bind bindkey complete compgen compopt compdef fc r hist history jobs fg bg wait emulate
+    autoload functions zmodload sched zcompile zle vared zstyle zparseopts zargs zmv print integer
+    float private nameref compound enum redirect rehash limit ulimit umask exit return break
+    continue shift suspend logout login newgrp
+    """.split()
 )
-"""Words of the shell before a command, or alone."""
-UNREAD: Final = frozenset({"for", "case", "esac", "select", "function", "coproc", "in"})
-"""Words of the shell after which words are no commands."""
+"""Words of the POSIX shells, zsh and ksh that run other code, or change what later words mean."""
+GROUPS: Final = frozenset({"program", "list", "pipeline"})
+PLAIN: Final = frozenset({"word", "number", "raw_string", "string", "concatenation"})
+GLOBS: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,277 +78,141 @@ ANYTHING: Final = Command((UNKNOWN,), tainted=True)
 
 @dataclass(slots=True)
 class Line:
-    """What a line would run, write and read."""
+    """What a line would run and write."""
 
     commands: list[Command] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
-    reads: list[str] = field(default_factory=list)
+    problem: str = ""
+    """Why nothing is known of the line; empty if it was read."""
+
+
+class _NotReadable(Exception):
+    """The line could do anything. The message says why."""
 
 
 def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> Line:
-    """The commands of a line. Lines for other shells than POSIX ones are not understood."""
-    line = Line()
-    if not posix or depth > MAX_DEPTH or len(text) > MAX_LINE_SIZE:
-        line.commands.append(ANYTHING)
-        return line
-    reader = _Reader(text.replace("\r\n", "\n"), line, depth)
+    """The commands of a line. A line for cmd.exe or PowerShell is never read."""
     try:
-        reader.read()
-    except _NotUnderstood:
-        reader.word = None
-        reader.end_command()
-        line.commands.append(ANYTHING)
+        if not posix:
+            raise _NotReadable("lines for this system's shells are not read")
+        if depth > MAX_DEPTH or len(text) > MAX_LINE_SIZE:
+            raise _NotReadable("it is too long or nested too deeply")
+        _check_characters(text)
+        return _read_tree(text)
+    except _NotReadable as error:
+        # A redirection is always spelled with this character, whatever stands around it.
+        writes = [UNKNOWN] if ">" in text else []
+        return Line([ANYTHING], writes, str(error))
+
+
+def _check_characters(text: str) -> None:
+    if not CHARACTERS.fullmatch(text):
+        raise _NotReadable("it has a control character or one that is not ASCII")
+    # A quote that the pattern does not cover stays, and is found by the next check.
+    bare = QUOTED.sub("_", text)
+    if "'" in bare or '"' in bare:
+        raise _NotReadable("a quote is open, or there is an expansion in double quotes")
+    if special := SPECIAL.search(bare):
+        raise _NotReadable(f"it has an unquoted `{special.group()}`")
+    for operator in OPERATOR.findall(bare):
+        if operator not in OPERATORS:
+            raise _NotReadable(f"it has the operator `{operator}`")
+    if JOINED_REDIRECTION.search(bare):
+        raise _NotReadable("it has a redirection without a space before it")
+
+
+@cache
+def _parser() -> Parser | None:
+    # Loading the grammar takes tens of milliseconds, which only a judged command has to pay.
+    try:
+        import tree_sitter_bash
+        from tree_sitter import Language, Parser
+    except ImportError:
+        return None
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _read_tree(text: str) -> Line:
+    parser = _parser()
+    if parser is None:
+        raise _NotReadable("tree-sitter-bash is not installed")
+    root = parser.parse(text.encode("ascii")).root_node
+    if root.has_error:
+        raise _NotReadable("it is not a complete line of a shell")
+    line = Line()
+    seen: list[str] = []
+    todo: list[tuple[Node, bool]] = [(root, False)]
+    while todo:
+        node, tainted = todo.pop()
+        if node.type in GROUPS:
+            todo += [(child, tainted) for child in reversed(node.children)]
+        elif node.type == "redirected_statement":
+            redirections = [child for child in node.children if child.type == "file_redirect"]
+            written = [_target(each) for each in redirections]
+            line.writes += [target for target in written if target != "/dev/null"]
+            tainted = tainted or written != ["/dev/null"] * len(written)
+            if len(redirections) == len(node.children):
+                line.commands.append(Command((":",), tainted=True))
+            todo += [(child, tainted) for child in reversed(node.children)]
+        elif node.type == "command":
+            line.commands.append(Command(_words(node), tainted))
+            seen.append(_text(node))
+        elif node.type == "file_redirect" or node.type in OPERATORS or _text(node).isspace():
+            seen.append(_text(node))
+        else:
+            raise _NotReadable(f"it has a construct of the shell: {node.type.replace('_', ' ')}")
+    if _without_blanks("".join(seen)) != _without_blanks(text):
+        raise _NotReadable("a part of it was not recognized")
     return line
 
 
-class _NotUnderstood(Exception):
-    """The rest of the line could be anything."""
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("ascii")
 
 
-class _Reader:
-    def __init__(self, text: str, line: Line, depth: int) -> None:
-        self.text = text
-        self.line = line
-        self.depth = depth
-        self.at = 0
-        self.word: list[str] | None = None
-        self.quoted = False
-        self.words: list[str] = []
-        self.tainted = False
-        self.target: str | None = None
+def _without_blanks(text: str) -> str:
+    return re.sub(r"\s", "", text)
 
-    def read(self) -> None:
-        text = self.text
-        while self.at < len(text):
-            char = text[self.at]
-            self.at += 1
-            if char in " \t":
-                self.end_word()
-            elif char == "\n" or char == ";":
-                self.end_command()
-            elif char == "&":
-                self._ampersand()
-            elif char == "|":
-                self.end_command()
-                if self._next() == "&":
-                    self.at += 1
-            elif char in "<>":
-                self._redirect(char)
-            elif char == "(":
-                if self.word is not None or self.words:
-                    raise _NotUnderstood
-                self.tainted = True
-            elif char == ")":
-                self.end_command()
-            elif char == "#" and self.word is None:
-                end = text.find("\n", self.at)
-                self.at = len(text) if end < 0 else end
-            else:
-                self._piece(char)
-        self.end_command()
 
-    def _next(self) -> str:
-        return self.text[self.at : self.at + 1]
+def _target(redirection: Node) -> str:
+    """The only word behind a redirection into a file."""
+    children = list(redirection.children)
+    if children and children[0].type == "file_descriptor":
+        children.pop(0)
+    if len(children) != 2 or children[0].type not in (">", ">>"):
+        raise _NotReadable("words stand behind a redirection")
+    return _word(children[1])[1]
 
-    def _put(self, piece: str) -> None:
-        if self.word is None:
-            self.word = []
-        self.word.append(piece)
 
-    def _piece(self, char: str) -> None:
-        if char == "\\":
-            following = self._next()
-            if not following:
-                raise _NotUnderstood
-            self.at += 1
-            if following != "\n":
-                self._put(following)
-        elif char == "'":
-            self._put(self._until("'"))
-            self.quoted = True
-        elif char == '"':
-            self.quoted = True
-            self._double()
-        elif char == "$":
-            self._dollar(quoted=False)
-        elif char == "`":
-            self._inside(self._until("`").replace("\\`", "`"))
-        elif char == "[" and self.word in (None, ["["]) and self._next() in ("[", " ", "\t"):
-            # A test, which is a command and no glob.
-            self._put(char)
-        elif char in GLOBS or (char == "{" and self._next() not in ("", " ", "\t", "\n")):
-            self._put(UNKNOWN)
-        elif char < " " or char == "\x7f":
-            raise _NotUnderstood
-        else:
-            self._put(char)
+def _words(command: Node) -> tuple[str, ...]:
+    nodes = [
+        child.children[0] if child.type == "command_name" and len(child.children) == 1 else child
+        for child in command.children
+    ]
+    words = [_word(node) for node in nodes]
+    source = _text(command)
+    bare = QUOTED.sub("_", source)
+    # The grammar has to cut the command into the words that stand there, and into no others.
+    if (
+        OPERATOR.search(bare)
+        or "\n" in bare
+        or [plain for plain, _ in words] != shlex.split(source)
+    ):
+        raise _NotReadable("its words are not clear")
+    name = words[0][1]
+    if not COMMAND_NAME.fullmatch(name) or name in UNREADABLE_NAMES:
+        raise _NotReadable(f"`{name.replace(UNKNOWN, '*')}` is not the plain name of a program")
+    return tuple(word for _, word in words)
 
-    def _until(self, end: str) -> str:
-        stop = self.text.find(end, self.at)
-        if stop < 0:
-            raise _NotUnderstood
-        found = self.text[self.at : stop]
-        if end == "`" and found.endswith("\\"):
-            raise _NotUnderstood
-        self.at = stop + 1
-        return found
 
-    def _double(self) -> None:
-        self._put("")
-        while True:
-            char = self._next()
-            self.at += 1
-            if not char or char == UNKNOWN:
-                raise _NotUnderstood
-            if char == '"':
-                return
-            if char == "\\" and self._next() in ("$", "`", '"', "\\", "\n"):
-                following = self._next()
-                self.at += 1
-                if following != "\n":
-                    self._put(following)
-            elif char == "$":
-                self._dollar(quoted=True)
-            elif char == "`":
-                self._inside(self._until("`").replace("\\`", "`"))
-            else:
-                self._put(char)
-
-    def _dollar(self, *, quoted: bool) -> None:
-        rest = self.text[self.at :]
-        if rest.startswith("(("):
-            inner = self._balanced("(", ")")
-            if "$(" in inner or "`" in inner:
-                raise _NotUnderstood
-            self._put(UNKNOWN)
-        elif rest.startswith("("):
-            self._inside(self._balanced("(", ")"))
-        elif rest.startswith("{"):
-            inner = self._balanced("{", "}")
-            if "$(" in inner or "`" in inner:
-                raise _NotUnderstood
-            self._put(UNKNOWN)
-        elif rest.startswith("'") and not quoted:
-            self.at += 1
-            if self._until("'").endswith("\\"):
-                raise _NotUnderstood
-            self._put(UNKNOWN)
-        elif rest.startswith('"') and not quoted:
-            return
-        elif name := re.match(r"[A-Za-z_]\w*|[0-9@*#?$!\-]", rest):
-            self.at += name.end()
-            self._put(UNKNOWN)
-        else:
-            self._put("$")
-
-    def _balanced(self, opening: str, closing: str) -> str:
-        """What stands between brackets, of which the first is next."""
-        begin, level = self.at + 1, 0
-        quote = ""
-        while True:
-            char = self._next()
-            self.at += 1
-            if not char:
-                raise _NotUnderstood
-            if quote:
-                if char == "\\" and quote == '"':
-                    self.at += 1
-                elif char == quote:
-                    quote = ""
-            elif char == "\\":
-                self.at += 1
-            elif char in "'\"":
-                quote = char
-            elif char == opening:
-                level += 1
-            elif char == closing:
-                level -= 1
-                if level == 0:
-                    return self.text[begin : self.at - 1]
-
-    def _inside(self, text: str) -> None:
-        """A command whose output becomes a part of the line."""
-        inner = read_line(text, posix=True, depth=self.depth + 1)
-        self.line.commands += inner.commands
-        self.line.writes += inner.writes
-        self.line.reads += inner.reads
-        self._put(UNKNOWN)
-
-    def _ampersand(self) -> None:
-        if self._next() == ">":
-            self.end_word()
-            self.at += 1
-            if self._next() == ">":
-                self.at += 1
-            self._begin_target("write")
-        else:
-            self.end_command()
-
-    def _redirect(self, char: str) -> None:
-        if self._next() == "(":
-            self._inside(self._balanced("(", ")"))
-            return
-        if self.word is not None and not self.quoted and "".join(self.word).isdigit():
-            self.word = None
-        self.end_word()
-        rest = self.text[self.at :]
-        if char == "<":
-            if rest.startswith("<<"):
-                self.at += 2
-                self._begin_target("data")
-            elif rest.startswith("<"):
-                raise _NotUnderstood
-            elif rest.startswith(">"):
-                self.at += 1
-                self._begin_target("write")
-            elif duplicate := DUPLICATE.match(rest):
-                self.at += duplicate.end()
-            else:
-                self._begin_target("read")
-        elif duplicate := DUPLICATE.match(rest):
-            self.at += duplicate.end()
-        else:
-            self.at += 1 if rest[:1] in (">", "|", "&") else 0
-            self._begin_target("write")
-
-    def _begin_target(self, target: str) -> None:
-        if self.target is not None:
-            raise _NotUnderstood
-        self.target = target
-
-    def end_word(self) -> None:
-        if self.word is None:
-            return
-        word, self.word = "".join(self.word), None
-        quoted, self.quoted = self.quoted, False
-        target, self.target = self.target, None
-        if target == "write":
-            if word != "/dev/null":
-                self.line.writes.append(word)
-                self.tainted = True
-        elif target == "read":
-            self.line.reads.append(word)
-        elif target == "data":
-            self.tainted = True
-        elif self.words:
-            self.words.append(word)
-        elif ASSIGNMENT.match(word):
-            self.tainted = True
-        elif word in STRIPPED and not quoted:
-            self.tainted = True
-        elif word in UNREAD and not quoted:
-            raise _NotUnderstood
-        else:
-            self.words.append(word)
-
-    def end_command(self) -> None:
-        self.end_word()
-        if self.target is not None:
-            self.target = None
-            self.line.commands.append(ANYTHING)
-        if self.words:
-            self.line.commands.append(Command(tuple(self.words), self.tainted))
-        elif self.tainted:
-            # A redirection alone empties its file, and a variable alone counts for what follows.
-            self.line.commands.append(Command((":",), tainted=True))
-        self.words, self.tainted = [], False
+def _word(node: Node) -> tuple[str, str]:
+    """A word without its quotes, and the same with what a glob may become left open."""
+    if node.type not in PLAIN:
+        raise _NotReadable(f"it has a construct of the shell: {node.type.replace('_', ' ')}")
+    if node.type == "concatenation":
+        parts = [_word(child) for child in node.children]
+        return "".join(part[0] for part in parts), "".join(part[1] for part in parts)
+    text = _text(node)
+    if node.type in ("raw_string", "string"):
+        return text[1:-1], text[1:-1]
+    return text, GLOBS.sub(UNKNOWN, text)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
+from msgspec import structs
 
 from dragoman.hub.policy.judging import Facts, judge
 from dragoman.hub.policy.rules import Act, Action, Policy, Rule, narrowed
@@ -35,7 +38,9 @@ def test_a_verdict_names_its_rule_and_the_reason_that_was_given() -> None:
 def test_a_verdict_names_the_word_that_no_rule_has_named() -> None:
     rule = Rule(action="allow", commands=("sort *",))
     act = Act(kind="execute", argv=("sort", "-uo", "x"), workspace="/nowhere")
-    assert "-uo in `sort -uo x` may write a file" in judge(Policy(rules=(rule,)), act).why
+    assert (
+        "-uo in `sort -uo x` is not known to be harmless" in judge(Policy(rules=(rule,)), act).why
+    )
     named = Rule(action="allow", commands=("sort -uo *",))
     assert judge(Policy(rules=(named,)), act).action == "allow"
 
@@ -141,3 +146,30 @@ def test_a_folder_that_is_changed_on_the_way_counts() -> None:
     ):
         told = Act(kind="execute", line=line, workspace="/nowhere")
         assert judge(policy, told).action == action, line
+
+
+UNKNOWN_LINES = ("git status $X", "git status 2>&1", "git status \\\r\ntouch x", "git commit -m é")
+
+
+@pytest.mark.parametrize("line", UNKNOWN_LINES)
+def test_an_unknown_command_is_covered_by_every_denial_and_by_no_allowance(line: str) -> None:
+    act = Act(kind="execute", line=line, workspace="/nowhere")
+    wide = (
+        Rule(action="allow"),
+        Rule(action="allow", kind="execute"),
+        Rule(action="allow", commands=("*", "git *")),
+    )
+    for kind in ("execute", "read"):
+        told = structs.replace(act, kind=kind)
+        for preset, expected in (("approve-reads", "deny"), ("ask", "ask"), ("deny-all", "deny")):
+            verdict = judge(Policy(preset=cast(Any, preset), rules=wide), told)
+            assert (verdict.action, verdict.by) == (expected, "preset")
+            assert "unknown command" in verdict.why
+    for rule in (Rule(action="deny", commands=("rm",)), Rule(action="deny", paths=(".env",))):
+        assert judge(Policy(preset="approve-all", rules=(*wide, rule)), act).action == "deny"
+
+
+def test_an_unknown_line_with_a_redirection_may_edit() -> None:
+    policy = Policy(preset="approve-all", rules=(Rule(action="deny", kind="edit"),))
+    for line, action in (("a > $X", "deny"), ("a &> x", "deny"), ("a $X", "allow")):
+        assert judge(policy, Act(kind="execute", line=line, workspace="/x")).action == action

@@ -128,6 +128,9 @@ def test_runners_are_known_by_name() -> None:
         ("sed -i s/a/b/ c", False),
         ("find . -delete", False),
         ("find $X", False),
+        ("find *", False),
+        ("date -x", False),
+        ("rg x -- -unknown", False),
         ("rg --pre x y", False),
         ("cat a; rm b", False),
         ("date -s x", False),
@@ -162,6 +165,6 @@ def test_a_shell_among_the_words_writes_files() -> None:
 
 
 def test_words_are_shown_as_they_would_be_typed() -> None:
-    assert spelled(read_line("git commit -m 'a b' $X", posix=True).commands[0].words) == (
+    assert spelled(read_line("git commit -m 'a b' *", posix=True).commands[0].words) == (
         "git commit -m 'a b' …"
     )
