@@ -16,7 +16,7 @@ import pytest
 from tests.integration.cli_shell import Cli, cli_in, warm_cli
 from tests.integration.pty_terminal import CTRL_C
 
-JOB = re.compile(r"j-[0-9a-z]{10}")
+JOB = re.compile(r"j-[0-9a-z]{12}")
 TIMEOUT = 20.0
 
 
@@ -63,6 +63,21 @@ def until_closed(cli: Cli) -> None:
         if not left and not listed:
             return
         assert time.monotonic() < give_up_at, (left, listed)
+
+
+def test_runs_under_a_clock_before_2025_have_ids_of_their_own(cli: Cli, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    # Python loads a module of this name first of all.
+    (wrong / "sitecustomize.py").write_text("import time\ntime.time = lambda: 86400.0\n")
+    cli.extra["PYTHONPATH"] = os.pathsep.join((str(wrong), cli.env["PYTHONPATH"]))
+    asked = ("run", "hello", "--", *cli.agent)
+    done = [cli.child(*asked) for _ in range(3)]
+    assert [each.code for each in done] == [0, 0, 0], done
+    ids = {JOB.search(each.err)[0] for each in done}  # type: ignore[index]
+    assert len(ids) == 3
+    listed = cli("jobs", "list", "--format", "json").out.splitlines()
+    assert {json.loads(line)["job"] for line in listed} == ids
 
 
 def test_the_session_of_a_job_that_nobody_waits_for_is_closed_at_its_end(warm: Cli) -> None:

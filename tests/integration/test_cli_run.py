@@ -39,7 +39,7 @@ def test_a_prompt_is_answered_and_the_last_line_says_how_it_ended(cli: Cli) -> N
     assert (said, empty) == ("you said hello there", "")
     assert end.startswith("[done] ok, ")
     assert "\x1b" not in done.out
-    assert re.fullmatch(r"dragoman: job j-[0-9a-z]{10}\n", done.err)
+    assert re.fullmatch(r"dragoman: job j-[0-9a-z]{12}\n", done.err)
 
 
 def test_a_prompt_comes_from_a_pipe_a_file_or_both_together(cli: Cli) -> None:

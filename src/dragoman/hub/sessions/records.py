@@ -23,10 +23,13 @@ _DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _EPOCH: Final = 1_735_689_600
 """The first second of 2025. Thirty bits of seconds since then last until 2059."""
 
-_RANDOM_BITS: Final = 20
+_SECOND_BITS: Final = 30
+
+_RANDOM_BITS: Final = 30
+"""A clock may be stopped or start over with the machine: then chance alone tells ids apart."""
 
 _lock = threading.Lock()
-_last = 0
+_last = -1
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -120,16 +123,19 @@ def new_session_key() -> str:
 
 def _new_word() -> str:
     global _last
-    seconds = max(0, int(time.time()) - _EPOCH) & (1 << 30) - 1
+    # A clock before 2025 wraps around, so that its seconds differ, too.
+    seconds = (int(time.time()) - _EPOCH) & (1 << _SECOND_BITS) - 1
     chance = int.from_bytes(os.urandom(4), "big") & (1 << _RANDOM_BITS) - 1
     number = seconds << _RANDOM_BITS | chance
     with _lock:
         if _last >> _RANDOM_BITS >= seconds:
-            # Chance alone would make equal ones where a thousand are made within a second, and a
-            # clock that jumps back would make them again.
+            # Chance alone would make equal ones where very many are made within a second, and they
+            # would not be in their order.
             number = _last + 1
         _last = number
-    return "".join(_DIGITS[number >> shift & 31] for shift in range(45, -1, -5))
+    return "".join(
+        _DIGITS[number >> shift & 31] for shift in range(_SECOND_BITS + _RANDOM_BITS - 5, -1, -5)
+    )
 
 
 def root_of(folder: Path) -> Path:

@@ -13,9 +13,9 @@ from dragoman.hub.sessions import records
 from dragoman.hub.sessions.records import JobRecord, new_job_id, new_session_key, root_of
 
 
-def test_ids_say_what_they_name_and_have_ten_digits() -> None:
-    assert re.fullmatch(r"j-[0-9a-hjkmnp-tv-z]{10}", new_job_id())
-    assert re.fullmatch(r"s-[0-9a-hjkmnp-tv-z]{10}", new_session_key())
+def test_ids_say_what_they_name_and_have_twelve_digits() -> None:
+    assert re.fullmatch(r"j-[0-9a-hjkmnp-tv-z]{12}", new_job_id())
+    assert re.fullmatch(r"s-[0-9a-hjkmnp-tv-z]{12}", new_session_key())
 
 
 def test_a_thousand_ids_of_one_second_are_a_thousand() -> None:
@@ -23,7 +23,7 @@ def test_a_thousand_ids_of_one_second_are_a_thousand() -> None:
 
 
 def test_ids_sort_by_the_second_they_were_made_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_last", 0)
+    monkeypatch.setattr(records, "_last", -1)
     made: list[str] = []
     for now in (1_800_000_000, 1_800_000_001, 1_900_000_000):
         monkeypatch.setattr(time, "time", lambda now=now: now)
@@ -32,12 +32,25 @@ def test_ids_sort_by_the_second_they_were_made_in(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_clock_that_jumps_back_makes_no_id_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_last", 0)
+    monkeypatch.setattr(records, "_last", -1)
     made: list[str] = []
     for now in (1_800_000_000, 1_700_000_000, 0, 1_800_000_000):
         monkeypatch.setattr(time, "time", lambda now=now: now)
         made += [new_job_id() for _ in range(3)]
     assert made == sorted(set(made))
+
+
+@pytest.mark.parametrize("now", [0, 1_000_000_000, 1_735_689_599, 1_735_689_600, 1_800_000_000])
+def test_processes_with_the_same_wrong_clock_make_different_ids(
+    monkeypatch: pytest.MonkeyPatch, now: int
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: now)
+    made: set[str] = set()
+    for _ in range(100):
+        # What a new process begins with.
+        monkeypatch.setattr(records, "_last", -1)
+        made |= {new_job_id(), new_job_id()}
+    assert len(made) == 200
 
 
 @pytest.mark.parametrize("as_file", [True, False])
