@@ -64,6 +64,27 @@ def test_our_folders_are_for_their_user_alone_whatever_the_umask(umask: str) -> 
         assert wide == []
 
 
+@pytest.mark.parametrize("owner", ["ours", "another user's"])
+def test_a_runtime_folder_that_cannot_be_used_is_no_matter_of_every_command(
+    cli: Cli, owner: str
+) -> None:
+    folder = cli.home / "run"
+    folder.mkdir()
+    folder.chmod(0o755 if owner == "ours" else 0o700)
+    if owner != "ours":
+        if os.geteuid() != 0:
+            pytest.skip("only root can make a folder of another user")
+        os.chown(folder, 65534, 65534)
+    cli.extra |= {"DRAGOMAN_RUNTIME_DIR": "", "XDG_RUNTIME_DIR": str(folder)}
+    done = cli.child("run", "hello", "--", *cli.agent)
+    assert (done.code, done.err.count("\n")) == (0, 1), done.err
+    listed = cli.child("jobs", "list")
+    assert (listed.code, listed.err) == (0, "")
+    told = cli.child("doctor")
+    assert "XDG_RUNTIME_DIR names" in told.out and "Traceback" not in told.err
+    assert os.listdir(folder) == []
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
 def test_a_full_disk_is_named_and_is_no_success(cli: Cli) -> None:
     for words in (("run", "hello", "--", *cli.agent), ("peers",), ("--help",)):

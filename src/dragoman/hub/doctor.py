@@ -20,6 +20,7 @@ from dragoman.errors import ConfigInvalid, NotInstalled, WrongLaunch
 from dragoman.hub.agent_files import validate
 from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.config import Trust
+from dragoman.hub.config.paths import RUNTIME, runtime_problem
 from dragoman.hub.launching import Way, current_platform, refuse_described, resolve
 from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.hub.place import Place
@@ -148,6 +149,22 @@ def _folders(place: Place, machine: Machine) -> Iterator[Finding]:
             )
         else:
             yield Finding("folders", State.OK, f"{name}: {folder}")
+    yield from _runtime_folder(place)
+
+
+def _runtime_folder(place: Place) -> Iterator[Finding]:
+    """Whether the system's folder for sockets is passed over, which no other command says."""
+    given = place.environ.get(RUNTIME)
+    if not given or place.paths.runtime != place.paths.state / "run":
+        return
+    problem = runtime_problem(given)
+    if problem is not None:
+        yield Finding(
+            "folders",
+            State.WARN,
+            f"{RUNTIME} names {given}, which is not used: {problem}",
+            f"let it name a directory of yours with the mode 0700, or unset {RUNTIME}",
+        )
 
 
 def _variable(name: str) -> str:

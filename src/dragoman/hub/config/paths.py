@@ -35,6 +35,7 @@ USUAL: Final[Mapping[str, tuple[str, str]]] = {
 """What names the folder above ours on Linux, and where that is if nothing does."""
 
 RUNTIME: Final = "XDG_RUNTIME_DIR"
+"""Names the folder above ours for sockets, on systems that have one."""
 
 ANDROID: Final = frozenset({"ANDROID_DATA", "ANDROID_ROOT"})
 """Set on a system that calls itself Linux and keeps things elsewhere."""
@@ -110,11 +111,10 @@ def _add_usual(found: dict[str, Path]) -> None:
         if name not in found:
             found[name] = getattr(dirs, f"user_{name}_path")
     if "runtime" not in found:
-        # Where the system has no such folder, the usual stand-in is a name in the folder for
-        # temporary files, which anybody could have taken before us.
-        needs_variable = sys.platform not in ("win32", "darwin")
-        missing = needs_variable and not os.environ.get(RUNTIME)
-        found["runtime"] = found["state"] / "run" if missing else dirs.user_runtime_path
+        # The library's stand-in for a folder that cannot be used is a name in the folder for
+        # temporary files, which another user could have taken before us; and it warns every time.
+        has_own = sys.platform in ("win32", "darwin")
+        found["runtime"] = dirs.user_runtime_path if has_own else _runtime(found["state"])
 
 
 def _add_plain(found: dict[str, Path]) -> None:
@@ -124,27 +124,38 @@ def _add_plain(found: dict[str, Path]) -> None:
         above = os.environ.get(variable) or os.path.expanduser(folder)
         if name not in found and os.path.isabs(above):
             found[name] = Path(above, "dragoman")
-    if "runtime" in found:
-        return
-    runtime = os.environ.get(RUNTIME)
-    if not runtime and "state" in found:
-        found["runtime"] = found["state"] / "run"
-    elif runtime and _is_private(runtime):
-        found["runtime"] = Path(runtime, "dragoman")
+    if "runtime" not in found and "state" in found:
+        found["runtime"] = _runtime(found["state"])
 
 
-def _is_private(runtime: str) -> bool:
-    """Whether this is the folder that the system made for us, and nobody else gets into it."""
-    if runtime != f"/run/user/{os.geteuid()}":
-        return False
+def _runtime(state: Path) -> Path:
+    """The folder for sockets and locks: the system's, if only we get into it."""
+    given = os.environ.get(RUNTIME)
+    return Path(given, "dragoman") if given and not runtime_problem(given) else state / "run"
+
+
+def runtime_problem(folder: str) -> str | None:
+    """Why a folder is not used for sockets; None if it is.
+
+    The specification of the variable wants a folder of ours with the mode 0700. Besides, no other
+    user may be able to put another one in its place.
+    """
+    if not os.path.isabs(folder):
+        return "it is not a full path"
     try:
-        own = os.lstat(runtime)
-        above = [os.lstat(folder) for folder in ("/run/user", "/run")]
-    except OSError:
-        return False
-    return (
-        stat.S_ISDIR(own.st_mode)
-        and own.st_uid == os.geteuid()
-        and stat.S_IMODE(own.st_mode) == stat.S_IRWXU
-        and not any(each.st_mode & stat.S_IWOTH for each in above)
-    )
+        own = os.lstat(folder)
+        above = [(os.lstat(parent), os.stat(parent)) for parent in Path(folder).parents]
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    if not stat.S_ISDIR(own.st_mode):
+        return "it is not a directory"
+    if own.st_uid != os.geteuid():
+        return f"it belongs to another user (uid {own.st_uid})"
+    if stat.S_IMODE(own.st_mode) != stat.S_IRWXU:
+        return f"its mode is {stat.S_IMODE(own.st_mode):04o}, not 0700"
+    for link, parent in above:
+        # In a sticky folder such as /tmp only the owner of an entry may rename it.
+        wide = parent.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not parent.st_mode & stat.S_ISVTX
+        if wide or not {link.st_uid, parent.st_uid} <= {0, os.geteuid()}:
+            return "another user can replace it"
+    return None

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from platformdirs import PlatformDirs
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config import paths as module
-from dragoman.hub.config.paths import USUAL, VARIABLES, find_paths
+from dragoman.hub.config.paths import USUAL, VARIABLES, find_paths, runtime_problem
+
+posix = pytest.mark.skipif(os.name != "posix" or sys.platform == "darwin", reason="XDG folders")
 
 
 def test_every_folder_can_be_moved_by_its_variable(tmp_path: Path) -> None:
@@ -92,31 +93,56 @@ def test_what_is_found_without_the_library_is_what_it_finds(
         assert getattr(paths, name) == getattr(dirs, f"user_{name}_path")
 
 
-def _standing(*, uid: int = 7, mode: int = 0o40700, above: int = 0o40755) -> Any:
-    """A system on which 7 calls, with its folder for us."""
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A runtime folder as the system makes it; pytest's own folders may be below a wider one."""
+    with tempfile.TemporaryDirectory(prefix="dgm") as name:
+        folder = Path(name).resolve() / "run"
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+        yield folder
 
-    def lstat(path: str) -> SimpleNamespace:
-        if path == "/run/user/7":
-            return SimpleNamespace(st_uid=uid, st_mode=mode)
-        return SimpleNamespace(st_uid=0, st_mode=above)
 
-    return SimpleNamespace(geteuid=lambda: 7, lstat=lstat)
+@posix
+def test_a_runtime_folder_of_ours_alone_is_used(runtime: Path) -> None:
+    assert runtime_problem(str(runtime)) is None
+    assert find_paths({}).runtime == runtime / "dragoman"
 
 
-def test_the_runtime_folder_of_the_system_is_taken_only_if_nobody_else_gets_into_it(
-    monkeypatch: pytest.MonkeyPatch,
+@posix
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o1700, 0o500])
+def test_a_runtime_folder_of_another_mode_is_passed_over_without_a_word(
+    runtime: Path, mode: int, recwarn: pytest.WarningsRecorder
 ) -> None:
-    def private(path: str = "/run/user/7", **system: int) -> bool:
-        monkeypatch.setattr(module, "os", _standing(**system))
-        return module._is_private(path)
+    runtime.chmod(mode)
+    assert f"{mode:04o}" in str(runtime_problem(str(runtime)))
+    paths = find_paths({})
+    assert paths.runtime == paths.state / "run"
+    assert not recwarn.list
 
-    assert private()
-    assert not private("/run/user/8")
-    assert not private("/tmp/run")
-    assert not private(uid=8)
-    assert not private(mode=0o40750)
-    assert not private(mode=0o120700)
-    assert not private(above=0o41777)
+
+@posix
+def test_a_runtime_folder_that_another_user_made_or_can_replace_is_passed_over(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = runtime.with_name("link")
+    link.symlink_to(runtime)
+    below = runtime / "below"
+    below.mkdir(mode=0o700)
+    assert runtime_problem(str(link)) == "it is not a directory"
+    assert runtime_problem("run") == "it is not a full path"
+    assert runtime_problem(str(runtime / "none")) == "No such file or directory"
+    assert "null" in str(runtime_problem("/run\0"))
+    assert runtime_problem(str(below)) is None
+    runtime.chmod(0o770)
+    assert runtime_problem(str(below)) == "another user can replace it"
+    runtime.chmod(0o1777)
+    assert runtime_problem(str(below)) is None
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    assert runtime_problem(str(below)) == f"it belongs to another user (uid {me})"
+    paths = find_paths({})
+    assert paths.runtime == paths.state / "run"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the library is always asked")
