@@ -48,7 +48,7 @@ MARGIN: Final = 16.0
 _SEQUENCE: Final = re.compile(r"\x1b\[([0-9;]*)m")
 
 _PASSING: Final = (
-    (re.compile(r"\bj-[0-9a-z]{10}\b"), "j-xxxxxxxxxx"),
+    (re.compile(r"\bj-[0-9a-z]{12}\b"), "j-xxxxxxxxxxxx"),
     (re.compile(r"\b\d+\.\d s\b"), "0.0 s"),
     (re.compile(r"\bin [\d,]+ files\b"), "in 0 files"),
 )
@@ -151,12 +151,14 @@ def draw(lines: list[Line]) -> str:
         f'width="{width:g}" height="{height:g}" role="img">',
         f"<title>{escape(SHOWN)}</title>",
         f'<rect width="100%" height="100%" rx="8" fill="{GROUND}"/>',
-        f'<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13" fill="{INK}" '
-        'xml:space="preserve">',
+        f'<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13" fill="{INK}">',
     ]
     for number, line in enumerate(lines, 1):
         y = MARGIN + number * LEADING - 5
-        drawn.append(f'<text x="{MARGIN:g}" y="{y:g}">{"".join(map(_span, line))}</text>')
+        # On each line, for Chromium does not let it be inherited: runs of blanks would be drawn as
+        # one, and the rest stretched to the length given.
+        place = f'x="{MARGIN:g}" y="{y:g}" xml:space="preserve"'
+        drawn.append(f"<text {place}>{''.join(map(_span, line))}</text>")
     return "\n".join([*drawn, "</g>", "</svg>", ""])
 
 
