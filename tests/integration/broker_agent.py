@@ -198,6 +198,8 @@ def serve() -> None:
                 cancels[message["params"]["sessionId"]].set()
             elif method == "_test/release":
                 released.set()
+            elif method == "_test/block":
+                threading.Event().wait()
         else:
             params = message.get("params") or {}
             try:

@@ -34,6 +34,8 @@ class Budgets:
     """The whole turn. Good work may take hours, so there is no default."""
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn, before it is settled without the agent."""
+    expired_grace: float = 3.0
+    """The same after a budget ran out: who has said how long it may take is not kept waiting."""
     replay_quiet: float = 0.3
     """Without updates for this long, a replay that comes after its answer counts as over."""
     replay_total: float = 10.0

@@ -78,6 +78,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         "_call",
         "_end",
         "_flow",
+        "_expired_grace_time",
         "_grace",
         "_grace_time",
         "_lane",
@@ -96,6 +97,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._flow = flow
         self._watchdog = Watchdog(budgets, self._expired, lambda: flow.blocked)
         self._grace_time = budgets.cancel_grace
+        self._expired_grace_time = min(budgets.cancel_grace, budgets.expired_grace)
         self._grace: asyncio.TimerHandle | None = None
         self._call: Call | None = None
         self._why: DragomanError | None = None
@@ -256,6 +258,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     def _expired(self, budget: str, timeout: float) -> None:
         self._why = BudgetExceeded(budget, timeout)
+        self._grace_time = self._expired_grace_time
         self.cancel()
 
     def _abandon(self) -> None:

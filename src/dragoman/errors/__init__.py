@@ -32,6 +32,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── ConnectionEnded         by them: end of stream
     │   │   └── ProcessExited       by them: the process is gone
     │   ├── ConnectionBroken        by the world: a read or write failed
+    │   ├── PeerUnresponsive        by us: they did not answer any more
     │   ├── LineTooLong             by them: a line over the size limit
     │   └── Overflow                a bounded buffer was full and nobody emptied it
     ├── CallError                   one call failed; the connection goes on
@@ -115,6 +116,7 @@ from dragoman.errors.talking import (
     LineTooLong,
     NotInstalled,
     Overflow,
+    PeerUnresponsive,
     ProcessExited,
     ProgramNotFound,
     ProtocolMismatch,
@@ -176,6 +178,7 @@ __all__ = [
     "NotText",
     "Overflow",
     "PathRefused",
+    "PeerUnresponsive",
     "ProcessExited",
     "ProgramNotFound",
     "ProtocolMismatch",

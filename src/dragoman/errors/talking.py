@@ -117,6 +117,19 @@ class ConnectionBroken(ConnectionLost):
     blame = "world"
 
 
+class PeerUnresponsive(ConnectionLost):
+    """They did not answer, nor a probe: their process was ended, and is started again."""
+
+    error_class = "unresponsive"
+    blame = "peer"
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"the agent was ended because it hung: no answer to {what}, and {why}; "
+            "it is started again"
+        )
+
+
 class LineTooLong(ConnectionLost):
     """They sent a line over the limit. The stream cannot be trusted after it."""
 

@@ -105,6 +105,9 @@ class Connection(Answering):
             self._loop, lambda: [request.slot for request in self._peer.unanswered]
         )
         self._started = False
+        self.received = 0
+        """How often something came, whatever it was: a sign of life for who doubts that there is
+        any."""
         self._failure: ConnectionLost | None = None
         self._ended = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -410,6 +413,7 @@ class Connection(Answering):
     def data_received(self, data: bytes) -> None:
         if self._failure is not None:
             return
+        self.received += 1
         outbox = self._outbox
         outbox.held = True
         lone = False

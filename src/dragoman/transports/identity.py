@@ -104,6 +104,12 @@ def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
     return True
 
 
+def is_stopped(pid: int, *, proc: Path = PROC) -> bool:
+    """Whether a process is stopped by a signal, so that it does nothing until it is continued.
+    Where the system does not tell, it is not."""
+    return _fields(pid, proc)[:1] == [b"T"]
+
+
 def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
     """Bytes of memory that a process has, where the system tells."""
     try:
@@ -117,15 +123,20 @@ def _started(pid: int, proc: Path) -> str:
     """When a living process was started; empty if there is none."""
     if sys.platform != "linux":
         return _started_elsewhere(pid)
-    try:
-        text = (proc / str(pid) / "stat").read_bytes()
-    except OSError:
-        return ""
-    # The second field is the program's name in parentheses, which may hold spaces and parentheses.
-    fields = text.rpartition(b")")[2].split()
+    fields = _fields(pid, proc)
     if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
         return ""
     return fields[19].decode()
+
+
+def _fields(pid: int, proc: Path) -> list[bytes]:
+    """What the kernel tells of a process, from its state on; nothing where there is no /proc."""
+    try:
+        text = (proc / str(pid) / "stat").read_bytes()
+    except OSError:
+        return []
+    # The second field is the program's name in parentheses, which may hold spaces and parentheses.
+    return text.rpartition(b")")[2].split()
 
 
 def _started_elsewhere(pid: int) -> str:

@@ -339,6 +339,10 @@ class ProcessStream(Stream):
         """Wait for the death of the direct child."""
         await self._child.wait_exited()
 
+    def kill(self) -> None:
+        """Kill the child and its process group at once. The stream then ends with its death."""
+        self._child.send_signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+
     def start(self, receiver: Receiver) -> None:
         if self._receiver is not None:
             raise UsageError("the stream was started before")

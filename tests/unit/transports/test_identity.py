@@ -16,6 +16,7 @@ from dragoman.transports.identity import (
     ProcessIdentity,
     ProcessState,
     identify,
+    is_stopped,
     kill,
     own_identity,
     resident_size,
@@ -156,3 +157,13 @@ def test_the_memory_of_a_process_is_told() -> None:
     size = resident_size(os.getpid())
     assert size is not None and size > 1024 * 1024
     assert resident_size(2**22 + 1) is None
+
+
+@pytest.mark.parametrize(("state", "stopped"), [("S", False), ("T", True), ("t", False)])
+def test_a_process_that_a_signal_stopped_is_told_from_one_that_is_traced(
+    tmp_path: Path, state: str, stopped: bool
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 (a) b (c) {state} 1 7 7 0")
+    assert is_stopped(7, proc=tmp_path) is stopped
+    assert not is_stopped(8, proc=tmp_path)

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from dragoman.client.permissions import Denial
 from dragoman.client.turns import BaseTurn, End
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import CallCancelled, DragomanError
+from dragoman.errors import CallCancelled, DragomanError, PeerUnresponsive
 from dragoman.rpc import Call
 
 if TYPE_CHECKING:
@@ -86,6 +86,10 @@ class Turn(BaseTurn[acp.SessionUpdate, TurnResult]):
             # An agent that answers a cancelled prompt with the error for cancelled requests.
             response, error = acp.PromptResponse(stop_reason="cancelled"), None
         if error is not None:
-            self._finish(self._failed(self._client.explain(error)))
+            error = self._client.explain(error)
+            if self._why is not None and isinstance(error, PeerUnresponsive):
+                # The budget is the reason, and this is why it was used up.
+                self._why.args = (f"{self._why}; {error}",)
+            self._finish(self._failed(error))
         else:
             self._finish(End(TurnResult(response.stop_reason, response, tuple(self.denials))))

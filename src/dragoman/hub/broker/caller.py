@@ -297,10 +297,14 @@ class Caller:
         if far is None or (session is not None and session.far is not far):
             return self._guarded(self._forward_later(request, session))
 
+        timeout = self._broker.timeout_of(method)
+        answered = self._broker.liveness.expect(far, method, timeout)
+
         def settle(result: Raw | None, error: DragomanError | None) -> None:
+            answered()
             self._forwarded.pop(request.id, None)
             if error is not None:
-                refused = extensions.refusal(error)
+                refused = extensions.refusal(far.explain(error))
                 self.connection.refuse(request, refused.code, refused.message, refused.data)
             elif result is not None:
                 if session is not None:
@@ -308,7 +312,7 @@ class Caller:
                 self.connection.answer(request, result)
 
         self._forwarded[request.id] = far.connection.begin(
-            method, params, settle=settle, timeout=self._broker.timeout_of(method)
+            method, params, settle=settle, timeout=timeout
         )
         return LATER
 
@@ -319,7 +323,10 @@ class Caller:
             await self._broker.restore(session, far, fresh=False)
         params, _ = self._named_for_peer(request.params)
         timeout = self._broker.timeout_of(request.method)
-        return await far.connection.call(request.method, params, timeout=timeout)
+        answered = self._broker.liveness.expect(far, request.method, timeout)
+        result = await far.connection.call(request.method, params, timeout=timeout)
+        answered()
+        return result
 
     def _named_for_peer(self, params: Raw) -> tuple[Raw, LiveSession | None]:
         """Params with the peer's own name of the session that they are about."""

@@ -213,6 +213,7 @@ async def open_warm(
     started directly, and `on_fallback` is told why; without it the log is.
     """
     env = tuple(env)
+    usual = way.budgets().session
     budgets = budgets or way.budgets()
     peer: AcpPeer | None = None
     try:
@@ -247,7 +248,10 @@ async def open_warm(
             budgets=dataclasses.replace(
                 budgets,
                 initialize=budgets.spawn + budgets.initialize + BROKER_MARGIN,
+                # Who is in a hurry does not wait for the broker's reason.
+                session=budgets.session + (0 if budgets.session < usual else BROKER_MARGIN),
                 cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
+                expired_grace=budgets.expired_grace + BROKER_MARGIN,
             ),
             on_event=on_event,
             read_files=read_files,

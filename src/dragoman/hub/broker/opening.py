@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -23,6 +23,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
+    PeerUnresponsive,
     RemoteError,
     SessionUnusable,
     TurnInProgress,
@@ -38,6 +39,7 @@ from dragoman.hub.sessions.records import SessionRecord, new_session_key
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.hub.broker.caller import Caller
+    from dragoman.hub.broker.liveness import Liveness
     from dragoman.hub.broker.reaching import Far
     from dragoman.rpc.tasks import TaskOwner
 
@@ -68,6 +70,7 @@ class Hall(Protocol):
 
     tasks: TaskOwner
     budgets: Budgets
+    liveness: Liveness
 
     @property
     def far(self) -> Far | None: ...
@@ -106,6 +109,20 @@ class Sessions:
 
     async def new(self, caller: Caller, method: str, params: Raw) -> Raw:
         """Open a session, or branch one off."""
+        return await self._once_more(lambda: self._new(caller, method, params))
+
+    async def _once_more(self, ask: Callable[[], Coroutine[Any, Any, Raw]]) -> Raw:
+        """Ask the next process of a peer that was found to be hung, if there is time for that."""
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
+        try:
+            return await ask()
+        except PeerUnresponsive:
+            if clock() - began_at > self._hall.budgets.session / 2:
+                raise
+        return await ask()
+
+    async def _new(self, caller: Caller, method: str, params: Raw) -> Raw:
         body = extensions.members(params)
         meta = extensions.our_meta(body, SessionMeta)
         self._check_folder(body)
@@ -147,6 +164,9 @@ class Sessions:
 
     async def resume(self, caller: Caller, params: Raw) -> Raw:
         """Give a caller a session without its history."""
+        return await self._once_more(lambda: self._resume(caller, params))
+
+    async def _resume(self, caller: Caller, params: Raw) -> Raw:
         body, name, meta = self._named(params)
         context = "live"
         async with self._lock(name):

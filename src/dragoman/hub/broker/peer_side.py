@@ -22,6 +22,7 @@ from dragoman.hub.broker.extensions import pack
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.hub.broker.caller import Caller
+    from dragoman.hub.broker.liveness import Liveness
     from dragoman.hub.broker.reaching import Far
     from dragoman.hub.broker.session import LiveSession
     from dragoman.rpc import Call
@@ -38,6 +39,7 @@ class Bounds(Protocol):
 
     tasks: TaskOwner
     budgets: Budgets
+    liveness: Liveness
 
 
 class PeerSide:
@@ -53,6 +55,7 @@ class PeerSide:
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
         def settle(result: Raw | None, error: DragomanError | None) -> None:
+            answered()
             if future.done():
                 if result is not None and method not in (LOAD, RESUME):
                     self._orphaned(far, result)
@@ -66,18 +69,20 @@ class PeerSide:
                 except DragomanError as refused:
                     error = refused
             if error is not None:
-                future.set_exception(far.client.explain(error))
+                future.set_exception(far.explain(error))
             else:
                 assert result is not None
                 future.set_result(result)
 
-        call = far.upstream.open(method, params, settle)
         timeout = self._hall.budgets.session
+        answered = self._hall.liveness.expect(far, method, timeout)
+        call = far.upstream.open(method, params, settle)
         try:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
             _call_off(far, call)
+            await self._hall.liveness.check(far)
             raise CallTimeout(method, timeout) from None
         except asyncio.CancelledError:
             _call_off(far, call)
@@ -135,10 +140,11 @@ class PeerSide:
     async def close(self, far: Far, id: str) -> None:
         """Let the peer close a session, where it can do that. A refusal does not matter."""
         if far.can("sessionCapabilities.close"):
+            timeout = self._hall.budgets.request
+            answered = self._hall.liveness.expect(far, CLOSE, timeout)
             with contextlib.suppress(DragomanError):
-                await far.connection.call(
-                    CLOSE, pack({"sessionId": id}), timeout=self._hall.budgets.request
-                )
+                await far.connection.call(CLOSE, pack({"sessionId": id}), timeout=timeout)
+                answered()
 
 
 def wanted(session: LiveSession) -> dict[str, Any]:

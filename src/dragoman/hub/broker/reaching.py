@@ -21,14 +21,18 @@ from dragoman.client.conversation import Peer
 from dragoman.client.permissions import deny_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate
-from dragoman.dialects.discovery import ACP
-from dragoman.errors import ConnectionLost
+from dragoman.dialects.discovery import ACP, CODEX
+from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
 from dragoman.hub.broker.spec import BrokerSpec
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.transports.identity import is_stopped
 from dragoman.transports.memory import memory_pair
 from dragoman.transports.process import ProcessStream
 
 NAME: Final = "dragoman"
+
+PING: Final = "_dragoman/ping"
+"""A method that no agent has: it costs nothing, and the refusal is an answer."""
 
 
 class Far:
@@ -42,6 +46,7 @@ class Far:
         *,
         name: str = "",
         command_titles: bool = False,
+        pings: bool = True,
     ) -> None:
         self.upstream = upstream
         self.client: AcpClient = upstream.client
@@ -51,6 +56,8 @@ class Far:
         """What the peer is called in rules."""
         self.command_titles = command_titles
         self._peer = peer
+        self._pings = pings
+        self._unresponsive: PeerUnresponsive | None = None
         self.outdated: set[str] = set()
         """Sessions that the process remembers as they were before others went on with them."""
 
@@ -74,7 +81,49 @@ class Far:
     def failure(self) -> ConnectionLost | None:
         """Why the peer is gone. Behind a bridge the first to know is the peer's own connection."""
         failure: ConnectionLost | None = self._peer.client.connection.failure
-        return failure or self.connection.failure
+        return self._unresponsive or failure or self.connection.failure
+
+    # -- whether it still answers
+
+    @property
+    def heard(self) -> int:
+        """Grows with everything that comes from the peer itself, not from a bridge before it."""
+        received: int = self._peer.client.connection.received
+        return received
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing comes because we do not read."""
+        held: bool = self._peer.client.connection.flow.blocked
+        return held
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its process is stopped by a signal."""
+        pid = self.pid
+        return pid is not None and is_stopped(pid)
+
+    def ping(self) -> bool:
+        """Ask the peer itself for any answer at all. False if its dialect has no way to do that."""
+        if self._pings:
+            self._peer.client.connection.begin(PING, {}, settle=_ignore)
+        return self._pings
+
+    async def end(self, why: PeerUnresponsive) -> None:
+        """End a peer that does not answer any more; this is why it is gone."""
+        self._unresponsive = why
+        connection = self._peer.client.connection
+        if isinstance(connection.stream, ProcessStream):
+            # It would not heed anything else.
+            connection.stream.kill()
+        else:
+            await connection.aclose()
+
+    def explain(self, error: DragomanError) -> DragomanError:
+        """The error to give to a caller: that it was killed is not why it is gone."""
+        if self._unresponsive is not None and isinstance(error, ConnectionLost):
+            return self._unresponsive.fresh()
+        return self.client.explain(error)
 
     async def wait_ended(self) -> ConnectionLost:
         await self.connection.wait_ended()
@@ -105,6 +154,7 @@ async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
                 details=_details(spec),
             )
         )
+        told["pings"] = peer.dialect in (ACP, CODEX)
         if isinstance(peer.client, AcpClient):
             if spec.mode_after_open is not None:
                 peer.client.options = dataclasses.replace(
@@ -148,6 +198,10 @@ def _options(spec: BrokerSpec) -> ClientOptions:
         missing_file_is_empty=spec.missing_file_is_empty,
         name=NAME,
     )
+
+
+def _ignore(*_: object) -> None:
+    """That something came is all that counts, and the connection has noted it."""
 
 
 def _decline(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:

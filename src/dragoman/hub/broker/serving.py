@@ -32,6 +32,7 @@ from dragoman.hub.broker.caller import Caller
 from dragoman.hub.broker.hosting import Host
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.life import Happening, Life, State
+from dragoman.hub.broker.liveness import Liveness
 from dragoman.hub.broker.memory import resident_tree
 from dragoman.hub.broker.opening import Sessions
 from dragoman.hub.broker.queueing import MAX_WAITING
@@ -70,6 +71,7 @@ class Broker:
         self.spec = spec
         self.budgets = spec.budgets
         self.tasks = TaskOwner("broker")
+        self.liveness = Liveness(self.tasks)
         self._host = host
         self._life = Life(self._changed)
         self._keeper = Keeper(open or (lambda number: reach(spec, number)), self)

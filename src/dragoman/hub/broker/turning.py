@@ -26,6 +26,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     InvalidAnswer,
+    PeerUnresponsive,
     RemoteError,
     SessionUnusable,
     UsageError,
@@ -41,6 +42,7 @@ from dragoman.rpc.tasks import TaskOwner
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.hub.broker.caller import Caller
+    from dragoman.hub.broker.liveness import Liveness
     from dragoman.hub.broker.reaching import Far
     from dragoman.hub.broker.session import LiveSession
 
@@ -63,6 +65,7 @@ class Hall(Protocol):
 
     tasks: TaskOwner
     budgets: Budgets
+    liveness: Liveness
 
     @property
     def far(self) -> Far | None:
@@ -241,9 +244,10 @@ class Turns:
         if result is not None:
             error = self._conclude(job, result, next_event)
         if error is not None:
-            # A peer that refuses the prompt because of the cancel is not why the turn ended.
-            refused = job.expired is not None and isinstance(error, RemoteError)
-            outcome, failure = explain(job.expired if refused and job.expired else error)
+            # A peer that refuses the prompt because of the cancel is not why the turn ended, nor is
+            # that a peer was ended because it did not heed it.
+            because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
+            outcome, failure = explain(because or error)
             told = msgspec.to_builtins(failure, enc_hook=str)
             job.end(outcome, next_event=next_event, failure=told)
         self._answer(job, result, error)
@@ -328,20 +332,26 @@ class Turns:
         session = job.session
         session.questions.call_off()
         cancel = acp.CancelNotification(session_id=session.id)
+        budgets = self._hall.budgets
+        grace = budgets.cancel_grace
+        if job.expired is not None:
+            # Whoever has said how long it may take does not wait for long behind that.
+            grace = min(grace, budgets.expired_grace)
+        heard = session.far.heard
         try:
             session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
         except DragomanError as error:
             log.debug("the peer could not be told of a cancel: %s", error)
+        self._hall.liveness.doubt(session.far, "a cancel", heard=heard, window=budgets.cancel_grace)
         loop = asyncio.get_running_loop()
-        grace = self._hall.budgets.cancel_grace
-        self._graces[job] = loop.call_later(grace, self._grace_over, job)
+        self._graces[job] = loop.call_later(grace, self._grace_over, job, grace)
 
-    def _grace_over(self, job: Job) -> None:
+    def _grace_over(self, job: Job, grace: float) -> None:
         if job.session.cancelling.on(Trigger.GRACE_OVER) is Move.GIVE_UP:
             log.warning(
                 "session %s is set aside: the peer did not end its turn within %g s of a cancel",
                 job.session.id,
-                self._hall.budgets.cancel_grace,
+                grace,
             )
             job.session.note("quarantine", {"job": job.id})
             self._end(job, result=CANCELLED)

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from dragoman.client.budgets import Budgets
 from dragoman.errors import CallTimeout, ConnectionLost, InvalidAnswer
+from dragoman.hub.broker.liveness import Liveness
 from dragoman.hub.broker.peer_side import NEW, PeerSide, loads, takes_up, wanted
 from dragoman.rpc import LATER
 from dragoman.rpc.tasks import TaskOwner
@@ -66,7 +67,7 @@ async def test_a_session_that_is_opened_for_a_caller_who_died_is_closed_again(
 
 
 def peer_side(tasks: TaskOwner, **budgets: float) -> PeerSide:
-    hall: Any = SimpleNamespace(tasks=tasks, budgets=Budgets(**budgets))
+    hall: Any = SimpleNamespace(tasks=tasks, budgets=Budgets(**budgets), liveness=Liveness(tasks))
     return PeerSide(hall, is_known=lambda id: id == "known")
 
 

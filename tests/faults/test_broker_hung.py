@@ -1,0 +1,109 @@
+"""An agent that lives and does not answer: it is found out, ended, and replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.client.budgets import Budgets
+from dragoman.hub.broker.liveness import Liveness
+from tests.aio import aio
+from tests.integration.broker_stage import Stage, stage
+from tests.integration.cli_shell import Cli, warm_cli
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="a stopped process is seen in /proc"
+)
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def quick(broker: Stage, **times: float) -> None:
+    """Let a broker find out sooner than is good for real agents."""
+    chosen = {"probe_timeout": 0.3, "stopped_timeout": 0.1, "first_look": 0.1} | times
+    broker.broker.liveness = Liveness(broker.broker.tasks, look_interval=0.02, **chosen)
+
+
+async def answers(scene: Stage, caller: Any, session: str, text: str) -> str:
+    ended = await caller.prompting(session, f"say {text}")
+    await caller.heard(text)
+    return str(ended["stopReason"])
+
+
+@aio
+async def test_a_stopped_agent_is_replaced_and_the_call_that_found_it_out_succeeds(
+    tmp_path: Path,
+) -> None:
+    async with (
+        stage(tmp_path, "--load", "--state", str(tmp_path)) as scene,
+        scene.caller() as caller,
+    ):
+        quick(scene)
+        first = await caller.new(tmp_path)
+        await answers(scene, caller, first, "before")
+        os.kill(scene.host.peers[0], signal.SIGSTOP)
+        second = await caller.new(tmp_path)
+        assert await answers(scene, caller, second, "after") == "end_turn"
+        # The session of the process that is gone is restored the usual way.
+        assert await answers(scene, caller, first, "again") == "end_turn"
+        assert len(scene.host.peers) == 2
+
+
+@aio
+async def test_an_agent_with_a_blocked_loop_is_replaced_and_the_error_says_so(
+    tmp_path: Path,
+) -> None:
+    budgets = Budgets(session=1.0, cancel_grace=0.3, replay_quiet=0.1)
+    async with stage(tmp_path, budgets=budgets) as scene, scene.caller() as caller:
+        quick(scene)
+        session = await caller.new(tmp_path)
+        caller.connection.post("_test/block", {})
+        with pytest.raises(Exception, match="no answer to session/new, and it does not answer a"):
+            await caller.new(tmp_path)
+        other = await caller.new(tmp_path)
+        assert await answers(scene, caller, other, "after") == "end_turn"
+        assert session != other
+        assert len(scene.host.peers) == 2
+
+
+@aio
+async def test_an_agent_that_ignores_a_cancel_and_answers_a_probe_is_kept(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene, scene.caller() as caller:
+        quick(scene)
+        session = await caller.new(tmp_path)
+        prompt = caller.connection.tasks.start(caller.prompting(session, "stubborn"), "prompt")
+        await caller.heard("stubborn")
+        caller.cancel(session)
+        assert (await prompt)["stopReason"] == "cancelled"
+        other = await caller.new(tmp_path)
+        assert await answers(scene, caller, other, "after") == "end_turn"
+        assert len(scene.host.peers) == 1
+
+
+def test_after_a_turn_that_timed_out_at_a_stopped_agent_the_next_command_works(warm: Cli) -> None:
+    words = ("--approve-reads", "--format", "json", "--", *warm.agent)
+    with warm.terminal(
+        "run", "wait", "--timeout", "2", "-s", "one", *words[:1], *words[3:]
+    ) as terminal:
+        terminal.expect("waiting")
+        (broker,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())
+        pid = broker["status"]["peerPid"]
+        os.kill(pid, signal.SIGSTOP)
+        terminal.expect("[ended] timed_out")
+        assert terminal.wait() == 3
+    done = warm.child("run", "hello", "-s", "two", *words)
+    assert done.code == 0, done
+    (after,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())
+    assert (after["pid"], after["status"]["starts"]) == (broker["pid"], 2)
+    assert after["status"]["peerPid"] != pid
