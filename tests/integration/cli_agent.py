@@ -1,6 +1,7 @@
 """An agent for tests of the command line, as a program of its own: the prompt says what to do.
 
 Started with ``bare`` it has no models to choose from; with ``--model NAME`` it then says NAME.
+Started with ``maker`` it also has a model with the name of its maker.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ MODELS = acp.SessionConfigSelect(
     options=[
         acp.SessionConfigSelectOption(value="small", name="Small"),
         acp.SessionConfigSelectOption(value="large-preview", name="Large"),
+        *(
+            [acp.SessionConfigSelectOption(value="maker/huge", name="Huge")]
+            if "maker" in sys.argv
+            else []
+        ),
     ],
 )
 

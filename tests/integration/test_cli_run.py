@@ -202,8 +202,8 @@ def test_a_peer_that_takes_its_model_at_the_start_is_started_again_with_it(cli: 
         f'[models]\nflag = "--model"\n[[launch]]\ncommand = {words}\n'
     )
     done = cli("run", "mine", "settings", "--model", "huge", "--format", "quiet")
-    assert done.out == f"model huge mode code cwd {cli.cwd.name}\n"
-    assert "does not tell which model it uses" in done.err
+    assert (done.code, done.out) == (2, "")
+    assert "was started with the model 'huge' and does not say which model it uses" in done.err
 
 
 def test_servers_variables_and_traces_reach_where_they_should(cli: Cli) -> None:

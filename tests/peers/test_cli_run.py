@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from dragoman.testing.fake_model import FakeModel
 from tests.aio import aio
 from tests.peers import codex
 from tests.peers.agents import COPILOT, GEMINI, QWEN, Agent
-from tests.peers.commands import COMMAND, RUN_TIMEOUT, dragoman, living_in, surroundings
+from tests.peers.commands import COMMAND, RUN_TIMEOUT, Ended, dragoman, living_in, surroundings
 from tests.peers.programs import peer_environment
 
 ACP_AGENTS = {agent.name: agent for agent in (GEMINI, QWEN, COPILOT)}
@@ -31,18 +32,21 @@ CODEX_SETTINGS = '[peer.codex]\nenv = ["FAKE_KEY"]\n'
 async def ready(name: str, home: Path) -> AsyncIterator[dict[str, str]]:
     """The environment of a user who has set the agent up."""
     async with FakeModel() as model:
-        environment = peer_environment(home)
         if name == "codex":
-            codex.configure(home, model)
-            settings = home / ".config" / "dragoman"
-            settings.mkdir(parents=True)
-            (settings / "config.toml").write_text(CODEX_SETTINGS)
-            environment["FAKE_KEY"] = "k"
-        else:
-            agent: Agent = ACP_AGENTS[name]
-            agent.configure(home)
-            environment |= agent.provider(model.url)
-        yield environment
+            yield _codex(home, model)
+            return
+        agent: Agent = ACP_AGENTS[name]
+        agent.configure(home)
+        yield {**peer_environment(home), **agent.provider(model.url)}
+
+
+def _codex(home: Path, model: FakeModel) -> dict[str, str]:
+    """The environment of a user who has set Codex up."""
+    codex.configure(home, model)
+    settings = home / ".config" / "dragoman"
+    settings.mkdir(parents=True)
+    (settings / "config.toml").write_text(CODEX_SETTINGS)
+    return {**peer_environment(home), "FAKE_KEY": "k"}
 
 
 @pytest.mark.parametrize("name", ["codex", *ACP_AGENTS])
@@ -53,6 +57,47 @@ async def test_a_named_agent_answers(name: str, home: Path, workspace: Path) -> 
     assert ended.code == 0, ended.err
     assert "chunk-1 chunk-2 chunk-3" in ended.out
     assert "[done] ok" in ended.out
+    assert living_in(home) == []
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@aio
+async def test_codex_uses_the_model_and_the_mode_that_were_asked_for(
+    warm: bool, home: Path, workspace: Path
+) -> None:
+    async with FakeModel() as model:
+        environment = _codex(home, model)
+        # The folders of pytest have paths that are too long for a socket.
+        with tempfile.TemporaryDirectory(prefix="dgm") as runtime:
+            environment |= {"DRAGOMAN_RUNTIME_DIR": runtime, "DRAGOMAN_WARM": str(int(warm))}
+
+            async def run(*words: str) -> Ended:
+                return await dragoman(*words, cwd=workspace, environment=environment)
+
+            mode = ("--mode", "workspace-write")
+            try:
+                ends = [
+                    await run("run", "codex", "hi", "-m", name, *mode)
+                    for name in ("gpt-6-sol", "one-of-the-providers-own")
+                ]
+            finally:
+                await run("broker", "stop", "--all")
+        assert [ended.code for ended in ends] == [0, 0], [ended.err for ended in ends]
+        used = [request.body["model"] for request in model.requests]
+        assert used == ["gpt-6-sol", "one-of-the-providers-own"]
+    assert living_in(home) == []
+
+
+@aio
+async def test_a_model_that_copilot_does_not_confirm_is_not_prompted(
+    home: Path, workspace: Path
+) -> None:
+    async with ready("copilot", home) as environment:
+        ended = await dragoman(
+            "run", "copilot", "hi", "-m", "nope", cwd=workspace, environment=environment
+        )
+    assert ended.code == 2, ended.out + ended.err
+    assert "You said" not in ended.out
     assert living_in(home) == []
 
 

@@ -13,6 +13,7 @@ from dragoman.agent.settings import Settings
 from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Conversation
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.config import OPEN_ENDED
 from dragoman.events import parts
 from dragoman.events.view import View
 
@@ -52,7 +53,21 @@ class Choices(Settings):
         session = self._native()
         if session is not None:
             return choices_of(session, client)
-        return _taken([_option(option) for option in self._view.options], client)
+        options: list[acp.SessionConfigOption] = [_option(each) for each in self._view.options]
+        model = self._view.model
+        if model is not None and not any(map(_is_model, options)):
+            # What is in use is told, also where nothing else can be chosen.
+            only = acp.SessionConfigSelectOption(value=model, name=model)
+            options.append(
+                acp.SessionConfigSelect(
+                    id=MODEL_OPTION,
+                    name="Model",
+                    category="model",
+                    current_value=model,
+                    options=[only],
+                )
+            )
+        return _taken(options, client)
 
     def _mode_list(self) -> Sequence[acp.SessionMode]:
         session = self._native()
@@ -63,6 +78,14 @@ class Choices(Settings):
     def _native(self) -> Any:
         """The session of an agent that speaks ACP itself: its own values need no translation."""
         return getattr(self._conversation, "session", None)
+
+
+def wanted_model(meta: Mapping[str, Any]) -> str | None:
+    """The model that a client asks for in the `_meta` of its `session/new`. ACP has no word for
+    it, and some dialects take a model only there."""
+    ours = meta.get("dragoman")
+    model = ours.get(MODEL_OPTION) if isinstance(ours, Mapping) else None
+    return model if isinstance(model, str) and model else None
 
 
 def stands_for_models(conversation: Conversation, option_id: str) -> bool:
@@ -122,6 +145,7 @@ def _option(option: parts.Option) -> acp.SessionConfigSelect | acp.SessionConfig
         name=option.name,
         current_value=option.value,
         category=option.category,
+        meta=OPEN_ENDED if option.open_ended else None,
         options=[
             acp.SessionConfigSelectOption(
                 value=choice.value, name=choice.name, description=choice.description

@@ -23,7 +23,7 @@ from dragoman.agent.server import Server
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech
 from dragoman.bridge import answers
-from dragoman.bridge.choices import Choices, stands_for_models
+from dragoman.bridge.choices import Choices, stands_for_models, wanted_model
 from dragoman.bridge.relay import Upstream
 from dragoman.bridge.sieve import RAW_KEY
 from dragoman.bridge.speaking import Speaker
@@ -304,6 +304,7 @@ class Link:
             cwd=session.cwd,
             how=how,
             session_id=None if how == "new" else session.id,
+            model=wanted_model(session.meta) if how == "new" else None,
             mcp_servers=servers,
             additional_directories=session.additional_directories,
         )

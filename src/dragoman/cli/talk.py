@@ -12,7 +12,6 @@ that is closed does not stop a turn that a broker runs.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -25,8 +24,7 @@ from dragoman.cli.permitting import guard_of, permit_of, unattended
 from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
-from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerUnavailable, DragomanError, ProtocolMismatch, Unsupported
+from dragoman.errors import BrokerUnavailable, DragomanError
 from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Block
@@ -41,6 +39,7 @@ from dragoman.hub.continuing import (
     blame,
     broker_of,
     context_of,
+    discard,
     job_terms,
     open_session,
     place_of,
@@ -151,8 +150,6 @@ class Talk:
         """Begin a session, or go on with a stored one."""
         plan = self.plan
         name = plan.session if record is None else record.name
-        # In ACP the models are known only when the session is open, and then one is chosen of them.
-        asked = plan.model if self.peer.dialect != ACP else None
         self.opened = await open_session(
             self.peer,
             Wanted(
@@ -163,7 +160,7 @@ class Talk:
                 workspace=plan.workspace,
                 fresh=plan.fresh,
                 mode=plan.mode,
-                model=asked,
+                model=plan.model,
                 mcp_servers=plan.mcp_servers,
                 on_notice=self.show.notice,
             ),
@@ -220,44 +217,32 @@ class Talk:
         self.show.notice(f"{self.plan.name} is started for this command alone: {error}")
 
     async def choose_model(self, wanted: str, stack: AsyncExitStack) -> None:
-        """Let the agent use a model: by its option, by its method, else by starting it again with
-        its argument. What it then uses is read back."""
-        option = models.model_option(self.view.options)
-        if option is not None:
-            wanted = models.match(wanted, option.choices, peer=self.plan.name)
-            if option.value != wanted:
-                await self.conversation.set_option(option.id, wanted)
-        elif self.view.model is not None:
-            await self.conversation.set_model(wanted)
-        else:
-            await self._start_with(wanted, stack)
-            option = models.model_option(self.view.options)
-            if option is not None:
-                wanted = models.match(wanted, option.choices, peer=self.plan.name)
-        taken = self.model_in_use
-        if taken is None:
-            self.show.notice(f"{self.plan.name} does not tell which model it uses")
-        elif taken != wanted:
-            raise ProtocolMismatch(
-                f"{self.plan.name} was asked for the model {wanted!r} and took {taken!r}"
-            )
+        """Let the agent use a model, and read back that it does. A session that began for this is
+        gone again if it does not."""
 
-    async def _start_with(self, wanted: str, stack: AsyncExitStack) -> None:
-        way = self.plan.way
-        flag = way.descriptor.models.flag if way.descriptor is not None else None
-        if flag is None or way.command is None:
-            raise Unsupported(f"{self.plan.name} offers no choice of models, and --model was given")
-        words = (f"{flag}{wanted}",) if flag.endswith("=") else (flag, wanted)
-        await stack.aclose()
-        await self.open(stack, dataclasses.replace(way, command=(*way.command, *words)))
+        async def restart(way: Way) -> tuple[Conversation, View]:
+            await discard(self.opened)
+            await stack.aclose()
+            await self.open(stack, way)
+            return self.conversation, self.view
+
+        try:
+            await models.choose_model(
+                self.conversation,
+                self.view,
+                wanted,
+                way=self.plan.way,
+                restart=restart,
+                peer=self.plan.name,
+            )
+        except DragomanError:
+            await discard(self.opened)
+            raise
 
     @property
     def model_in_use(self) -> str | None:
         """The model as the agent tells it."""
-        option = models.model_option(self.view.options)
-        if option is not None and isinstance(option.value, str):
-            return option.value
-        return self.view.model
+        return models.model_in_use(self.view)
 
     def _watch(self, event: Event) -> None:
         fold.apply(self.view, event)
@@ -406,7 +391,7 @@ async def talking(plan: Plan, stage: Stage, show: Show) -> AsyncIterator[Talk]:
     try:
         async with AsyncExitStack() as stack:
             await talk.open(stack, plan.way)
-            if plan.model is not None and talk.peer.dialect == ACP:
+            if plan.model is not None:
                 await talk.choose_model(plan.model, stack)
             yield talk
     finally:

@@ -36,6 +36,7 @@ from dragoman.events.parts import (
     AuthMethod,
     Block,
     Capabilities,
+    Choice,
     Failure,
     PeerInfo,
     Text,
@@ -214,6 +215,11 @@ class Conversation(abc.ABC):
     """The history that was replayed when the session was opened, as events."""
     turn: Any
     """The turn that is running; None between turns."""
+
+    @property
+    def models(self) -> Sequence[Choice]:
+        """The models of an agent that tells them apart from its options."""
+        return ()
 
     @abc.abstractmethod
     async def wait_replayed(self) -> None:

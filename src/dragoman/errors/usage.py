@@ -5,12 +5,39 @@ Nothing was sent when one of these is raised. The whole tree is drawn in `dragom
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dragoman.errors.base import UsageError, shown
 
 SHOWN_DETAILS_SIZE = 500
 """Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+
+
+LISTED_CHOICES = 12
+"""Names that a message lists in full. One real agent has 130 models."""
+
+CLOSE_CHOICES = 3
+"""Names that a message suggests where there are more than it lists."""
+
+
+def alternatives(wanted: str, known: Iterable[str]) -> str:
+    """What there is instead of a name that does not exist: all of it, or the closest few."""
+    # Not at the top: only a message needs it.
+    from difflib import get_close_matches
+
+    names = [" ".join(name.split()) for name in dict.fromkeys(known)]
+    if not names:
+        return "it has none"
+    folded = {name.casefold(): name for name in reversed(names)}
+    near = [folded[one] for one in get_close_matches(wanted.casefold(), folded, n=CLOSE_CHOICES)]
+    if not near:
+        near = [name for name in names if wanted and wanted.casefold() in name.casefold()]
+        near = near[:CLOSE_CHOICES]
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    if len(names) <= LISTED_CHOICES:
+        return f"{meant}It has {', '.join(names)}" if meant else f"it has {', '.join(names)}"
+    first = ", ".join(names[:CLOSE_CHOICES])
+    return f"{meant}It has {len(names)}" if meant else f"it has {len(names)}, such as {first}"
 
 
 class RequestInProgress(UsageError):

@@ -113,6 +113,8 @@ class Option(Struct, frozen=True, gc=False):
     value: str | bool
     choices: tuple[Choice, ...] = ()
     category: str | None = None
+    open_ended: bool = False
+    """Whether it accepts values that are not among the choices."""
 
 
 class Command(Struct, frozen=True, gc=False):

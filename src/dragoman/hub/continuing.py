@@ -23,6 +23,7 @@ from msgspec import Raw, Struct, field
 
 from dragoman.client.conversation import Conversation, Opening, Peer, SessionSummary
 from dragoman.client.results import Result, explain
+from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerError,
     ConnectionClosed,
@@ -52,6 +53,9 @@ STORED_TIMEOUT: Final = 2.0
 
 LOOK_INTERVAL: Final = 0.01
 """Seconds between two looks whether it has."""
+
+DISCARD_TIMEOUT: Final = 5.0
+"""Seconds for a peer to close a session that nothing was prompted in."""
 
 KEY: Final = "s-"
 """How our own keys of sessions begin."""
@@ -170,6 +174,7 @@ class Wanted:
     """Whether a new one may take its place where the peer has forgotten it."""
     mode: str | None = None
     model: str | None = None
+    """The model to begin with. Whether it is used is to be read back: see `models.use_model`."""
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
     on_notice: Callable[[str], None] | None = None
@@ -194,7 +199,7 @@ async def open_session(peer: Peer, wanted: Wanted) -> Opened:
     can = peer.capabilities
     if wanted.mode is not None:
         peer.require(can.set_mode, "switch its mode")
-    if wanted.model is not None:
+    if wanted.model is not None and peer.dialect != ACP:
         peer.require(can.set_model, "switch its model")
     record = wanted.record
     if record is None:
@@ -245,19 +250,45 @@ def retire(record: SessionRecord) -> None:
         store.update_session(record.key, closed_at=time.time())
 
 
+async def discard(opened: Opened) -> None:
+    """Leave nothing of a session that has just begun and in which nothing was prompted: its name
+    is free again. A session that goes on is left as it is."""
+    if opened.context == RESTORED:
+        return
+    from dragoman.hub.storing import open_store
+
+    with suppress(DragomanError, TimeoutError):
+        async with asyncio.timeout(DISCARD_TIMEOUT):
+            await opened.conversation.close()
+    # A broker stores the end of a session behind its answer. What it still had to store would be
+    # there again if the session were deleted before.
+    with suppress(DragomanError, TimeoutError), open_store() as store:
+        async with asyncio.timeout(STORED_TIMEOUT):
+            while (  # noqa: ASYNC110 - another process stores it
+                record := store.session(opened.key)
+            ) is not None and record.closed_at is None:
+                await asyncio.sleep(LOOK_INTERVAL)
+        if record is not None:
+            store.delete_session(opened.key)
+
+
 def _beginning(peer: Peer, wanted: Wanted) -> Opening:
     return Opening(
         cwd=wanted.workspace,
         mode=wanted.mode,
-        model=wanted.model,
+        # In ACP the models are known when the session is open; `models` chooses one of them then.
+        model=wanted.model if peer.dialect != ACP else None,
         mcp_servers=wanted.mcp_servers,
         additional_directories=wanted.additional_directories,
-        metadata=_names(peer, wanted.key, wanted.name, once=wanted.once),
+        metadata=_names(peer, wanted.key, wanted.name, once=wanted.once, model=wanted.model),
     )
 
 
-def _names(peer: Peer, key: str, name: str | None, *, once: bool = False) -> dict[str, Any]:
-    """What a session is to be stored as. Only a broker is told: an agent has no use for it."""
+def _names(
+    peer: Peer, key: str, name: str | None, *, once: bool = False, model: str | None = None
+) -> dict[str, Any]:
+    """What a session is to be stored as, and the model of a new one for the dialects that take it
+    with the opening. Only a broker is told: an agent has no use for it."""
     if broker_of(peer) is None:
         return {}
     told: dict[str, Any] = {"key": key}
@@ -265,6 +296,8 @@ def _names(peer: Peer, key: str, name: str | None, *, once: bool = False) -> dic
         told["name"] = name
     if once:
         told["once"] = True
+    if model is not None:
+        told["model"] = model
     return {"dragoman": told}
 
 
@@ -296,7 +329,6 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversat
                 how=how,
                 session_id=record.peer_session_id,
                 mode=wanted.mode,
-                model=wanted.model,
                 mcp_servers=wanted.mcp_servers,
                 additional_directories=wanted.additional_directories,
                 metadata=_names(peer, record.key, record.name),

@@ -1,20 +1,28 @@
-"""Which of an agent's models a person means.
+"""The model of a session: which one a person means, how the peer is asked for it, and read back.
 
-Owns the matching of a name with what the agent offers, for every surface. It sets nothing: whoever
-opened the session does, and reads back what became of it. A model that does not exist is an error
-before anything is prompted.
+Owns all of it for every surface and for delegation: a name is matched with what the peer offers,
+set by an option, a method or a word of the command line, and read back before anything is
+prompted. How a session is opened is in `continuing`; who wants which model is decided elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
-from dragoman.errors import UsageError
+from dragoman.client.conversation import Conversation
+from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
+from dragoman.errors.usage import alternatives
 from dragoman.events.parts import Choice, Option
+from dragoman.events.view import View
+from dragoman.hub.launching import Way
 
 PREVIEW: Final = "-preview"
 """Makers add and drop this at the end of a model's name; people remember the name without it."""
+
+
+# -- which one is meant
 
 
 def model_option(options: Sequence[Option]) -> Option | None:
@@ -22,9 +30,9 @@ def model_option(options: Sequence[Option]) -> Option | None:
     return next((o for o in options if o.category == "model" and o.choices), None)
 
 
-def match(wanted: str, choices: Sequence[Choice], *, peer: str) -> str:
+def match(wanted: str, choices: Sequence[Choice], *, peer: str, open_ended: bool = False) -> str:
     """The value of the choice that is meant: by its value, by its name, or by either without or
-    with ``-preview``. Raises `UsageError` that lists what there is."""
+    with ``-preview``. Raises `UsageError` that says what there is, unless there may be more."""
     for same in (_exactly, _alike, _parent):
         # An agent may list one model under several names.
         found = {c.value: None for c in choices if same(c.value, wanted) or same(c.name, wanted)}
@@ -33,12 +41,10 @@ def match(wanted: str, choices: Sequence[Choice], *, peer: str) -> str:
         if found:
             listed = " and ".join(map(_one_line, found))
             raise UsageError(f"{wanted!r} could be {listed}: say which")
-    listed = ", ".join(_one_line(choice.value) for choice in choices)
-    from difflib import get_close_matches
-
-    near = get_close_matches(wanted, [choice.value for choice in choices], n=1)
-    meant = f"; did you mean {_one_line(near[0])}?" if near else "."
-    raise UsageError(f"{peer} has no model {wanted!r}{meant} It has: {listed}")
+    if open_ended:
+        return wanted
+    instead = alternatives(wanted, [choice.value for choice in choices])
+    raise UsageError(f"{peer} has no model {wanted!r}; {instead}")
 
 
 def _one_line(value: str) -> str:
@@ -55,3 +61,78 @@ def _alike(one: str, other: str) -> bool:
 
 def _parent(one: str, other: str) -> bool:
     return one.casefold().removesuffix(PREVIEW) == other.casefold().removesuffix(PREVIEW)
+
+
+# -- asking for it
+
+
+def with_flag(way: Way, model: str) -> Way | None:
+    """The way with the model in its command line; None for peers that are not told it there."""
+    flag = None if way.descriptor is None else way.descriptor.models.flag
+    if flag is None or way.command is None:
+        return None
+    words = (f"{flag}{model}",) if flag.endswith("=") else (flag, model)
+    return replace(way, command=(*way.command, *words))
+
+
+def offers_choice(view: View) -> bool:
+    """Whether a model can be chosen while a session is open."""
+    return model_option(view.options) is not None or view.model is not None
+
+
+def model_in_use(view: View) -> str | None:
+    """The model that a peer says it uses."""
+    option = model_option(view.options)
+    if option is not None and isinstance(option.value, str):
+        return option.value
+    return view.model
+
+
+async def choose_model(
+    conversation: Conversation,
+    view: View,
+    wanted: str,
+    *,
+    way: Way,
+    restart: Callable[[Way], Awaitable[tuple[Conversation, View]]],
+    peer: str,
+) -> None:
+    """Let a session that was just opened use a model, and read it back. A peer that takes its
+    model only from its command line is started again: `restart` does that, and returns the new
+    session.
+
+    Raises before anything is prompted: `UsageError` for a model that the peer does not have, or
+    does not say that it uses, and `ProtocolMismatch` where it took another one.
+    """
+    flagged = None if offers_choice(view) else with_flag(way, wanted)
+    if flagged is not None:
+        conversation, view = await restart(flagged)
+        if not offers_choice(view):
+            raise Unsupported(
+                f"{peer} was started with the model {wanted!r} and does not say which model it "
+                "uses, so that nothing was prompted; leave the model out, and choose it in the "
+                f"settings of {peer} itself"
+            )
+    await use_model(conversation, view, wanted, peer=peer)
+
+
+async def use_model(conversation: Conversation, view: View, wanted: str, *, peer: str) -> None:
+    """Let an open session use a model, and read it back. Raises what `choose_model` raises."""
+    option = model_option(view.options)
+    if option is not None:
+        wanted = match(wanted, option.choices, peer=peer, open_ended=option.open_ended)
+        if option.value != wanted:
+            await conversation.set_option(option.id, wanted)
+    elif view.model is not None:
+        if conversation.models:
+            wanted = match(wanted, conversation.models, peer=peer)
+        if view.model != wanted:
+            await conversation.set_model(wanted)
+    else:
+        raise Unsupported(
+            f"{peer} offers no choice of models; leave the model out, and choose it in the "
+            f"settings of {peer} itself"
+        )
+    taken = model_in_use(view)
+    if taken != wanted:
+        raise ProtocolMismatch(f"{peer} was asked for the model {wanted!r} and took {taken!r}")

@@ -22,6 +22,7 @@ from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Text
 from dragoman.events.view import View
+from dragoman.hub import models
 from dragoman.hub.continuing import (
     LIVE,
     RESTORED,
@@ -30,11 +31,12 @@ from dragoman.hub.continuing import (
     blame,
     broker_of,
     context_of,
+    discard,
     job_terms,
     open_session,
     recall,
 )
-from dragoman.hub.delegating import Audience, Reins, ceiling, choosing_model
+from dragoman.hub.delegating import Audience, Reins, ceiling
 from dragoman.hub.delegating.limits import tightened
 from dragoman.hub.launching import Way, way_to
 from dragoman.hub.naming import ttl_of
@@ -175,17 +177,30 @@ class _Asking:
             record = recall(question.session, peer=question.peer, folder=question.workspace)
         opened = await self._reach(stack, way, record)
         wanted = self._place.config.settings.for_peer(question.peer).model
-        if wanted is None or self._peer.dialect != ACP:
+        if wanted is None:
             return opened
-        flagged = choosing_model.with_flag(way, wanted)
-        if not choosing_model.offers_choice(self._view) and flagged is not None:
+
+        async def restart(flagged: Way) -> tuple[Conversation, View]:
             # Nothing was prompted, so that it can be started again with other words.
+            nonlocal opened
+            await discard(opened)
             await stack.aclose()
             self._view = View()
-            return await self._reach(stack, flagged, record)
-        await choosing_model.choose(
-            opened.conversation, self._peer, self._view, wanted, strict=True
-        )
+            opened = await self._reach(stack, flagged, record)
+            return opened.conversation, self._view
+
+        try:
+            await models.choose_model(
+                opened.conversation,
+                self._view,
+                wanted,
+                way=way,
+                restart=restart,
+                peer=question.peer,
+            )
+        except DragomanError:
+            await discard(opened)
+            raise
         return opened
 
     async def _reach(self, stack: AsyncExitStack, way: Way, record: SessionRecord | None) -> Opened:
@@ -219,7 +234,7 @@ class _Asking:
                 workspace=question.workspace,
                 fresh=question.fresh,
                 mode=own.mode,
-                model=own.model if self._peer.dialect != ACP else None,
+                model=own.model,
             ),
         )
         kept = question.session is not None
@@ -303,7 +318,7 @@ class _Asking:
         result = judge(blame(result) if self._warm else result, way.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
-        model = choosing_model.model_in_use(self._view)
+        model = models.model_in_use(self._view)
         return Asked(
             job=self._job,
             session=opened.key,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from dragoman.bridge.choices import MODEL_OPTION, Choices, stands_for_models
+from dragoman.bridge.choices import MODEL_OPTION, Choices, stands_for_models, wanted_model
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
 
@@ -75,3 +76,26 @@ def test_models_that_are_apart_from_options_are_offered_as_one() -> None:
     both = native(models=models, config_options=[own])
     assert Choices(both).config_options(None, {}, PLAIN) == [own]
     assert not stands_for_models(both, MODEL_OPTION)
+
+
+def test_the_model_in_use_is_told_where_nothing_else_can_be_chosen() -> None:
+    (option,) = Choices(None, View(model="x")).config_options(None, {}, PLAIN)
+    assert isinstance(option, acp.SessionConfigSelect)
+    assert (option.id, option.category, option.current_value) == (MODEL_OPTION, "model", "x")
+    offered = Option("m", "Model", "x", (Choice("x", "X"),), "model")
+    (option,) = Choices(None, View(model="x", options=(offered,))).config_options(None, {}, PLAIN)
+    assert isinstance(option, acp.SessionConfigSelect) and option.id == "m"
+
+
+def test_an_option_that_takes_any_value_says_so_at_the_other_end() -> None:
+    for open_ended in (False, True):
+        offered = Option("m", "Model", "x", (Choice("x", "X"),), "model", open_ended)
+        told = Choices(None, View(options=(offered,))).config_options(None, {}, PLAIN)
+        assert meaning.settings(None, told)["options"] == (offered,)
+
+
+def test_a_client_may_ask_for_a_model_with_the_opening() -> None:
+    assert wanted_model({"dragoman": {"model": "x"}}) == "x"
+    others: tuple[dict[str, Any], ...] = ({}, {"dragoman": 1}, {"dragoman": {"model": 3}})
+    for meta in others:
+        assert wanted_model(meta) is None

@@ -70,6 +70,7 @@ class ActedAgent:
 
     def __init__(self, *options: Option, model: str | None = None, dialect: str = "acp") -> None:
         self.options = options
+        self.models: tuple[Choice, ...] = ()
         self.model = model
         self.dialect = dialect
         self.info = PeerInfo("actor", "Actor", "1.0")

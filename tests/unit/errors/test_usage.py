@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.errors import MessageTooLong, NoPeer, RoleNotClaimed, UnknownPeer
+from dragoman.errors.usage import alternatives
 
 
 def test_an_unknown_peer_is_named_with_those_that_are_near() -> None:
@@ -27,3 +28,15 @@ def test_what_keeps_everybody_is_said_once_and_kept_for_each() -> None:
     assert error.reasons == {"a": "too deep", "b": "too deep"}
     mixed = NoPeer("plan", {"a": "too deep", "b": "parked"})
     assert str(mixed) == "nobody can be asked for plan; a: too deep; b: parked"
+
+
+def test_alternatives_are_all_there_is_or_the_closest_few() -> None:
+    assert alternatives("x", []) == "it has none"
+    assert alternatives("x", ["a", "b"]) == "it has a, b"
+    assert alternatives("smal", ["small", "large"]) == "did you mean small? It has small, large"
+    many = [f"model-{n}" for n in range(130)]
+    assert alternatives("nothing like it", many) == "it has 130, such as model-0, model-1, model-2"
+    assert alternatives("MODEL-77", many).startswith("did you mean model-77 or ")
+    assert alternatives("opus", ["anthropic/claude-opus-4", *many]) == (
+        "did you mean anthropic/claude-opus-4? It has 131"
+    )

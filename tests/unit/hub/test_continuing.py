@@ -30,12 +30,14 @@ from dragoman.events.words import Outcome
 from dragoman.hub import continuing, first_minute
 from dragoman.hub.broker.failures import BUSY, describe
 from dragoman.hub.continuing import (
+    Opened,
     Wanted,
     adopted,
     begun_once,
     blame,
     broker_of,
     context_of,
+    discard,
     find_session,
     job_terms,
     merge,
@@ -58,6 +60,7 @@ class ActedPeer:
     """A peer that remembers how sessions were opened."""
 
     def __init__(self, *, warm: bool = False, error: Exception | None = None, **can: Any) -> None:
+        self.dialect = "acp" if warm else "keyed"
         self.capabilities = Capabilities(**{"set_mode": True, "set_model": True, **can})
         self.error = error
         self.openings: list[Opening] = []
@@ -159,6 +162,35 @@ def test_a_new_session_is_named_to_a_broker_only() -> None:
     assert warm.openings[0].metadata == {"dragoman": {"key": "s-new", "name": "a"}}
     opened(warm)
     assert warm.openings[1].metadata == {"dragoman": {"key": "s-new"}}
+
+
+def test_a_model_travels_with_the_opening_in_every_dialect_but_acp() -> None:
+    cold, warm = ActedPeer(), ActedPeer(warm=True)
+    opened(cold, model="large")
+    opened(warm, model="large")
+    assert (cold.openings[0].model, warm.openings[0].model) == ("large", None)
+    assert warm.openings[0].metadata == {"dragoman": {"key": "s-new", "model": "large"}}
+
+
+def test_a_session_that_only_began_is_discarded_and_one_that_goes_on_is_kept(state: Path) -> None:
+    class Ended:
+        closed = 0
+
+        async def close(self) -> None:
+            self.closed += 1
+            with open_store() as store:
+                store.update_session("s-0000000001", closed_at=1.0)
+
+    with open_store() as store:
+        store.create_session(session(name="a"))
+    ended = Ended()
+    for context, kept in (("restored", True), ("new", False), ("new", False)):
+        found = Opened(conversation=ended, key="s-0000000001", context=context)  # type: ignore[arg-type]
+        if kept or ended.closed == 0:
+            asyncio.run(discard(found))
+        with open_store(read_only=True) as store:
+            assert (store.session("s-0000000001") is not None) is kept
+    assert ended.closed == 1
 
 
 @pytest.mark.parametrize(

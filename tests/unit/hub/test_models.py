@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from dragoman.errors import UsageError
+import pytest
+from msgspec.structs import replace
+
+from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.events.parts import Choice, Option
-from dragoman.hub.models import match, model_option
+from dragoman.events.view import View
+from dragoman.hub.catalogue.descriptor import Descriptor, Launch, Models
+from dragoman.hub.launching import Way
+from dragoman.hub.models import (
+    choose_model,
+    match,
+    model_in_use,
+    model_option,
+    offers_choice,
+    use_model,
+    with_flag,
+)
+from tests.aio import aio
 
 CHOICES = (
     Choice("gpt-5", "GPT-5"),
@@ -34,8 +49,17 @@ def test_a_model_is_found_by_value_by_name_and_with_or_without_preview(
 def test_an_unknown_model_is_an_error_that_lists_all_and_names_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
         match("gtp-5-mini", CHOICES, peer="codex")
-    assert "codex has no model 'gtp-5-mini'; did you mean gpt-5-mini?" in str(caught.value)
+    assert "codex has no model 'gtp-5-mini'; did you mean gpt-5-mini" in str(caught.value)
     assert "gpt-5, gpt-5-mini, gemini-3-pro-preview" in str(caught.value)
+
+
+def test_of_many_models_only_the_nearest_are_named() -> None:
+    many = [Choice(f"maker/model-{n}", f"Model {n}") for n in range(130)]
+    with pytest.raises(UsageError) as caught:
+        match("maker/mdel-7", many, peer="opencode")
+    said = str(caught.value)
+    assert "did you mean maker/model-7" in said and "It has 130" in said
+    assert len(said) < 200
 
 
 def test_two_that_fit_are_an_error_and_an_exact_one_is_not() -> None:
@@ -56,3 +80,117 @@ def test_the_option_for_models_is_the_one_of_that_category_with_choices() -> Non
     model = Option("m1", "Model", "gpt-5", CHOICES, "model")
     assert model_option((mode, empty, model)) is model
     assert model_option((mode,)) is None
+
+
+# -- setting it
+
+
+class Session:
+    """Does what it is told, unless it is `stubborn`."""
+
+    def __init__(self, view: View, *, stubborn: bool = False, models: tuple[Choice, ...] = ()):
+        self.view = view
+        self.models = models
+        self.told: list[tuple[str, ...]] = []
+        self._stubborn = stubborn
+
+    async def set_option(self, id: str, value: str) -> None:
+        self.told.append((id, value))
+        if not self._stubborn:
+            self.view.options = tuple(replace(each, value=value) for each in self.view.options)
+
+    async def set_model(self, model: str) -> None:
+        self.told.append((model,))
+        if not self._stubborn:
+            self.view.model = model
+
+
+def offering(value: str = "gpt-5", **more: Any) -> View:
+    option = Option("m", "Model", value, CHOICES, "model", **more)
+    return View(options=(option,))
+
+
+async def use(view: View, wanted: str, **how: Any) -> list[tuple[str, ...]]:
+    session = Session(view, **how)
+    await use_model(session, view, wanted, peer="it")  # type: ignore[arg-type]
+    return session.told
+
+
+@aio
+async def test_an_option_is_set_unless_it_is_set_already() -> None:
+    assert await use(offering(), "gpt-5 mini") == [("m", "gpt-5-mini")]
+    assert await use(offering(), "GPT-5") == []
+
+
+@aio
+async def test_an_option_that_takes_any_name_gets_the_one_that_was_asked_for() -> None:
+    assert await use(offering(open_ended=True), "my-own") == [("m", "my-own")]
+    assert await use(offering(open_ended=True), "gpt-5 mini") == [("m", "gpt-5-mini")]
+
+
+@aio
+async def test_without_an_option_there_is_the_method() -> None:
+    assert await use(View(model="a"), "b") == [("b",)]
+    assert await use(View(model="a"), "a") == []
+    assert await use(View(model="a"), "GPT-5 mini", models=CHOICES) == [("gpt-5-mini",)]
+    with pytest.raises(UsageError, match="it has no model 'huge'"):
+        await use(View(model="a"), "huge", models=CHOICES)
+
+
+@aio
+async def test_what_cannot_be_had_is_an_error() -> None:
+    with pytest.raises(UsageError, match="it has no model 'huge'"):
+        await use(offering(), "huge")
+    with pytest.raises(Unsupported, match="offers no choice of models"):
+        await use(View(), "huge")
+
+
+@aio
+async def test_a_peer_that_takes_another_model_is_found_out() -> None:
+    for view, wanted in ((offering(), "gpt-5-mini"), (View(model="a"), "b")):
+        with pytest.raises(ProtocolMismatch, match="and took"):
+            await use(view, wanted, stubborn=True)
+
+
+def way(flag: str | None) -> Way:
+    known = Descriptor(name="a", title="A", launch=(Launch(),), models=Models(flag=flag))
+    return Way(command=("a", "--acp"), descriptor=known)
+
+
+@aio
+async def test_a_peer_with_a_flag_is_started_again_and_read_back() -> None:
+    ways: list[Way] = []
+    for after, error in ((View(model="x"), None), (View(), Unsupported), (offering(), UsageError)):
+
+        async def restart(way: Way, after: View = after) -> Any:
+            ways.append(way)
+            return Session(after), after
+
+        choosing = choose_model(
+            Session(View()),  # type: ignore[arg-type]
+            View(),
+            "x",
+            way=way("--model"),
+            restart=restart,
+            peer="it",
+        )
+        if error is None:
+            await choosing
+        else:
+            with pytest.raises(error):
+                await choosing
+    assert [way.command for way in ways] == [("a", "--acp", "--model", "x")] * 3
+
+
+def test_the_model_in_use_is_what_the_peer_says() -> None:
+    assert model_in_use(offering("gpt-5-mini")) == "gpt-5-mini"
+    assert model_in_use(View(model="x")) == "x"
+    assert offers_choice(View(model="x")) and not offers_choice(View())
+
+
+def test_a_flag_stands_at_the_end_of_the_command_line() -> None:
+    for flag, words in (("--model", ("--model", "x")), ("--model=", ("--model=x",))):
+        flagged = with_flag(way(flag), "x")
+        assert flagged is not None and flagged.command == ("a", "--acp", *words)
+    assert with_flag(way(None), "x") is None
+    assert with_flag(Way(address="unix:/x"), "x") is None

@@ -37,7 +37,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError
 from dragoman.events import model
-from dragoman.events.parts import AuthMethod, Block, Capabilities, Failure, PeerInfo
+from dragoman.events.parts import AuthMethod, Block, Capabilities, Choice, Failure, PeerInfo
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
 from dragoman.transports.base import Stream
@@ -306,6 +306,14 @@ class AcpConversation(Conversation):
     @property
     def turn(self) -> Any:
         return self.session.turn
+
+    @property
+    def models(self) -> Sequence[Choice]:
+        state = self.session.models
+        return [
+            Choice(each.model_id, each.name, each.description)
+            for each in (() if state is None else state.available_models)
+        ]
 
     async def wait_replayed(self) -> None:
         await self.session.wait_replayed()

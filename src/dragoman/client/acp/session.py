@@ -26,7 +26,9 @@ from dragoman.client.acp.calls import Calls
 from dragoman.client.acp.turn import Turn
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.config import is_open_ended
 from dragoman.errors import DragomanError, Unsupported
+from dragoman.errors.usage import alternatives
 
 if TYPE_CHECKING:
     from dragoman.client.acp.client import AcpClient
@@ -183,7 +185,7 @@ class Session:
         """Switch the mode by `session/set_mode`, also where there is a config option for it."""
         known = [mode.id for mode in self.modes.available_modes] if self.modes else []
         if mode_id not in known:
-            raise Unsupported(f"the agent has no mode {mode_id!r}; it has {_listed(known)}")
+            raise Unsupported(f"the agent has no mode {mode_id!r}; {alternatives(mode_id, known)}")
         await self.client.ask_then(
             acp.SESSION_SET_MODE,
             acp.SetSessionModeRequest(session_id=self.id, mode_id=mode_id),
@@ -211,7 +213,9 @@ class Session:
             return
         known = [model.model_id for model in self.models.available_models] if self.models else []
         if model_id not in known:
-            raise Unsupported(f"the agent has no model {model_id!r}; it has {_listed(known)}")
+            raise Unsupported(
+                f"the agent has no model {model_id!r}; {alternatives(model_id, known)}"
+            )
 
         def switched(_: acp.SetSessionModelResponse) -> None:
             if self.models is not None:
@@ -231,13 +235,19 @@ class Session:
         option = next((o for o in options if o.id == config_id), None)
         if option is None:
             known = [o.id for o in options]
-            raise Unsupported(f"the agent has no option {config_id!r}; it has {_listed(known)}")
-        values = _values(option)
-        # To Python 1 is True; to an agent it is not.
-        if value not in values or (type(value) is not type(values[0])):
             raise Unsupported(
-                f"the option {config_id!r} has no value {value!r}; it has {_listed(values)}"
+                f"the agent has no option {config_id!r}; {alternatives(config_id, known)}"
             )
+        values = _values(option)
+        open_ended = (
+            isinstance(value, str)
+            and isinstance(option, acp.SessionConfigSelect)
+            and is_open_ended(option)
+        )
+        # To Python 1 is True; to an agent it is not.
+        if not open_ended and (value not in values or type(value) is not type(values[0])):
+            offered = alternatives(str(value), map(str, values))
+            raise Unsupported(f"the option {config_id!r} has no value {value!r}; {offered}")
 
         def changed(response: acp.SetSessionConfigOptionResponse) -> None:
             self.config_options = response.config_options
@@ -501,7 +511,3 @@ def _values(option: acp.SessionConfigSelect | acp.SessionConfigBoolean) -> list[
         else:
             values.append(entry.value)
     return values
-
-
-def _listed(names: Sequence[object]) -> str:
-    return ", ".join(map(str, names)) if names else "none"

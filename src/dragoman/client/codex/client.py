@@ -238,12 +238,12 @@ class CodexClient:
         except UNREADABLE as error:
             raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
-    async def models(self) -> list[shapes.Model]:
+    async def models(self, *, timeout: float | None = None) -> list[shapes.Model]:
         """The models that can be chosen where the provider is OpenAI."""
         found: list[shapes.Model] = []
         params: dict[str, Any] = {}
         while True:
-            page = await self.ask("model/list", params, shapes.ModelListResponse)
+            page = await self.ask("model/list", params, shapes.ModelListResponse, timeout=timeout)
             found += [entry for entry in page.data if not entry.hidden]
             if page.next_cursor is None or page.next_cursor == params.get("cursor"):
                 return found

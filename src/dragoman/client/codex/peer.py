@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
@@ -33,6 +33,9 @@ from dragoman.transports.base import Stream
 
 log: Final = logging.getLogger("dragoman.client")
 
+LIST_TIMEOUT: Final = 5.0
+"""Seconds for the list of models, which the server has in its memory or on the disk."""
+
 _METHODS: Final = {
     "new": "thread/start",
     "load": "thread/resume",
@@ -53,6 +56,7 @@ class CodexPeer(Peer):
         self.client = client
         self.workspace = workspace
         self.info = meaning.named(client.server.user_agent)
+        self._listed: Sequence[shapes.Model] | None = None
 
     @classmethod
     async def connect(
@@ -114,10 +118,22 @@ class CodexPeer(Peer):
             except BaseException:
                 await finish(self._leave(answer.thread.id))
                 raise
-            conversation = CodexConversation(self.client, answer, settings)
+            models = await self._models()
+            conversation = CodexConversation(self.client, answer, settings, models)
             self.client.adopt(conversation)
         conversation.announce(opening.how, answer)
         return conversation
+
+    async def _models(self) -> Sequence[shapes.Model]:
+        """The models to choose from, asked for once. A server that does not say has none to show;
+        that is no reason not to use it."""
+        if self._listed is None:
+            try:
+                self._listed = await self.client.models(timeout=LIST_TIMEOUT)
+            except DragomanError as error:
+                log.debug("the models are not known: %s", error)
+                return ()
+        return self._listed
 
     async def _require(
         self, answer: shapes.ThreadResponse, opening: Opening, settings: dict[str, str]

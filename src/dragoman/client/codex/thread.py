@@ -24,8 +24,9 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
+from dragoman.errors.usage import alternatives
 from dragoman.events import model
-from dragoman.events.parts import Block, Option, Usage
+from dragoman.events.parts import Block, Choice, Option, Usage
 
 T = TypeVar("T")
 
@@ -33,6 +34,9 @@ log: Final = logging.getLogger("dragoman.client")
 
 CLOSE_TIMEOUT: Final = 5.0
 """Leaving a thread is a courtesy: a server that does not answer is not waited for."""
+
+MODEL_OPTION: Final = "model"
+"""The id of the option that chooses the model."""
 
 OPENAI: Final = "openai"
 """The provider whose models the server lists. Those of another one are that one's business."""
@@ -42,9 +46,14 @@ class CodexConversation(Conversation):
     """A thread."""
 
     def __init__(
-        self, client: CodexClient, answer: shapes.ThreadResponse, settings: dict[str, str]
+        self,
+        client: CodexClient,
+        answer: shapes.ThreadResponse,
+        settings: dict[str, str],
+        models: Sequence[shapes.Model] = (),
     ) -> None:
         self.client = client
+        self._listed = models
         self.id = answer.thread.id
         self.cwd = answer.cwd
         self.model = answer.model
@@ -87,10 +96,25 @@ class CodexConversation(Conversation):
                 self.replayed.append(event)
                 self.client.watch(event)
 
+    def _model_option(self) -> Option:
+        """The models to choose from. Another provider than OpenAI has others than those that the
+        server lists, so that any name can be asked for there."""
+        known = [Choice(each.model, each.display_name) for each in self._listed]
+        if all(choice.value != self.model for choice in known):
+            known.insert(0, Choice(self.model, self.model))
+        return Option(
+            MODEL_OPTION,
+            "Model",
+            self.model,
+            tuple(known),
+            "model",
+            open_ended=self.provider != OPENAI or not self._listed,
+        )
+
     def _tell_settings(self, native: str) -> None:
         told = model.SettingsChanged(
             *self.client.place(self.id).base(native, None),
-            options=(meaning.policy_option(self.policy),),
+            options=(meaning.policy_option(self.policy), self._model_option()),
             mode=self.mode,
             modes=tuple(Option(mode, mode, mode) for mode in meaning.MODES),
             model=self.model,
@@ -136,7 +160,10 @@ class CodexConversation(Conversation):
         self._tell_settings("turn/start")
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
-        """Choose the approval policy for the turns to come; there is no other option."""
+        """Choose the approval policy or the model for the turns to come."""
+        if option_id == MODEL_OPTION and isinstance(value, str):
+            await self.set_model(value)
+            return
         if option_id != meaning.POLICY_OPTION:
             raise Unsupported(f"Codex has no option {option_id!r}")
         self.policy = require_policy(value)
@@ -292,8 +319,8 @@ def require_policy(policy: str | bool) -> str:
 async def require_model(client: CodexClient, wanted: str) -> None:
     models = await client.models()
     if not any(wanted in (entry.model, entry.id) for entry in models):
-        known = ", ".join(entry.model for entry in models)
-        raise Unsupported(f"Codex has no model {wanted!r}; it has {known}")
+        known = (entry.model for entry in models)
+        raise Unsupported(f"Codex has no model {wanted!r}; {alternatives(wanted, known)}")
 
 
 def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:

@@ -163,6 +163,11 @@ class DocumentPeer(Peer):
         )
         for event in (told, *events):
             client.emit(client.of_answer(event), 0)
+        if opening.model is not None:
+            # No dialect of the documents tells the model. One that opens a session with it has
+            # accepted it by its answer.
+            base = conversation.place.base(opening.how, None)
+            client.emit(model.SettingsChanged(*base, model=opening.model), 0)
         return conversation
 
     async def _learn(self) -> None:

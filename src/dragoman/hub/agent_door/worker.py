@@ -21,13 +21,14 @@ from dragoman.client.guarding import decided, reading, require, running, writing
 from dragoman.client.permissions import Question, approve_all
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.discovery import ACP
 from dragoman.errors import (
     BrokerUnavailable,
     DragomanError,
     NotPermitted,
+    ProtocolMismatch,
     UnknownSession,
     Unsupported,
+    UsageError,
 )
 from dragoman.events import fold
 from dragoman.events.model import Event
@@ -42,7 +43,6 @@ from dragoman.hub.continuing import (
     job_terms,
     open_session,
 )
-from dragoman.hub.delegating import choosing_model
 from dragoman.hub.delegating.ceiling import (
     allows_everything,
     environment,
@@ -52,6 +52,7 @@ from dragoman.hub.delegating.ceiling import (
 )
 from dragoman.hub.launching import way_to
 from dragoman.hub.lineage import inherited
+from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.policy import Desk, may_allow_edits
@@ -224,7 +225,7 @@ class Worker:
             record=self._record,
             # A session that goes on is as its user left it.
             mode=own.mode if self._record is None else None,
-            model=own.model if self._record is None and peer.dialect != ACP else None,
+            model=own.model if self._record is None else None,
             mcp_servers=servers,
             additional_directories=self._folders,
         )
@@ -236,12 +237,12 @@ class Worker:
             # The peer has forgotten it. Whoever prompts sees to it that it is told again.
             self._record = None
             self.opened = await open_session(peer, replace(wanted, record=None))
-        if own.model is not None and peer.dialect == ACP and self.opened.context != RESTORED:
-            note = await choosing_model.choose(
-                self.conversation, peer, self.view, own.model, strict=False
-            )
-            if note is not None:
-                self._on_notice(f"{self.name}: {note}")
+        if own.model is not None and self.opened.context != RESTORED:
+            try:
+                await use_model(self.conversation, self.view, own.model, peer=self.name)
+            except (UsageError, ProtocolMismatch) as error:
+                # An editor shows which model is used, and lets its user choose another.
+                self._on_notice(str(error))
         if self._keeper is not None:
             self._keeper.opened(self.opened, self._record, name=None, keep_open=True)
 

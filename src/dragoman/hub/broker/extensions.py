@@ -179,7 +179,12 @@ def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
     return shape() if ours is None else read(ours, shape)
 
 
-def without_our_meta(body: dict[str, Raw]) -> dict[str, Raw]:
+NOTHING: Final[frozenset[str]] = frozenset()
+MODEL: Final = frozenset({"model"})
+"""What the bridge in front of a peer reads in the `_meta` of `session/new`."""
+
+
+def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> dict[str, Raw]:
     """The members as the peer is to see them: what is for us is none of its business."""
     meta = body.get("_meta")
     if meta is None or bytes(meta) == b"null":
@@ -188,7 +193,9 @@ def without_our_meta(body: dict[str, Raw]) -> dict[str, Raw]:
     ours = others.pop(META, None)
     if ours is not None and bytes(ours) != b"null":
         # A peer that delegates in turn has to know how deep it stands.
-        passed_on = {name: value for name, value in members(ours).items() if name in LINEAGE}
+        passed_on = {
+            name: value for name, value in members(ours).items() if name in LINEAGE or name in but
+        }
         if passed_on:
             others[META] = pack(passed_on)
     body = {name: value for name, value in body.items() if name != "_meta"}

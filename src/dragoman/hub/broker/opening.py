@@ -31,7 +31,7 @@ from dragoman.errors import (
 )
 from dragoman.hub.broker import extensions
 from dragoman.hub.broker.eventlog import Room
-from dragoman.hub.broker.extensions import SessionMeta, pack, with_our_meta
+from dragoman.hub.broker.extensions import MODEL, NOTHING, SessionMeta, pack, with_our_meta
 from dragoman.hub.broker.peer_side import NEW, PeerSide, loads, takes_up, wanted
 from dragoman.hub.broker.session import Keeping, LiveSession
 from dragoman.hub.sessions.records import SessionRecord, new_session_key
@@ -144,7 +144,7 @@ class Sessions:
             session.open_for(caller, session.id)
             far.upstream.route(session.id, session)
 
-        sent = pack(extensions.without_our_meta(body))
+        sent = pack(extensions.without_our_meta(body, but=MODEL if far.bridged else NOTHING))
         try:
             result = await self._peer.open(far, method, sent, opened)
             session = made[0]

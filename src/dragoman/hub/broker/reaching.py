@@ -66,6 +66,11 @@ class Far:
         return Gate("agent", (capability,)).is_open(self.client.agent.agent_capabilities)
 
     @property
+    def bridged(self) -> bool:
+        """Whether the peer speaks another dialect than ACP."""
+        return self._peer.client is not self.client
+
+    @property
     def closes(self) -> bool:
         """Whether the process gives a session up when it is closed, so that another one can have
         it. One that is behind a bridge may only stop talking about it."""

@@ -249,7 +249,7 @@ class Attempt:
     def _report(self, ended_at: float, changed: Changed | None, workspace: Path) -> Report:
         seen = self.seen
         for note in seen.notes:
-            self.setting.on_notice(f"{self.candidate.peer}: {note}")
+            self.setting.on_notice(note)
         if seen.result is None:
             assert seen.error is not None
             return self._without_turn(seen.error, changed, ended_at)

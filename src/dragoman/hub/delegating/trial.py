@@ -19,14 +19,14 @@ from dragoman.client.conversation import Conversation, Peer
 from dragoman.client.permissions import approve_all
 from dragoman.client.results import Result
 from dragoman.dialects.discovery import ACP
-from dragoman.errors import BrokerUnavailable, DragomanError
+from dragoman.errors import BrokerUnavailable, DragomanError, ProtocolMismatch, UsageError
 from dragoman.events import fold
 from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.parts import Block, Failure, Text
 from dragoman.events.view import View
 from dragoman.events.words import ErrorKind, Outcome, Role
+from dragoman.hub import models
 from dragoman.hub.continuing import Opened, Wanted, broker_of, job_terms, open_session
-from dragoman.hub.delegating import choosing_model
 from dragoman.hub.delegating.ceiling import allows_everything, unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
@@ -134,21 +134,30 @@ class Trial:
     async def _open(self, stack: AsyncExitStack) -> Opened:
         terms = self.terms
         opened = await self._reach(stack, terms.way)
-        wanted = terms.model
-        if wanted is None or self._peer.dialect != ACP:
+        if terms.model is None:
             return opened
-        view = self.seen.view
-        flagged = choosing_model.with_flag(terms.way, wanted)
-        if not choosing_model.offers_choice(view) and flagged is not None:
+
+        async def restart(way: Way) -> tuple[Conversation, View]:
             # Nothing was prompted, so that it can be started again with other words.
+            nonlocal opened
             await stack.aclose()
             self.seen.view = View()
-            return await self._reach(stack, flagged)
-        note = await choosing_model.choose(
-            opened.conversation, self._peer, view, wanted, strict=terms.model_strict
-        )
-        if note is not None:
-            self.seen.notes.append(note)
+            opened = await self._reach(stack, way)
+            return opened.conversation, self.seen.view
+
+        try:
+            await models.choose_model(
+                opened.conversation,
+                self.seen.view,
+                terms.model,
+                way=terms.way,
+                restart=restart,
+                peer=terms.peer,
+            )
+        except (UsageError, ProtocolMismatch) as error:
+            if terms.model_strict:
+                raise
+            self.seen.notes.append(str(error))
         return opened
 
     async def _reach(self, stack: AsyncExitStack, way: Way) -> Opened:
@@ -178,7 +187,7 @@ class Trial:
                 once=True,
                 workspace=terms.workspace,
                 mode=terms.mode,
-                model=terms.model if self._peer.dialect != ACP else None,
+                model=terms.model,
             ),
         )
         if self._keeper is not None:
@@ -248,7 +257,7 @@ class Trial:
                 failure=Failure(seen.over, ErrorKind.QUOTA, OVER_BUDGET, False, None),
             )
         seen.result = result
-        seen.model = choosing_model.model_in_use(seen.view)
+        seen.model = models.model_in_use(seen.view)
         if self._keeper is not None:
             self._keeper.ended(result)
         if result.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED):

@@ -57,6 +57,7 @@ class Server:
         self.answers = {
             "initialize": {"userAgent": "dragoman/0.166.0 (x)"},
             "account/read": {"account": None, "requiresOpenaiAuth": False},
+            "model/list": {"data": []},
             "thread/start": thread(),
             "thread/unsubscribe": {},
             "turn/start": {"turn": {"id": "u1", "status": "inProgress"}},

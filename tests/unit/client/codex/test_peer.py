@@ -150,10 +150,46 @@ async def test_a_model_that_was_not_taken_is_a_mismatch() -> None:
 
 
 @aio
-async def test_a_model_of_another_provider_is_not_looked_up() -> None:
-    server = Server({"thread/start": thread(model="x", modelProvider="mine")})
-    async with connected(server) as peer, peer.session(model="x"):
-        assert "model/list" not in server.methods()
+async def test_another_provider_has_models_that_are_not_listed() -> None:
+    server = Server(
+        {"thread/start": thread(model="x", modelProvider="mine"), "model/list": {"data": []}}
+    )
+    async with connected(server) as peer:
+        view = watch(peer)
+        async with peer.session(model="x") as talk:
+            await talk.set_option("model", "y")
+    option = fold(view).options[1]
+    assert (option.id, option.category, option.value) == ("model", "model", "y")
+    assert option.open_ended and [choice.value for choice in option.choices] == ["y"]
+
+
+@aio
+async def test_the_models_are_listed_once_and_offered_in_every_thread() -> None:
+    listed = {"data": [{"id": name, "model": name, "displayName": name} for name in "ab"]}
+    server = Server({"thread/start": thread(model="a", modelProvider="openai")})
+    server.answers["model/list"] = [listed]
+    server.answers["thread/start"] = [
+        thread(model="a", modelProvider="openai"),
+        thread(model="a", modelProvider="openai", thread={"id": "t2"}),
+    ]
+    async with connected(server) as peer:
+        events = watch(peer)
+        async with peer.session(), peer.session():
+            pass
+    told = [event for event in events if isinstance(event, model.SettingsChanged)]
+    assert len(told) == 2
+    for event in told:
+        assert isinstance(event.options, tuple)
+        option = event.options[1]
+        assert [choice.value for choice in option.choices] == ["a", "b"]
+        assert not option.open_ended
+
+
+@aio
+async def test_a_server_that_lists_no_models_is_used_all_the_same() -> None:
+    server = Server({"model/list": RemoteError(-32601, "no such method")})
+    async with connected(server) as peer, peer.session() as talk:
+        assert talk.id
 
 
 @aio

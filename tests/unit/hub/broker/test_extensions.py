@@ -49,6 +49,13 @@ def test_a_peer_is_told_how_deep_it_stands_and_nothing_else_of_ours() -> None:
     assert sent == {"a": 1, "_meta": {"dragoman": {"depth": 2, "lineage": ["j-0"]}}}
 
 
+def test_the_bridge_in_front_of_a_peer_also_reads_the_model() -> None:
+    body = extensions.members(raw({"_meta": {"dragoman": {"key": "s-1", "model": "x"}}}))
+    assert plain(extensions.pack(extensions.without_our_meta(body))) == {}
+    sent = extensions.without_our_meta(body, but=extensions.MODEL)
+    assert plain(extensions.pack(sent)) == {"_meta": {"dragoman": {"model": "x"}}}
+
+
 @pytest.mark.parametrize("meta", [None, {}, {"dragoman": {}}])
 def test_without_our_words_the_defaults_count(meta: Any) -> None:
     body = extensions.members(raw({"a": 1, "_meta": meta}))

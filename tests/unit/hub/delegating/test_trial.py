@@ -56,12 +56,22 @@ async def test_a_tier_that_cannot_be_had_is_told_and_the_work_done(bench: Bench)
     bench.settings("alpha")
     done = await bench.delegate(tier="fast")
     assert done.ok and done.final.asked_model == "quick"
-    assert bench.heard.notices == ["alpha: it offers no choice of models"]
+    (notice,) = bench.heard.notices
+    assert "alpha offers no choice of models" in notice
 
 
 @aio
 async def test_a_peer_with_a_flag_is_started_again_with_it_and_prompted_once(bench: Bench) -> None:
+    bench.peer("alpha", "ok", more='[models]\nflag = "--model"\n[tiers]\nfast = "quick"\n')
+    bench.settings("alpha")
+    done = await bench.delegate(tier="fast")
+    assert done.ok and len(bench.told("alpha")) == 1 and len(bench.told("alpha", "starts")) == 2
+    assert "does not say which model it uses" in bench.heard.notices[0]
+
+
+@aio
+async def test_a_model_that_cannot_be_read_back_is_not_prompted(bench: Bench) -> None:
     bench.peer("alpha", "ok", more='[models]\nflag = "--model"\n')
     bench.settings("alpha")
     done = await bench.delegate(model="big")
-    assert done.ok and len(bench.told("alpha")) == 1 and len(bench.told("alpha", "starts")) == 2
+    assert not done.ok and bench.told("alpha") == []

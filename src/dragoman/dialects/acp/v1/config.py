@@ -83,6 +83,17 @@ class SessionConfigSelect(Wire, frozen=True, kw_only=True, tag_field="type", tag
     category: str | None = None
 
 
+OPEN_ENDED: dict[str, Any] = {"dragoman": {"openEnded": True}}
+"""The `_meta` of a select that accepts values which it does not list, such as the models of a
+provider that its agent cannot ask for a list. The protocol has no word for it."""
+
+
+def is_open_ended(option: SessionConfigSelect) -> bool:
+    """Whether a select says that it accepts values which it does not list."""
+    ours = (option.meta or {}).get("dragoman")
+    return isinstance(ours, dict) and ours.get("openEnded") is True
+
+
 class SessionConfigBoolean(Wire, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
     """An option that is on or off, for clients that announce `session.configOptions.boolean`."""
 

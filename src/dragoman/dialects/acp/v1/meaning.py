@@ -406,7 +406,12 @@ def _option(option: config.SessionConfigOption) -> parts.Option | None:
                 else:
                     choices.append(parts.Choice(entry.value, entry.name, entry.description))
             return parts.Option(
-                option.id, option.name, option.current_value, tuple(choices), option.category
+                option.id,
+                option.name,
+                option.current_value,
+                tuple(choices),
+                option.category,
+                config.is_open_ended(option),
             )
         case _:
             return None
