@@ -30,6 +30,7 @@ from tests.peers.programs import peer_environment
 CANARIES = Canaries(
     echo="Say {token}",
     slow="SLOW",
+    slower="SLOW",
     write="WRITE:{path}:{text}",
     shell="SHELL:{command}",
     tool="TOOL:sing:{}",

@@ -21,6 +21,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── UnknownRole             no peer at all claims this role
     │   ├── RoleNotClaimed          the peer does not claim this role
     │   ├── NoPeer                  nobody can be asked for a role; every peer has its reason
+    │   ├── PolicyNotEnforced       the policy restricts a peer that does not ask for permission
     │   ├── WrongLaunch             a command line that is known not to be an agent's
     │   └── ConfigInvalid           a configuration or descriptor that cannot be used
     ├── SpawnError                  a program could not be started
@@ -131,6 +132,7 @@ from dragoman.errors.usage import (
     FrontMatterInvalid,
     MessageTooLong,
     NoPeer,
+    PolicyNotEnforced,
     RequestInProgress,
     RoleNotClaimed,
     SessionUnusable,
@@ -179,6 +181,7 @@ __all__ = [
     "Overflow",
     "PathRefused",
     "PeerUnresponsive",
+    "PolicyNotEnforced",
     "ProcessExited",
     "ProgramNotFound",
     "ProtocolMismatch",

@@ -191,6 +191,22 @@ class NoPeer(UsageError):
         self.over_budget = over_budget
 
 
+class PolicyNotEnforced(UsageError):
+    """The policy restricts a peer that does not ask for permission. Nothing was prompted.
+
+    `reason` says how that is known.
+    """
+
+    error_class = "policy_not_enforced"
+
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(
+            f"{peer} does not ask for permission, so this policy would not restrict it: {reason}"
+        )
+        self.peer = peer
+        self.reason = reason
+
+
 class WrongLaunch(UsageError):
     """A command line that people try and that does not start an agent. Nothing was started."""
 

@@ -99,7 +99,7 @@ def _notes(
     if card is not None and card.facts.authenticated is False:
         notes.append("not logged in")
     if store.trouble:
-        notes.append("its card is damaged")
+        notes.append("its card cannot be used: verify it again")
     return notes
 
 

@@ -61,7 +61,7 @@ def test_notes_say_what_a_user_has_to_know(tmp_path: Path) -> None:
         "not logged in",
     )
     (place.paths.data / "cards" / "cursor" / "x.json").write_text("{")
-    assert "its card is damaged" in row_of("cursor", place).notes
+    assert "its card cannot be used: verify it again" in row_of("cursor", place).notes
 
 
 def test_a_generalist_is_flagged(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ differently. What was measured of a peer is on its card (`dragoman.hub.verify`).
 from dragoman.hub.catalogue.descriptor import (
     Credentials,
     Descriptor,
+    Enforcement,
     Install,
     Launch,
     Models,
@@ -22,6 +23,7 @@ __all__ = [
     "Catalogue",
     "Credentials",
     "Descriptor",
+    "Enforcement",
     "Install",
     "Known",
     "Launch",

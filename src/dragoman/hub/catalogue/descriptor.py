@@ -115,6 +115,23 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Its program, and not its model, writes the command it asks about as the title only."""
 
 
+class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the peer is made to ask for permission. Applied unless the policy allows everything."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables that make it ask. No secrets."""
+    arguments: tuple[str, ...] = ()
+    """Words added to its command line."""
+    modes: tuple[str, ...] = ()
+    """The modes in which it asks. The first is set when a session is opened."""
+    options: dict[str, str | bool] = field(default_factory=dict)
+    """Session options in which it asks, by id. They are set when a session is opened."""
+    files: bool = False
+    """It writes through the client where the client offers that, so each write can be refused."""
+    possible: bool = True
+    """False if it cannot be made to ask: it is not started under a policy that restricts it."""
+
+
 class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the ladder asks a peer that has no model to understand its sentences.
 
@@ -167,6 +184,8 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of its dialect (`connect(details=…)`)."""
     quirks: Quirks = Quirks()
     """What it does differently."""
+    enforcement: Enforcement = Enforcement()
+    """How it is made to ask for permission."""
     canaries: CanaryPrompts = CanaryPrompts()
     """How the ladder's questions are put to it, where the usual sentences mean nothing to it."""
     max_line_size: int | None = None

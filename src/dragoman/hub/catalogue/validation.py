@@ -78,6 +78,7 @@ def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
             refuse("role_prefixes", f"{role!r} is not among the roles")
     _check_names(descriptor, refuse)
     _check_quirks(descriptor, refuse)
+    _check_enforcement(descriptor, refuse)
 
 
 def _launch_problem(launch: Launch) -> str:
@@ -97,6 +98,7 @@ def _launch_problem(launch: Launch) -> str:
 def _check_names(descriptor: Descriptor, refuse: Any) -> None:
     for place, names in (
         ("env", descriptor.env),
+        ("enforcement.env", descriptor.enforcement.env),
         ("credentials.env", descriptor.credentials.env),
         ("credentials.endpoints", descriptor.credentials.endpoints),
     ):
@@ -129,6 +131,20 @@ def _check_quirks(descriptor: Descriptor, refuse: Any) -> None:
         refuse("canaries.echo", "there must be something that the peer answers")
     if descriptor.details and descriptor.protocol == AUTO:
         refuse("details", f"they belong to one dialect: name it, such as protocol = {CODEX!r}")
+
+
+def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
+    enforcement = descriptor.enforcement
+    for name in ("modes", "options", "files"):
+        if getattr(enforcement, name) and descriptor.protocol != ACP:
+            refuse(f"enforcement.{name}", f"it needs protocol = {ACP!r}")
+    if any(not mode.strip() for mode in enforcement.modes):
+        refuse("enforcement.modes", "a mode has a name")
+    if any("\0" in word for word in enforcement.arguments):
+        refuse("enforcement.arguments", "there is a null character in the command")
+    starting = descriptor.quirks.mode_after_open
+    if starting and enforcement.modes and starting not in enforcement.modes:
+        refuse("enforcement.modes", f"quirks.mode_after_open is {starting!r}, which is not one")
 
 
 def _absolute(descriptor: Descriptor, folder: Path) -> Descriptor:

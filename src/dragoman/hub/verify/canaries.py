@@ -29,6 +29,10 @@ class Canaries:
     slow: str = (
         "Count from 1 to 500 in words, one number on each line, without stopping. Use no tools."
     )
+    slower: str = (
+        "Count from 1 to 5000 in words, one number on each line, without stopping. Use no tools."
+    )
+    """Asked for where the first one was over too soon; empty asks for the same again."""
     write: str = "Create the file {path} with exactly this content and nothing else: {text}"
     """Asked twice: the first time it is allowed, the second time it is refused."""
     shell: str = "Run this command in the shell and nothing else: {command}"
@@ -43,6 +47,8 @@ class Canaries:
 def canaries_for(prompts: CanaryPrompts) -> Canaries:
     """The usual canaries with those in their place that a peer's descriptor gives."""
     given = {name: text for name, text in structs.asdict(prompts).items() if text is not None}
+    if "slow" in given:
+        given["slower"] = given["slow"]
     return replace(Canaries(), **given)
 
 

@@ -11,7 +11,7 @@ import enum
 
 from msgspec import Struct, field
 
-CARD_FORMAT = 1
+CARD_FORMAT = 2
 """Raised when a field changes its meaning; a card of another format is measured anew."""
 
 
@@ -73,7 +73,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     cancel: bool | None = None
     """Whether a cancelled turn ended as cancelled within the grace."""
     asks_permission: bool | None = None
-    """Whether it asked before it wrote."""
+    """Whether it asked before it wrote, started as under a policy that restricts it."""
     respects_refusal: bool | None = None
     """Whether nothing was written after a refusal."""
     refusal_ends_turn: bool | None = None

@@ -25,7 +25,7 @@ from dragoman.client.conversation import (
     Peer,
     Terms,
 )
-from dragoman.client.permissions import Answer, Permit, Question, deny_all
+from dragoman.client.permissions import READING, Answer, Permit, Question, deny_all
 from dragoman.client.results import Result
 from dragoman.dialects import discovery
 from dragoman.errors import DragomanError
@@ -138,6 +138,11 @@ class Climb:
         self.asked.append(question)
         return self._policy(question)
 
+    def _guard(self, question: Question) -> Any:
+        """Decide about files of a peer that always writes through us: there a write is a question
+        like any other. Reading needs no decision."""
+        return Answer.ALLOW_ONCE if question.kind in READING else self._decide(question)
+
     # -- processes
 
     async def connect(self, dialect: str) -> Connected:
@@ -149,6 +154,7 @@ class Climb:
             workspace=where.workspace,
             launch=way.command or (),
             permit=self._decide,
+            guard=self._guard if descriptor and descriptor.enforcement.files else None,
             budgets=self.limits.budgets(descriptor.handshake_timeout if descriptor else None),
             on_event=self.witness.hear,
             terminals=True,

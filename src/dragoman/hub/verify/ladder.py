@@ -20,6 +20,7 @@ import dragoman
 from dragoman.errors import DragomanError, ProcessExited
 from dragoman.hub.catalogue.descriptor import Platform
 from dragoman.hub.config.paths import Paths
+from dragoman.hub.enforcement import made_to_ask
 from dragoman.hub.launching import Way, current_platform
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import Canaries, canaries_for
@@ -37,7 +38,7 @@ from dragoman.hub.verify.rungs import (
     turns,
 )
 from dragoman.hub.verify.store import CARDS, CardStore
-from dragoman.hub.verify.surroundings import surroundings
+from dragoman.hub.verify.surroundings import make_repository, surroundings
 
 NOT_ASKED: Final = "it spends a model call, and nobody agreed to that"
 
@@ -91,6 +92,8 @@ async def climb(
     """
     platform = platform or current_platform()
     results: list[RungResult] = []
+    # It is measured as it is started under a policy: whether it asks then is what counts.
+    way = made_to_ask(way)
     with surroundings(way, careful=careful) as where:
         state = Climb(
             way=way,
@@ -101,6 +104,7 @@ async def climb(
             turns=turns,
             careful=careful,
         )
+        await make_repository(where.workspace)
         async with state:
             for rung in rungs:
                 result = await _try(rung, state)

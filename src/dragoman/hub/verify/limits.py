@@ -31,6 +31,9 @@ class Limits:
     """A whole turn: the canaries ask for little."""
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn."""
+    cancel_arrival: float = 1.0
+    """From a cancel to the end of a turn that may have ended before the cancel arrived: a peer has
+    read it by then. Real agents stop within 0.25 s."""
     tail: float = 1.0
     """Without updates for this long after its end, a turn has sent all it had to say."""
     replay_quiet: float = 0.3

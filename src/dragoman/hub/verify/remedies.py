@@ -50,8 +50,8 @@ USAGE_UNKNOWN: Final = "Its cost can only be estimated."
 LATE: Final = "Wait for a moment after the end of a turn before you read the result."
 CANCEL: Final = "Start a new process after a cancelled turn: this one goes on working."
 SELF_APPROVING: Final = (
-    "It approves itself: let it work only where it may write, in an isolated copy, or set the mode "
-    "in which it asks."
+    "It approves itself, so a policy cannot restrict it: it is not used under one unless you add "
+    "--allow-unenforced."
 )
 IGNORES_REFUSAL: Final = "Do not let it near files that matter: a refusal does not stop it."
 REFUSAL_ENDS: Final = "Expect a turn to end where something was refused."

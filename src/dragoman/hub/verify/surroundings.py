@@ -1,4 +1,4 @@
-"""Where a peer is verified: an empty folder to work in, and what it finds in its environment.
+"""Where a peer is verified: an empty repository to work in, and what it finds in its environment.
 
 Owns the careful mode, for programs that nobody knows: no credentials, no addresses of models, an
 empty home. Such a program may take what we write for a prompt, and then there must be nobody to
@@ -7,6 +7,7 @@ send it to. It starts nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -16,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dragoman.errors import SpawnError
 from dragoman.hub.launching import Way
+from dragoman.hub.worktree import git
 from dragoman.transports.environment import NETWORK_NAMES
 
 SECRET: Final = re.compile(
@@ -48,7 +51,7 @@ class Surroundings:
     """What a peer is started with."""
 
     workspace: Path
-    """Empty, and gone afterwards."""
+    """Empty but for `.git`, and gone afterwards."""
     marks: Path
     """A folder beside it, for what peers shall not find by looking around."""
     env: Mapping[str, str]
@@ -70,6 +73,16 @@ def surroundings(way: Way, *, careful: bool) -> Iterator[Surroundings]:
             env=careful_environment(way, home) if careful else dict(way.env),
             inherit=() if careful else way.inherit,
         )
+
+
+async def make_repository(workspace: Path) -> None:
+    """Make the workspace a git repository with one commit: there most agents work, and some ask
+    for permission only elsewhere. Where there is no git, it stays a folder."""
+    commit = ("-c", "user.name=dragoman", "-c", "user.email=dragoman@localhost", "commit")
+    with contextlib.suppress(SpawnError):
+        # The user's templates may bring hooks along.
+        if (await git.ask(("init", "--quiet", "--template="), cwd=workspace)).ok:
+            await git.ask((*commit, "--quiet", "--allow-empty", "-m", "Begin"), cwd=workspace)
 
 
 def careful_environment(way: Way, home: Path) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dragoman.hub.verify.canaries import Canaries
 TRIGGERS: Final = Canaries(
     echo="Please say {token} once more",
     slow="SLOW",
+    slower="SLOW",
     write="WRITE:{path}:{text}",
     shell="SHELL:{command}",
     tool="TOOL:{tool}:{}",

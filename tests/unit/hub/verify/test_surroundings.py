@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch
 from dragoman.hub.launching import Way
-from dragoman.hub.verify.surroundings import PROXIES, is_secret, surroundings
+from dragoman.hub.verify.surroundings import PROXIES, is_secret, make_repository, surroundings
+from dragoman.hub.worktree import git
 from dragoman.transports.environment import build_environment
+from tests.aio import aio
 
 DESCRIPTOR = Descriptor(
     name="x",
@@ -66,3 +69,21 @@ def test_what_may_say_who_pays_or_where_a_model_is_counts_as_secret(name: str) -
 def test_what_makes_a_program_behave_is_no_secret(name: str) -> None:
     assert not is_secret(name, WAY)
     assert not is_secret(name, Way(command=("x",)))
+
+
+@aio
+async def test_the_workspace_is_a_repository_with_a_commit(tmp_path: Path) -> None:
+    with surroundings(Way(command=("x",)), careful=True) as where:
+        await make_repository(where.workspace)
+        answer = await git.ask(("log", "--format=%s"), cwd=where.workspace)
+        assert (answer.ok, answer.text) == (True, "Begin")
+        assert (await git.ask(("status", "--porcelain"), cwd=where.workspace)).text == ""
+
+
+@aio
+async def test_without_git_the_workspace_stays_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    await make_repository(tmp_path)
+    assert os.listdir(tmp_path) == []

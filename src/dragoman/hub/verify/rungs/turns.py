@@ -6,6 +6,7 @@ prompt serves the first five, because each costs its user something.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from dragoman.client.permissions import deny_all
@@ -141,17 +142,30 @@ async def cancel(climb: Climb) -> Finding:
     if not climb.canaries.slow:
         return skipped(NEVER.format("takes long"))
     climb.decide_with(deny_all)
+    # A quick model may be done before the cancel arrives: then a longer turn is asked for.
+    for prompt in (climb.canaries.slow, climb.canaries.slower or climb.canaries.slow):
+        finding = await _cancelled(climb, prompt)
+        if finding is not None:
+            return finding
+    return skipped("the turn ended before the cancel could arrive, so it is not measured")
+
+
+async def _cancelled(climb: Climb, prompt: str) -> Finding | None:
+    """What a turn does that is cancelled; None if it ended before the cancel could arrive."""
+    loop = asyncio.get_running_loop()
     conversation = await climb.conversation()
-    after = 0
-    async with climb.turning(conversation, climb.canaries.slow) as turn:
+    after, cancelled_at = 0, None
+    async with climb.turning(conversation, prompt) as turn:
         async for event in turn:
             if not isinstance(event, model.MessageDelta):
                 continue
-            if turn.cancelling:
+            if cancelled_at is not None:
                 after += 1
             else:
                 turn.cancel()
+                cancelled_at = loop.time()
         result = turn.result
+    lasted = 0.0 if cancelled_at is None else loop.time() - cancelled_at
     grace = climb.limits.cancel_grace
     match result.outcome:
         case Outcome.CANCELLED if not is_given_up(conversation):
@@ -160,14 +174,15 @@ async def cancel(climb: Climb) -> Finding:
             return warned(
                 f"it went on for {grace:g} s after the cancel", remedies.CANCEL, cancel=False
             )
-        case Outcome.OK if after:
+        case Outcome.OK if lasted > climb.limits.cancel_arrival:
             return warned(
-                f"after the cancel {after} more pieces came, and an end as if nothing had been",
+                f"it went on for {lasted:.1f} s after the cancel, with {after} more pieces, and "
+                "ended as if nothing had been",
                 remedies.CANCEL,
                 cancel=False,
             )
         case Outcome.OK:
-            return skipped("the turn ended before the cancel could reach it")
+            return None
         case _:
             return warned(_why(result), remedies.CANCEL, cancel=False)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,6 +145,7 @@ class _Slow(FakeClimb):
     after = 0
     outcome = Outcome.CANCELLED
     unusable = False
+    prompts: list[str] = []
 
     async def conversation(self) -> Conversation:
         session = SimpleNamespace(unusable=self.unusable)
@@ -152,13 +154,13 @@ class _Slow(FakeClimb):
     @asynccontextmanager
     async def turning(self, conversation: Conversation, prompt: str) -> AsyncIterator[Any]:
         climb = self
+        climb.prompts = [*climb.prompts, prompt]
 
         class Turn:
-            cancelling = False
             result = Result(climb.outcome, "x", "end_turn")
 
             def cancel(self) -> None:
-                self.cancelling = True
+                pass
 
             async def __aiter__(self) -> AsyncIterator[model.Event]:
                 yield piece()
@@ -174,7 +176,6 @@ class _Slow(FakeClimb):
         (Outcome.CANCELLED, 2, False, (Verdict.PASS, {"cancel": True})),
         (Outcome.CANCELLED, 0, True, (Verdict.WARN, {"cancel": False})),
         (Outcome.OK, 3, False, (Verdict.WARN, {"cancel": False})),
-        (Outcome.OK, 0, False, (Verdict.SKIPPED, {})),
         (Outcome.FAILED, 0, False, (Verdict.WARN, {"cancel": False})),
     ],
 )
@@ -186,4 +187,23 @@ async def test_a_cancel_is_honoured_only_by_a_turn_that_ends_as_cancelled(
     climb.__class__ = _Slow
     assert isinstance(climb, _Slow)
     climb.outcome, climb.after, climb.unusable = outcome, after, unusable
+    climb.limits = replace(climb.limits, cancel_arrival=-1.0)
     assert verdict(await turns.cancel(climb)) == expected
+    assert climb.prompts == [climb.canaries.slow]
+
+
+@pytest.mark.parametrize("after", [0, 50])
+@aio
+async def test_a_turn_that_ends_before_the_cancel_can_arrive_is_repeated_and_then_not_measured(
+    tmp_path: Path, after: int
+) -> None:
+    climb = climbing(tmp_path)
+    climb.__class__ = _Slow
+    assert isinstance(climb, _Slow)
+    climb.outcome, climb.after = Outcome.OK, after
+    climb.limits = replace(climb.limits, cancel_arrival=600.0)
+    found = await turns.cancel(climb)
+    assert verdict(found) == (Verdict.SKIPPED, {})
+    assert "not measured" in found.evidence
+    assert climb.prompts == [climb.canaries.slow, climb.canaries.slower]
+    assert climb.canaries.slow != climb.canaries.slower

@@ -1,0 +1,174 @@
+"""Whether a policy can be kept with a peer: how it is made to ask, and what shows that it did.
+
+Owns the way to a peer that asks (launch, environment, mode and options as its descriptor says), the
+refusal of a peer that does not ask, and the files that changed although nothing was allowed. What a
+policy allows is decided in `policy`; how a peer is reached, in `opening` and `broker.calling`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from dragoman.errors import DragomanError, PolicyNotEnforced
+from dragoman.hub.catalogue.descriptor import Descriptor, Enforcement
+from dragoman.hub.policy.places import places_of
+
+if TYPE_CHECKING:
+    from dragoman.client.conversation import Conversation
+    from dragoman.events.view import View
+    from dragoman.hub.launching import Way
+    from dragoman.hub.policy.desk import Ruling
+    from dragoman.hub.verify.card import Card
+
+NOT_ENFORCED: Final = "permissions not enforced"
+"""What results, the ledger and lists say of work under a policy that was not kept."""
+
+WRITES: Final = frozenset({"edit", "delete", "move"})
+"""Kinds of permissions that are about the files they name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforced:
+    """The way to a peer under a policy."""
+
+    way: Way
+    restricts: bool = False
+    """Whether the policy denies or asks about anything."""
+    gap: str = ""
+    """Why the policy cannot be kept; empty if it can."""
+
+    @property
+    def files(self) -> bool:
+        """Whether writing through us is offered under every policy, to be refused by it."""
+        return self.restricts and _table(self.way.descriptor).files
+
+    async def hold(self, conversation: Conversation, view: View) -> str:
+        """Set mode and options in which the peer asks, and read them back before any prompt.
+
+        Returns why the policy is not kept; empty if it is. Raises `PolicyNotEnforced` if it should
+        be kept and the session says that it is not.
+        """
+        if not self.restricts:
+            return ""
+        table = _table(self.way.descriptor)
+        if table.modes and view.mode is not None and view.mode not in table.modes:
+            await _try(conversation.set_mode(table.modes[0]))
+        for name, value in table.options.items():
+            if any(one.id == name and one.value != value for one in view.options):
+                await _try(conversation.set_option(name, value))
+        why = self.gap or _told_otherwise(table, view)
+        if why and not self.gap:
+            raise PolicyNotEnforced(self.way.name, why)
+        return why
+
+
+def enforce(
+    way: Way,
+    *,
+    restricts: bool,
+    mode: str | None = None,
+    card: Card | None = None,
+    allow_unenforced: bool = False,
+) -> Enforced:
+    """The way to a peer that is made to ask wherever the policy `restricts` it.
+
+    `mode` is the one that the user wants. Raises `PolicyNotEnforced` for a peer that does not ask,
+    unless that is allowed.
+    """
+    if not restricts:
+        return Enforced(way=way)
+    why = gap(way.descriptor, card=card, mode=mode)
+    if why and not allow_unenforced:
+        raise PolicyNotEnforced(way.name, why)
+    return Enforced(way=made_to_ask(way), restricts=True, gap=why)
+
+
+def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | None = None) -> str:
+    """Why a policy that restricts a peer cannot be kept; empty if nothing speaks against it.
+
+    What nobody has measured is not known to be a gap.
+    """
+    table = _table(descriptor)
+    if not table.possible:
+        return "it cannot be made to ask for permission"
+    if mode is not None and table.modes and mode not in table.modes:
+        return f"it does not ask in the mode {mode}; it asks in {' and '.join(table.modes)}"
+    if card is None:
+        return ""
+    if card.facts.asks_permission is False:
+        return f"it wrote a file without asking when it was verified on {card.measured_at[:10]}"
+    if card.facts.respects_refusal is False:
+        return f"it wrote a file that was refused when it was verified on {card.measured_at[:10]}"
+    return ""
+
+
+def made_to_ask(way: Way) -> Way:
+    """The same way with all that makes the peer ask."""
+    table = _table(way.descriptor)
+    quirks = way.quirks
+    if table.modes and quirks.mode_after_open not in table.modes:
+        quirks = structs.replace(quirks, mode_after_open=table.modes[0])
+    command = way.command if way.command is None else (*way.command, *table.arguments)
+    return replace(way, command=command, env={**way.env, **table.env}, quirks=quirks)
+
+
+def _table(descriptor: Descriptor | None) -> Enforcement:
+    return Enforcement() if descriptor is None else descriptor.enforcement
+
+
+def _told_otherwise(table: Enforcement, view: View) -> str:
+    if table.modes and view.mode is not None and view.mode not in table.modes:
+        return f"its session is in the mode {view.mode}, in which it does not ask"
+    values: Mapping[str, str | bool] = {one.id: one.value for one in view.options}
+    for name, value in table.options.items():
+        if name in values and values[name] != value:
+            return f"its option {name} is {_word(values[name])}, and it asks with {_word(value)}"
+    return ""
+
+
+def _word(value: str | bool) -> str:
+    return value if isinstance(value, str) else ("on" if value else "off")
+
+
+async def _try(change: object) -> None:
+    """A session that refuses a setting is judged by what it then says."""
+    try:
+        await change  # type: ignore[misc]
+    except DragomanError:
+        return
+
+
+# -- what the disk shows
+
+
+def unapproved(
+    files: Iterable[str], rulings: Iterable[Ruling], *, workspace: str | os.PathLike[str]
+) -> tuple[str, ...]:
+    """The changed files, relative to the workspace, that no allowed request explains.
+
+    A command that was allowed may have changed anything, and so may what names no file.
+    """
+    folder = os.path.realpath(workspace)
+    allowed: set[str] = set()
+    for ruling in rulings:
+        act = ruling.act
+        kinds = {act.kind, *act.evident}
+        if not ruling.allowed or kinds <= {"read", "search", "think", "fetch"}:
+            continue
+        if act.runs or not act.paths or not kinds & WRITES:
+            return ()
+        for path in act.paths:
+            places = places_of(path, (folder,))
+            allowed |= places.real if places is not None else frozenset()
+    return tuple(name for name in files if not _within(folder, name, allowed))
+
+
+def _within(folder: str, name: str, allowed: set[str]) -> bool:
+    path = Path(os.path.realpath(os.path.join(folder, name)))
+    return any(str(one) in allowed for one in (path, *path.parents))

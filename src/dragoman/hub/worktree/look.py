@@ -1,0 +1,74 @@
+"""Which files of a workspace changed during a turn, by a look that is cheap enough for every turn.
+
+Owns a walk over names, sizes and times, without contents and without git. Only if something differs
+git is asked which of it is ignored. `snapshot` looks closer, for work that is delegated.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.client.services.blocking import in_thread
+from dragoman.errors import SpawnError
+from dragoman.hub.worktree import git, plain
+from dragoman.hub.worktree.plain import Marks
+
+MAX_FILES: Final = 8_000
+"""Files that are looked at, the shallow ones first: 0.2 s at most. Deeper ones are not seen."""
+
+MAX_NAMED: Final = 50
+"""Changed files that are named. Git is asked about each of them."""
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """A workspace before a turn."""
+
+    folder: str
+    marks: Marks
+
+    @classmethod
+    async def take(cls, workspace: Path) -> Look:
+        folder = str(git.real_folder(workspace))
+        return cls(folder=folder, marks=await _walk(folder))
+
+    async def changed(self) -> tuple[str, ...]:
+        """The files that differ now, relative to the workspace, without those that git ignores."""
+        before, after = self.marks, await _walk(self.folder)
+        found = [
+            name
+            for name in sorted(before.files.keys() | after.files.keys())
+            if _differs(name, before, after)
+        ]
+        return tuple(await self._without_ignored(found)) if found else ()
+
+    async def _without_ignored(self, names: list[str]) -> list[str]:
+        try:
+            repository, _ = await git.find_repository(Path(self.folder))
+            if repository is None:
+                return names[:MAX_NAMED]
+            return [
+                name
+                for name in names[:MAX_NAMED]
+                if not await git.is_ignored(repository, Path(self.folder) / name)
+            ]
+        except SpawnError:
+            return names[:MAX_NAMED]
+
+
+def _differs(name: str, before: Marks, after: Marks) -> bool:
+    old, new = before.files.get(name), after.files.get(name)
+    if old is not None and new is not None:
+        return not plain.same(old, new)
+    # It may lie beyond what was looked at.
+    return after.complete if new is None else before.complete
+
+
+async def _walk(folder: str) -> Marks:
+    def walk(stop: threading.Event) -> Marks:
+        return plain.walk(Path(folder), stop, max_entries=MAX_FILES, hashed_size=0)
+
+    return await in_thread(folder, walk)
