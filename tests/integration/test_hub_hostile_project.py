@@ -87,8 +87,8 @@ command = {program}
     write(root / "evil.py", mark("package") + "peer = {}")
     write(root / "evil-1.dist-info" / "METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
     write(root / "evil-1.dist-info" / "entry_points.txt", "[dragoman.peers]\nevil = evil:peer\n")
-    gemini = write(root / "gemini", f"#!{sys.executable}\n" + mark("program"))
-    gemini.chmod(0o755)
+    for name in ("gemini", "git", "rg", "node", "npm", "sh", "python3"):
+        write(root / name, f"#!{sys.executable}\n" + mark("program")).chmod(0o755)
     write(root / "dragoman" / "__init__.py", mark("shadow"))
     write(root / "dragoman" / "scout" / "__main__.py", mark("shadow"))
     return root
@@ -142,6 +142,10 @@ def test_no_command_runs_anything_of_a_hostile_project(hostile: Path) -> None:
         ["peers"],
         ["config", "show"],
         ["peers", "show", "evil"],
+        ["doctor"],
+        ["run", "scout", "where is Connection defined?"],
+        ["run", "scout", "what changed last?"],
+        ["delegate", "exploration", "list the TODOs"],
     ):
         execute(hostile, "-m", "dragoman", *words)
         assert marks(hostile) == set(), words

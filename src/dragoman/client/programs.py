@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Sequence
 
 from dragoman.dialects.discovery import Program
+from dragoman.transports.programs import which
 
 
 def program_of(argv: Sequence[str]) -> Program | None:
     """What identifies a program for a cache; None if there is no such file."""
     # Of an interpreter with a script, the script is the program.
     script = argv[1] if len(argv) > 1 and os.path.isfile(argv[1]) else None
-    path = script or shutil.which(argv[0])
+    path = script or which(argv[0])
     if path is None:
         return None
     info = os.stat(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import os
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from dragoman.hub.place import Place
 from dragoman.hub.runtimes import check_runtime, node_version
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
+from dragoman.transports.programs import which
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22
@@ -93,7 +93,7 @@ def _python(machine: Machine) -> Finding:
 
 
 async def _node(place: Place) -> AsyncIterator[Finding]:
-    node = shutil.which("node", path=place.environ.get("PATH", os.defpath))
+    node = which("node", path=place.environ.get("PATH", os.defpath))
     cure = f"install node {OLDEST_NODE} or newer and put it first on the PATH"
     if node is None:
         yield Finding("node", State.WARN, "there is no node; agents from npm need one", cure)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from dragoman.hub.wrappers import (
     runs_anything,
     unwrap,
 )
+from dragoman.transports import programs
 
 Which = Callable[..., str | None]
 
@@ -88,7 +88,7 @@ def resolve(
     *,
     environ: Mapping[str, str] | None = None,
     platform: Platform | None = None,
-    which: Which = shutil.which,
+    which: Which = programs.which,
 ) -> Way:
     """The first way of a peer that is there, on this platform. `NotInstalled` says what was looked
     for. Only files are looked at, nothing is started."""
@@ -166,8 +166,7 @@ def _find(program: str, environ: Mapping[str, str], which: Which) -> str | None:
     if program == PYTHON:
         return sys.executable
     # A relative folder on the PATH would let a checkout choose the program.
-    places = environ.get("PATH", os.defpath).split(os.pathsep)
-    path = os.pathsep.join(place for place in places if os.path.isabs(place))
+    path = programs.absolute_entries(environ.get("PATH", os.defpath))
     found = which(program, path=path)
     return None if found is None else os.path.abspath(found)
 
@@ -258,7 +257,7 @@ def _names(program: str) -> set[str]:
     """By what a program may be known: its file's name, also behind links and in another case, and
     the package it is or belongs to."""
     names = {program_name(program), program_name(program).lower(), program}
-    file = program if "/" in program or "\\" in program else shutil.which(program)
+    file = program if "/" in program or "\\" in program else programs.which(program)
     if file is not None and not runs_anything(program):
         names.add(program_name(os.path.realpath(file)))
         package = package_name(Path(file))

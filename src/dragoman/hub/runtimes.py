@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.errors import NotInstalled
 from dragoman.hub.questioning import ask_program
+from dragoman.transports.programs import which
 
 if TYPE_CHECKING:
     from dragoman.hub.launching import Way
@@ -41,7 +41,7 @@ def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | 
     if program.suffix.lower() in (".cmd", ".bat", ".ps1"):
         # The shims of npm for Windows look beside themselves first.
         beside = program.with_name("node.exe")
-        return str(beside) if beside.exists() else shutil.which("node", path=path) or ""
+        return str(beside) if beside.exists() else which("node", path=path) or ""
     try:
         with program.open("rb") as file:
             first = file.readline(FIRST_LINE_SIZE)
@@ -56,7 +56,7 @@ def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | 
         return None
     if os.path.isabs(words[0]):
         return words[0] if os.access(words[0], os.X_OK) else ""
-    return shutil.which(words[0], path=path) or ""
+    return which(words[0], path=path) or ""
 
 
 async def node_version(node: str) -> str | None:
@@ -92,7 +92,7 @@ async def check_runtime(way: Way, environ: Mapping[str, str] | None = None) -> s
     if environ is None:
         # What is set for the program counts for the search of its interpreter, too.
         environ = {**os.environ, **way.env}
-    program = shutil.which(way.command[0], path=environ.get("PATH"))
+    program = which(way.command[0], path=environ.get("PATH"))
     node = None if program is None else find_node(Path(program), environ)
     if node is None:
         return None

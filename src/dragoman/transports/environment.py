@@ -1,8 +1,9 @@
 """What a child process finds in its environment.
 
 It owns the allow-list (a child gets what programs need to run, not the secrets that happen to be
-set here) and the mark: one variable that says which dragoman process started a process, and as
-which of its children. `strays` finds processes by it, `guard` and `warden` when we were killed.
+set here; its PATH has no relative entries) and the mark: one variable that says which dragoman
+process started a process, and as which of its children. `strays` finds processes by it, `guard` and
+`warden` when we were killed.
 
 The mark is always replaced and never inherited: a dragoman process below us marks its own
 children as its own, and a process that is meant to live on its own carries none of ours.
@@ -18,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
+from dragoman.transports.programs import absolute_entries
 from dragoman.transports.warden import MARK_NAME
 
 POSIX_NAMES = (
@@ -104,5 +106,9 @@ def build_environment(
             for twin in [known for known in built if known.upper() == name.upper()]:
                 del built[twin]
         built[name] = value
+    for name in [name for name in built if (name.upper() if windows else name) == "PATH"]:
+        # What the child starts by name, such as the interpreter of a script, must not come out of
+        # its working folder. An empty PATH would mean that very folder.
+        built[name] = absolute_entries(built[name], platform=platform) or os.defpath
     built.pop(MARK_NAME, None)
     return built

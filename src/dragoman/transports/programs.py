@@ -3,12 +3,18 @@
 It owns the search for a program on the child's own PATH and the reasons why something that is
 there cannot be started. What Windows does differently (extensions, `.cmd` files) is in `windows`.
 It starts nothing: `process` does.
+
+Relative entries of the PATH never count: they lead into the working folder, which may be a checkout
+that brings a `git` of its own.
 """
 
 from __future__ import annotations
 
+import ntpath
 import os
+import posixpath
 import stat
+import sys
 from collections.abc import Mapping
 
 from dragoman.errors import ProgramNotFound, SpawnError
@@ -25,6 +31,36 @@ def check_folder(folder: str | os.PathLike[str] | None) -> None:
         raise SpawnError(f"the working folder {os.fspath(folder)!r}: {reason}") from error
     if not stat.S_ISDIR(mode):
         raise SpawnError(f"the working folder {os.fspath(folder)!r} is not a folder")
+
+
+def absolute_entries(path: str, *, platform: str = sys.platform) -> str:
+    """A PATH without its relative and empty entries."""
+    windows = platform == "win32"
+    separator, is_absolute = (";", ntpath.isabs) if windows else (":", posixpath.isabs)
+    # Quotes around an entry are a habit of Windows.
+    quote = '"' if windows else ""
+    return separator.join(
+        entry for entry in path.split(separator) if is_absolute(entry.strip(quote))
+    )
+
+
+def which(program: str, *, path: str | None = None, platform: str = sys.platform) -> str | None:
+    """The file that a command name means on this PATH, which is ours unless given; None if none.
+
+    Unlike `shutil.which` it looks only where a child would be started from.
+    """
+    environment = {"PATH": os.environ.get("PATH", os.defpath) if path is None else path}
+    try:
+        if platform == "win32":
+            from dragoman.transports import windows
+
+            pathext = {"PATHEXT": os.environ.get("PATHEXT", "")}
+            return windows.find_program(
+                program, environment={**environment, **pathext}, files=windows.RealFiles()
+            )
+        return find_program(program, environment=environment)
+    except SpawnError:
+        return None
 
 
 def find_program(
@@ -46,7 +82,7 @@ def find_program(
             raise SpawnError(f"{path} could not be started: {error.strerror}") from error
         _check_executable(path)
         return path
-    search = environment.get("PATH", os.defpath)
+    search = absolute_entries(environment.get("PATH", os.defpath), platform="posix")
     candidates = [os.path.join(place, program) for place in search.split(os.pathsep) if place]
     for path in candidates:
         if os.access(path, os.X_OK) and os.path.isfile(path):

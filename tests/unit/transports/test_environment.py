@@ -83,8 +83,22 @@ def test_names_are_compared_with_case_except_on_windows() -> None:
 
 
 def test_a_value_replaces_the_other_spelling_of_its_name_on_windows() -> None:
-    built = build_environment(base={"Path": "old"}, extra={"PATH": "new"}, platform="win32")
-    assert built == {"PATH": "new"}
+    built = build_environment(base={"Path": "C:\\a"}, extra={"PATH": "C:\\b"}, platform="win32")
+    assert built == {"PATH": "C:\\b"}
+
+
+@pytest.mark.parametrize(
+    ("path", "platform", "expected"),
+    [
+        (".:/bin::bin:/usr/bin:", "linux", "/bin:/usr/bin"),
+        (".", "linux", os.defpath),
+        ("", "linux", os.defpath),
+        ('.;"C:\\x y";D:\\z;bin;', "win32", '"C:\\x y";D:\\z'),
+    ],
+)
+def test_a_child_finds_nothing_by_a_relative_path(path: str, platform: str, expected: str) -> None:
+    for given in ({"base": {"PATH": path}}, {"base": {}, "extra": {"PATH": path}}):
+        assert build_environment(**given, platform=platform) == {"PATH": expected}
 
 
 def test_the_variables_of_windows_are_not_passed_on_elsewhere() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ProgramNotFound, SpawnError
-from dragoman.transports.programs import check_folder, find_program
+from dragoman.transports.programs import check_folder, find_program, which
 
 
 @pytest.fixture
@@ -18,6 +18,22 @@ def tools(tmp_path: Path) -> Path:
     (folder / "notes").write_text("no program")
     (folder / "notes").chmod(0o644)
     return folder
+
+
+def test_relative_entries_of_the_path_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "git"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for path in (".", "", ":", "./", f"..{os.sep}{tmp_path.name}"):
+        with pytest.raises(ProgramNotFound):
+            find_program("git", environment={"PATH": path})
+        assert which("git", path=path) is None
+    assert which("git", path=f".:{tmp_path}") == str(tool)
+    monkeypatch.setenv("PATH", f".:{tmp_path}")
+    assert which("git") == str(tool)
 
 
 def test_a_name_is_looked_for_on_the_given_path(tools: Path) -> None:

@@ -13,6 +13,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
+from dragoman.transports.programs import find_program
+
 LIFE_LIMIT: Final = 120
 """Seconds after which an agent and whatever it left behind end in any case."""
 
@@ -87,6 +89,7 @@ def _become(argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = No
         os.chdir(cwd)
         # Neither the pipes of others nor ours are its business.
         os.closerange(3, 256)
-        os.execvpe(argv[0], [*argv], {**os.environ, **(env or {})})
+        environment = {**os.environ, **(env or {})}
+        os.execve(find_program(argv[0], environment=environment), [*argv], environment)
     finally:
         os._exit(127)

@@ -154,3 +154,9 @@ def test_a_reason_of_codex_is_no_command() -> None:
 def test_a_change_of_files_of_codex_does_not_say_which() -> None:
     told = codex("item/fileChange/requestApproval", reason="x")
     assert (told.kind, told.paths, told.runs) == ("edit", (), False)
+
+
+def test_an_open_quote_in_one_of_several_lines_hides_none_of_the_others() -> None:
+    told = act(kind="execute", rawInput={"commands": ["git status '", "touch x", "'"]})
+    assert told.hidden
+    assert not act(kind="execute", rawInput={"commands": ["git status 'a'", "ls"]}).hidden
