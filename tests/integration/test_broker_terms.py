@@ -22,6 +22,7 @@ from dragoman.hub.broker.records import Record
 from dragoman.hub.config.paths import find_paths
 from dragoman.transports.identity import ProcessState, kill, state_of
 from tests.integration.cli_shell import Cli, Done, warm_cli
+from tests.keys import KEYS
 
 WAIT_TIMEOUT = 10.0
 """Seconds for something that a broker does by itself."""
@@ -52,7 +53,8 @@ for line in sys.stdin:
         text = message["params"]["prompt"][0]["text"]
         for letter in SECRET:
             say(letter, "agent_thought_chunk")
-        say("I heard " + text)
+        for piece in text if text.startswith("spell") else ["I heard " + text]:
+            say(piece)
         said = [{"type": "content", "content": {"type": "text", "text": "out: " + SECRET}}]
         tell(sessionUpdate="tool_call", toolCallId="t", title="echo " + SECRET, kind="execute",
              status="completed", rawInput={"command": SECRET}, content=said)
@@ -177,6 +179,49 @@ def test_the_next_command_cleans_up_behind_a_killed_broker_and_goes_on(warm: Cli
     assert (second["outcome"], second["session"]) == ("ok", first["session"])
     assert second["context"] == "restored"
     assert [each.broker.pid == record.broker.pid for each in brokers(warm)] == [False]
+
+
+def test_a_key_of_any_kind_in_pieces_is_in_no_file_and_in_no_trace(warm: Cli) -> None:
+    """Coloured, within JSON, behind letters, and letter by letter, as an agent streams it."""
+    program = warm.home / "leaky.py"
+    program.write_text(LEAKY)
+    warm.extra["ACME_API_KEY"] = "correct-horse-battery-staple"
+    trace = warm.home / "wire.jsonl"
+    words = (
+        "--trace",
+        str(trace),
+        "--env",
+        "ACME_API_KEY",
+        "--deny-all",
+        "--",
+        sys.executable,
+        str(program),
+    )
+    said = [f"a\x1b[32m{key}\x1b[0m" for key in KEYS[::3]]
+    said += [f"KEY_{key}" for key in KEYS[1::3]]
+    said += [json.dumps({"stdout": f"line\n{key}"}) for key in KEYS[2::3]]
+    text = " and ".join(["spell it", *said])
+    done = warm("run", text, "-s", "talk", "--format", "json", *words)
+    assert done.code == 0, done.err
+    assert warm("broker", "stop", "--all").code == 0
+    assert "spell it" in warm("sessions", "show", "talk").out
+    whole = trace.read_text()
+    streamed = [json.loads(line).get("msg", {}) for line in whole.splitlines()]
+    spoken = "".join(
+        message["params"]["update"]["content"]["text"]
+        for message in streamed
+        if message.get("params", {}).get("update", {}).get("sessionUpdate") == "agent_message_chunk"
+    )
+    assert spoken.startswith("spell it and a")
+    files = [path for path in warm.home.rglob("*") if path.is_file()]
+    leaks = [
+        (path.name, key)
+        for path in files
+        for key in KEYS
+        if key[-24:].encode() in path.read_bytes()
+    ]
+    leaks += [("trace", key) for key in KEYS if key[-24:] in spoken]
+    assert leaks == []
 
 
 def test_a_secret_is_in_no_file_of_a_broker(warm: Cli) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import string
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.hub.broker.spec import SHORTEST_HANDED, handed_values
-from dragoman.hub.config.checking import SECRET_VALUE
-from dragoman.hub.redaction import REDACTED
 from dragoman.hub.sessions import (
     JobRecord,
     LineRedactor,
@@ -25,9 +24,12 @@ from dragoman.hub.sessions import (
     new_job_id,
     new_session_key,
 )
-from dragoman.hub.sessions.redacting import REACH
 from dragoman.hub.sessions.runs import MAX_SIZE, WINDOW
-from dragoman.rpc import trace
+from dragoman.redaction import names, shapes
+from dragoman.redaction.messages import MessageRedactor
+from dragoman.redaction.names import REDACTED
+from dragoman.redaction.redactor import REACH
+from tests.keys import KEYS as KINDS
 
 VALUES = ("correct-horse-battery", 'with "quotes" and \\ in it', "schlüssel/wörter/geheim")
 KEYS = (
@@ -106,6 +108,60 @@ def test_a_secret_cut_anywhere_is_found_and_every_line_stays(
     assert secret not in text_of(out)
     # What comes out is what the whole text would have become.
     assert text_of(out) == redact.text("".join(parts))
+
+
+NEIGHBOURS = st.sampled_from(
+    ["", "x", "K", "9", "_", " ", "=", "\\n", "%3D", "\x1b[32m", "\\u001b[1;31m", "é", '"', "://"]
+)
+
+
+def plain(key: str) -> str:
+    return key
+
+
+def coloured(key: str) -> str:
+    half = len(key) // 2
+    return f"\x1b[32m{key[:half]}\x1b[0;1m{key[half:]}\x1b[0m"
+
+
+def in_json(key: str) -> str:
+    return json.dumps({"stdout": f"a\n{key}\nb"})
+
+
+def in_an_address(key: str) -> str:
+    return "https://example.org/?q%3D" + "".join(f"%{ord(letter):02X}" for letter in key)
+
+
+def escaped(key: str) -> str:
+    return "".join(f"\\u{ord(letter):04x}" for letter in key)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(KINDS),
+    NEIGHBOURS,
+    NEIGHBOURS,
+    st.sampled_from([plain, coloured, in_json, in_an_address, escaped]),
+    st.lists(st.integers(0, 2000), max_size=8),
+)
+def test_every_kind_of_key_is_found_between_any_neighbours_in_every_encoding_and_cut(
+    key: str, before: str, behind: str, encode: Callable[[str], str], cuts: list[int]
+) -> None:
+    written = encode(key)
+    text = f"so {before}{written}{behind} it is"
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    parts = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    stored = text_of(streamed(Redactor(), [chunk(part) for part in parts]))
+    trace: MessageRedactor[None] = MessageRedactor(Redactor())
+    traced = [entry for part in parts for entry in trace.feed(chunk(part), None)]
+    traced += trace.flush()
+    record = "".join(message["update"]["content"]["text"] for _, message in traced)
+    for clean in (stored, record):
+        # Nothing of it, neither as it is nor as it was written: what a key begins with tells only
+        # its kind.
+        for form in (key[12:], encode(key)[-40:-20] if encode is not plain else key[12:]):
+            assert form not in clean
+        assert clean.startswith("so ") and clean.endswith(" it is")
 
 
 HANDED = st.text(
@@ -229,7 +285,10 @@ def test_every_letter_may_be_escaped() -> None:
 # -- the quick look never misses what the long one finds
 
 PRINTABLE = st.characters(codec="ascii", categories=("L", "N", "P", "S", "Zs"))
-LOOKS = [SECRET_VALUE, *trace._secret_texts()]
+LOOKS = [
+    shapes.compiled(pattern)
+    for pattern in dict.fromkeys((*(shape.pattern for shape in shapes.SHAPES), *names._TEXTS))
+]
 
 
 @pytest.mark.parametrize("pattern", LOOKS, ids=lambda pattern: pattern.pattern[:40])

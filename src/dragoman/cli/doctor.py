@@ -1,7 +1,7 @@
 """`dragoman doctor`: what is wrong here and how it is cured, and a report for those who can help.
 
 It prints what `dragoman.hub.doctor` finds. What may be seen in a report is decided in
-`dragoman.hub.redaction`.
+`dragoman.redaction`.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ def prepare(wishes: Wishes, trace: Path | None) -> tuple[Plan, Show]:
     if os.environ.get(VARIABLE):
         # Not at the top: a command without a trace does not load it.
         from dragoman.hub.storing import redactor
-        from dragoman.rpc.trace import conceal
+        from dragoman.rpc.trace import redact_with
 
-        conceal(redactor((*plan.way.inherit, *plan.env)).line)
+        redact_with(redactor((*plan.way.inherit, *plan.env)))
     show = show_as(plan.format, strict=wishes.json_strict, verbose=wishes.verbose)
     for notice in plan.notices:
         show.notice(notice)

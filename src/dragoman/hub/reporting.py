@@ -1,28 +1,62 @@
 """The text of a bug report: everything that helps, nothing that is secret.
 
-Owns what stands in it. The whole text goes through `redaction` at the end, so that nothing can be
-forgotten on the way.
+Owns what stands in it. Variables are shown by an allow-list, never by a list of what to hide. The
+whole text goes through `dragoman.redaction` at the end, so that nothing can be forgotten.
 """
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
-from dragoman.hub.doctor import Finding
-from dragoman.hub.overview import credentials_set, overview
-from dragoman.hub.place import Place
-from dragoman.hub.redaction import Redaction, shown_variables
+from dragoman.hub.config.paths import VARIABLES
+from dragoman.redaction.reports import ReportRedactor
+
+if TYPE_CHECKING:
+    from dragoman.hub.doctor import Finding
+    from dragoman.hub.place import Place
+
+SHOWN: Final = (
+    *("PATH", "SHELL", "TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CI", "NO_COLOR"),
+    *("FORCE_COLOR", "VIRTUAL_ENV", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+    *("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", *VARIABLES.values()),
+)
+"""Variables whose values help and tell nothing that is not meant for others."""
+
+
+def report_redactor(
+    environ: Mapping[str, str], *, names: Iterable[str] = (), values: Iterable[str] = ()
+) -> ReportRedactor:
+    """What takes secrets and the user's name out of a report or a log. Secrets are these values and
+    those of the variables of these names and of all whose names look like it."""
+    from dragoman.hub.broker.spec import secret_values
+
+    home = environ.get("HOME") or environ.get("USERPROFILE") or ""
+    return ReportRedactor(
+        (*values, *secret_values(environ, names)),
+        homes=(home, os.path.realpath(home)) if home else (),
+        user=environ.get("USER") or environ.get("USERNAME") or "",
+    )
+
+
+def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may be shown, with their values."""
+    return {name: environ[name] for name in SHOWN if name in environ}
 
 
 def compose(place: Place, findings: Iterable[Finding], *, versions: str) -> str:
     """The report, ready to be shown to strangers. `versions` says what is installed."""
     names = [name for peer in place.catalogue for name in peer.credentials.env]
-    redact = Redaction(place.environ, secret_names=tuple(names))
+    redact = report_redactor(place.environ, names=names)
     return redact("\n".join(_lines(place, findings, versions)) + "\n")
 
 
 def _lines(place: Place, findings: Iterable[Finding], versions: str) -> Iterator[str]:
+    # Not at the top: the log of a broker needs only the redactor.
+    from dragoman.hub.overview import credentials_set, overview
+
     yield from versions.splitlines()
     yield f"{platform.system()} {platform.release()} {platform.machine()}"
     yield ""

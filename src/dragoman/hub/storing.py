@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dragoman.hub.config.paths import find_paths
-from dragoman.hub.sessions.redacting import Redactor
 from dragoman.hub.sessions.store import Store, store_path
+from dragoman.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from dragoman.hub.config.paths import Paths

@@ -18,6 +18,7 @@ from dragoman.cli.plans import Wishes
 from dragoman.cli.setting import perform, prepare
 from dragoman.cli.stage import Stage
 from dragoman.errors import UsageError
+from dragoman.redaction.redactor import Redactor
 from dragoman.rpc import trace
 from dragoman.rpc.trace import VARIABLE
 from tests.unit.cli.calling import Shell
@@ -30,7 +31,7 @@ def place(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(VARIABLE, "")
     yield
     log.handlers[:], log.level, log.propagate = before
-    trace.conceal(None)
+    trace.redact_with(Redactor())
 
 
 def wishes(**given: Any) -> Wishes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dragoman.hub.doctor import Finding, State
-from dragoman.hub.reporting import compose
+from dragoman.hub.reporting import compose, report_redactor, shown_variables
 from tests.unit.hub.places import place_in, program
 
 
@@ -32,3 +32,16 @@ def test_a_report_has_what_helps_and_nothing_that_is_secret(tmp_path: Path) -> N
     assert "PATH=~/bin" in text
     for hidden in ("a-very-secret-value", "private-project", "unlisted", str(tmp_path)):
         assert hidden not in text
+
+
+def test_variables_are_shown_by_an_allow_list() -> None:
+    environ = {"PATH": "/bin", "SECRET_THING": "x", "LANG": "C", "HOME": "/h", "EDITOR": "vi"}
+    assert shown_variables(environ) == {"PATH": "/bin", "LANG": "C"}
+
+
+def test_values_are_told_by_the_names_of_their_variables() -> None:
+    environ = {"MY_TOKEN": "hunter2hunter2", "X": "oddly-named", "PLAIN": "visible", "A_KEY": "no"}
+    redact = report_redactor(environ, names=("X",))
+    assert redact("a hunter2hunter2 b visible oddly-named no") == (
+        "a [redacted] b visible [redacted] no"
+    )

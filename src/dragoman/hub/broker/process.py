@@ -321,11 +321,9 @@ class _Redacting(logging.Formatter):
 
     def __init__(self, spec: BrokerSpec) -> None:
         super().__init__("%(asctime)s %(levelname)s %(process)d %(message)s")
-        from dragoman.hub.redaction import Redaction
+        from dragoman.hub.reporting import report_redactor
 
-        secrets = set(spec.secret_values)
-        names = tuple(name for name, value in spec.env.items() if value in secrets)
-        self._redact = Redaction(spec.env, secret_names=names)
+        self._redact = report_redactor(spec.env, values=spec.secret_values)
 
     def format(self, record: logging.LogRecord) -> str:
         return self._redact(super().format(record))

@@ -26,9 +26,9 @@ from dragoman.hub.broker.scribing import TEXT_SIZE, Scribe, said_in
 from dragoman.hub.broker.session import LiveSession
 from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
 from dragoman.hub.sessions.records import JobRecord, SessionRecord
-from dragoman.hub.sessions.redacting import Redactor
 from dragoman.hub.sessions.store import Store, store_path
 from dragoman.hub.sessions.writing import Writer
+from dragoman.redaction.redactor import Redactor
 from dragoman.rpc.tasks import TaskOwner
 
 log: Final = logging.getLogger("dragoman.broker")

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.hub.broker.jobs import Job
-from dragoman.hub.sessions.redacting import Redactor
 from dragoman.hub.sessions.runs import LineRedactor
+from dragoman.redaction.redactor import Redactor
 
 TEXT_SIZE: Final = 1024 * 1024
 """Characters of an answer that a job keeps; the events have all of it."""

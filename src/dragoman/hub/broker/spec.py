@@ -206,8 +206,8 @@ def _digest(value: Any) -> str:
 
 def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
     """The values of the variables that hold credentials, by their names or as they look."""
-    from dragoman.hub.config.checking import SECRET_VARIABLE
-    from dragoman.hub.redaction import SHORTEST
+    from dragoman.redaction.names import SECRET_VARIABLE
+    from dragoman.redaction.redactor import SHORTEST
 
     known = set(names)
     found = {

@@ -14,36 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from dragoman.errors import ConfigInvalid
+from dragoman.redaction.names import SECRET_NAME
+from dragoman.redaction.shapes import looks_like_a_secret
 
 if TYPE_CHECKING:
     from msgspec import inspect
 
 T = TypeVar("T")
-
-SECRET_NAME: Final = re.compile(
-    r"(?:^|[_\-.])(?:api[_-]?keys?|keys?|tokens?|secrets?|passwords?|passwd|credentials?|bearer)$",
-    re.IGNORECASE,
-)
-"""Names under which people put what nobody else may see."""
-
-SECRET_VARIABLE: Final = re.compile(
-    SECRET_NAME.pattern + r"|passw(?:or)?d|passphrase|secret|(?:api|access|private)_?key"
-    r"|(?:^|_)(?:auth_?)?tokens?(?:_|$)|credential|(?:^|_)(?:ssh|pg|db)?pass$|_(?:pat|pwd)$",
-    re.IGNORECASE,
-)
-"""Names of variables whose values are kept from the disk. Wider than what is refused in a file of
-settings: to cut out a word too many there does little harm."""
-
-SECRET_VALUE: Final = re.compile(
-    r"(?:\b|=)(?:sk-[A-Za-z0-9_\-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
-    r"|AIza[A-Za-z0-9_\-]{30,}|xox[abpr]-[A-Za-z0-9\-]{10,}|AKIA[A-Z0-9]{16}|ya29\.[\w\-]{20,})"
-    # Begun only where no such word goes on, so that a long one is not read again from each place.
-    r"|(?<![\w\-])eyJ[\w\-]{10,}+\.eyJ[\w\-]{10,}+\.[\w\-]+"
-    r"|://[^/?#\s:@]*:[^/?#\s@]+@",
-    # A key is a word of its own also right behind a letter of a script that needs no spaces.
-    re.ASCII,
-)
-"""What keys of well-known makers look like, wherever they stand, and a password in an address."""
 
 SECRET_WORD: Final = re.compile(r"(?:[?&;]|^-{1,2})([A-Za-z][A-Za-z0-9_\-]{0,60})[=:]([^&;\s]+)")
 """A name with a value inside of a text: in the query of an address, or as an option."""
@@ -179,7 +156,7 @@ def _plain(problem: str) -> str:
 def refuse_secrets(data: Any, *, origin: str, base: str = "") -> None:
     """Refuse a value that looks like a key, be it by its own look or by its name."""
     for path, name, value in _texts(data, base, "", origin):
-        known_look = SECRET_VALUE.search(value) is not None
+        known_look = looks_like_a_secret(value)
         if (
             known_look
             or _named_secret(name, value)

@@ -26,7 +26,7 @@ from dragoman.client.folders import make_private
 from dragoman.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreRefused
 from dragoman.hub.ledger.records import AttemptRecord, RuntimeRole
 from dragoman.hub.prices import Provenance
-from dragoman.hub.sessions.redacting import Redactor
+from dragoman.redaction.redactor import Redactor
 
 FILE_NAME: Final = "events.jsonl"
 

@@ -2,7 +2,7 @@
 
 Owns what is kept of them, in one file, and what is not: secrets are taken out before anything
 reaches the disk. It starts no peer and serves nobody; `dragoman.hub.broker` does. The parts:
-`records`, `store`, `redacting` and `runs`, `writing`, `recording`, `history`.
+`records`, `store`, `runs`, `writing`, `recording`, `history`.
 
 The names below are loaded at their first use: a command that goes through a broker makes an id for
 its job, and needs neither the store nor what is written to it. What `history` has is not among
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         new_session_key,
         root_of,
     )
-    from dragoman.hub.sessions.redacting import Redactor
     from dragoman.hub.sessions.retention import KEPT_AGE, Pruned
     from dragoman.hub.sessions.runs import LineRedactor
     from dragoman.hub.sessions.store import FILE_NAME, Store, store_path
     from dragoman.hub.sessions.writing import Writer
+    from dragoman.redaction.redactor import Redactor
 
 __all__ = [
     "FILE_NAME",
@@ -59,7 +59,7 @@ _HOMES = {
     "Note": "records",
     "Pruned": "retention",
     "Recorder": "recording",
-    "Redactor": "redacting",
+    "Redactor": "dragoman.redaction.redactor",
     "SessionRecord": "records",
     "Store": "store",
     "Writer": "writing",
@@ -74,6 +74,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    module = home if "." in home else f"{__name__}.{home}"
+    value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value

@@ -33,8 +33,8 @@ from dragoman.errors import (
     StoreRefused,
     StoreTooNew,
 )
-from dragoman.hub.sessions.redacting import Redactor
 from dragoman.hub.sessions.schema import APPLICATION_ID, MIGRATIONS
+from dragoman.redaction.redactor import Redactor
 
 BUSY_TIMEOUT: Final = 10.0
 """A writer holds the file for milliseconds; ten seconds mean that one is stopped or stuck."""

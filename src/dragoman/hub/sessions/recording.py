@@ -18,9 +18,9 @@ from dragoman.dialects.acp.v1 import codec, updates
 from dragoman.events import model
 from dragoman.events.words import Outcome, Role
 from dragoman.hub.sessions.records import JobRecord, SessionRecord
-from dragoman.hub.sessions.redacting import Redactor
 from dragoman.hub.sessions.runs import LineRedactor
 from dragoman.hub.sessions.writing import Writer
+from dragoman.redaction.redactor import Redactor
 
 ACP: Final = "acp"
 UPDATE: Final = "session/update:"

@@ -2,8 +2,8 @@
 
 Owns the runs of one session: consecutive chunks of one kind, whose texts belong together. Lines
 are held back until what stands at their end cannot become a secret any more. One line goes in and
-one comes out, in order, so that the numbers of events stay true. What a secret is, `redacting`
-knows.
+one comes out, in order, so that the numbers of events stay true. What a secret is,
+`dragoman.redaction` knows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from dragoman.hub.sessions.redacting import REACH, Redactor
+from dragoman.redaction.redactor import REACH, Redactor
 from dragoman.wire.messages import mend
 
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})

@@ -10,7 +10,7 @@ from dragoman.errors import UnknownRole, UsageError
 from dragoman.events.parts import Command
 from dragoman.hub.agent_door import commands
 from dragoman.hub.ledger import AttemptRecord, Ending, Ledger, ledger_path
-from dragoman.hub.sessions.redacting import Redactor
+from dragoman.redaction.redactor import Redactor
 from tests.unit.hub.places import place_in
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from dragoman.hub.ledger import AttemptRecord, Ending, Ledger, Tokens
 from dragoman.hub.prices import Charge, Provenance
-from dragoman.hub.sessions.redacting import Redactor
+from dragoman.redaction.redactor import Redactor
 
 START = 1_800_000_000.0
 

@@ -15,7 +15,7 @@ from dragoman.hub.ledger import Learned, Ledger
 from dragoman.hub.ledger.attempt_table import PAGE, PROCESS_GONE
 from dragoman.hub.ledger.records import AttemptRecord
 from dragoman.hub.prices import Provenance
-from dragoman.hub.sessions.redacting import Redactor
+from dragoman.redaction.redactor import Redactor
 from tests.unit.hub.ledger.samples import START, attempt, done, ending, new_ledger
 
 ARM = Arm(role="review", size="small", peer="codex", tier="strong")

@@ -24,7 +24,7 @@ from dragoman.hub.ledger.eventlog import (
 )
 from dragoman.hub.ledger.records import Tokens
 from dragoman.hub.prices import Charge, Provenance
-from dragoman.hub.sessions.redacting import Redactor
+from dragoman.redaction.redactor import Redactor
 from tests.unit.hub.ledger.samples import START, attempt
 
 SECRET = "sk-planted-0123456789abcdefghij"

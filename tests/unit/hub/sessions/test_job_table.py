@@ -86,7 +86,7 @@ def test_a_failure_is_stored_without_its_secrets(tmp_path: Path) -> None:
         store.update_job(made.id, stop=f"because of {SECRET}")
         found = store.job(made.id)
         assert found is not None
-        assert found.failure == {"message": "bad key [redacted]", "data": {"token": "***"}}
+        assert found.failure == {"message": "bad key [redacted]", "data": {"token": "[redacted]"}}
         assert found.stop == "because of [redacted]"
 
 

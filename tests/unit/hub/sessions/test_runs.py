@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.hub.sessions.redacting import REACH, Redactor
 from dragoman.hub.sessions.runs import MAX_LINES, WINDOW, LineRedactor
+from dragoman.redaction.redactor import REACH, Redactor
 from tests.unit.hub.sessions.stores import SECRET, chunk, update
 
 

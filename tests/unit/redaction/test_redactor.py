@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from dragoman.hub.sessions.redacting import LONG, LONGEST, REACH, Redactor
+from dragoman.redaction.redactor import LONG, LONGEST, REACH, Redactor
 from tests.unit.hub.sessions.stores import SECRET
 
 
@@ -83,9 +83,9 @@ def test_names_of_fields_are_searched_like_their_values() -> None:
 
 def test_what_stands_under_the_name_of_a_secret_goes_whatever_it_looks_like() -> None:
     assert Redactor().line(b'{"env":[{"name":"MY_TOKEN","value":"plain"}]}') == (
-        b'{"env":[{"name":"MY_TOKEN","value":"***"}]}'
+        b'{"env":[{"name":"MY_TOKEN","value":"[redacted]"}]}'
     )
-    assert Redactor().line(b'["--password","plain"]') == b'["--password","***"]'
+    assert Redactor().line(b'["--password","plain"]') == b'["--password","[redacted]"]'
 
 
 def test_a_field_that_occurs_twice_hides_nothing() -> None:

@@ -1,0 +1,185 @@
+"""Secrets that are streamed in pieces, in a record of JSON messages of any protocol.
+
+Owns the runs of text in a conversation: strings at the same place of messages of the same kind and
+session. A message is held back as long as the end of its text may still become a secret,
+and with it what came after it, so that the order stays. A request and an answer end every run. It
+knows no protocol: pieces of text are told by the names of their fields.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final, Generic, TypeVar
+
+from dragoman.redaction.names import REDACTED, names_a_secret
+from dragoman.redaction.redactor import LONGEST, REACH, Redactor, decode
+
+PIECES: Final = frozenset(
+    {"text", "delta", "content", "chunk", "data", "output", "thinking", "partial_json"}
+)
+"""Fields whose strings may be pieces of a longer text."""
+
+KINDS: Final = frozenset(
+    {"method", "type", "sessionUpdate", "sessionId", "session_id", "threadId", "thread_id", "index"}
+)
+"""Fields that tell one run from another."""
+
+MAX_HELD: Final = 4096
+"""Messages that are held back at most."""
+
+STEP: Final = 64
+"""Characters by which a text grows before it is searched again, if more than so many stay."""
+
+MAX_DEPTH: Final = 6
+"""Objects within objects in which a piece of text is looked for."""
+
+T = TypeVar("T")
+
+_UNDECODABLE: Final = (ValueError, RecursionError)
+
+
+class NotJson(str):
+    """A line that is not JSON, without its secrets."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Held(Generic[T]):
+    tag: T
+    message: Any
+    """Without its secrets, but for the piece."""
+    run: tuple[object, ...] | None = None
+    holder: Any = None
+    field: str = ""
+    text: str = ""
+
+
+class MessageRedactor(Generic[T]):
+    """Takes secrets out of messages. Each goes in with a tag and comes out with it, in order.
+    A line that is not JSON comes out as `NotJson`."""
+
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
+        self._held: deque[_Held[T]] = deque()
+        self._open: dict[tuple[object, ...], list[_Held[T]]] = {}
+        self._due: dict[tuple[object, ...], int] = {}
+
+    def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
+        """Take a message of a stream; yields those that are certain now, as values of JSON."""
+        try:
+            message = decode(line)
+        except _UNDECODABLE:
+            yield from self.flush()
+            yield tag, NotJson(self._redact.text(line.decode(errors="replace")))
+            return
+        if not isinstance(message, dict) or message.get("id") is not None:
+            yield from self.flush()
+            yield tag, self._redact.value(message)
+            return
+        run, holder, field = _piece(message)
+        if run is None:
+            held = _Held(tag, self._redact.value(message))
+        else:
+            # Apart from the rest, which is certain by itself.
+            text, holder[field] = holder[field], ""
+            clean = self._redact.value(message)
+            _, holder, field = _piece(clean)
+            run = (stream, *run)
+            held = _Held(tag, clean, run, holder, field, text)
+            self._open.setdefault(run, []).append(held)
+        self._held.append(held)
+        if held.run is not None:
+            self._search(held.run, final=False)
+        if len(self._held) > MAX_HELD:
+            yield from self.flush()
+        yield from self._certain()
+
+    def flush(self) -> Iterator[tuple[T, Any]]:
+        """The runs are over; yields all that was held back."""
+        for run in list(self._open):
+            self._search(run, final=True)
+        self._due.clear()
+        yield from self._certain()
+
+    def _certain(self) -> Iterator[tuple[T, Any]]:
+        while self._held and self._held[0].run is None:
+            held = self._held.popleft()
+            yield held.tag, held.message
+
+    def _search(self, run: tuple[object, ...], *, final: bool) -> None:
+        """Settle the pieces of a run whose ends are certain."""
+        pieces = self._open[run]
+        text = "".join(piece.text for piece in pieces)
+        if not final and len(text) < self._due.get(run, 0):
+            return
+        spans = self._redact.spans(text) if self._redact.suspects(text) else []
+        if final or len(text) > LONGEST:
+            certain = len(text)
+        else:
+            certain = self._redact.open_from(text, spans)
+        ends = list(accumulate(len(piece.text) for piece in pieces))
+        count = bisect.bisect_right(ends, certain)
+        while count and (torn := _torn(ends[count - 1], spans)) is not None:
+            # The rest of what is cut stands in a piece that has to stay.
+            count = bisect.bisect_right(ends, max(0, torn - REACH), 0, count - 1)
+        place = 0
+        for piece, end in zip(pieces[:count], ends, strict=False):
+            piece.holder[piece.field] = _part(text, place, end, spans)
+            piece.run = None
+            place = end
+        del pieces[:count]
+        if not pieces:
+            del self._open[run]
+        # What stays for more than a word is not searched again for each letter.
+        self._due[run] = len(text) - place + STEP if len(text) - place > STEP else 0
+
+
+def _torn(place: int, spans: list[tuple[int, int]]) -> int | None:
+    """Where the span begins that a cut at this place would tear apart."""
+    return next((first for first, last in spans if first < place < last), None)
+
+
+def _part(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> str:
+    """A part of a text without secrets. The mark stands where a secret begins."""
+    pieces: list[str] = []
+    place = start
+    for first, last in spans:
+        if last <= place:
+            continue
+        if first >= stop:
+            break
+        pieces.append(text[place : max(place, first)])
+        if first >= start:
+            pieces.append(REDACTED)
+        place = min(last, stop)
+    pieces.append(text[place:stop])
+    return "".join(pieces)
+
+
+def _piece(message: dict[str, Any]) -> tuple[tuple[object, ...] | None, Any, str]:
+    """The run that a message belongs to, and the object and the field where its piece of text is;
+    None if it has no such piece."""
+    kinds: list[object] = []
+    found: list[tuple[dict[str, Any], str]] = []
+
+    def walk(value: dict[str, Any], depth: int) -> None:
+        for name, item in value.items():
+            if isinstance(item, dict):
+                if depth and not names_a_secret(name):
+                    walk(item, depth - 1)
+            elif name in KINDS:
+                if isinstance(item, str | int):
+                    kinds.append(item)
+            elif name in PIECES and isinstance(item, str):
+                found.append((value, name))
+
+    walk(message, MAX_DEPTH)
+    if not found:
+        return None, None, ""
+    holder, field = found[0]
+    return (*kinds, field), holder, field

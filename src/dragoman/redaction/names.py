@@ -1,0 +1,169 @@
+"""Which names announce a secret: of variables, fields, options and headers, and in texts.
+
+Owns the patterns of names and what stands behind them. What keys look like by themselves is in
+`shapes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from dragoman.redaction.shapes import by_rarest, compiled
+
+REDACTED: Final = "[redacted]"
+"""What stands in the place of a secret."""
+
+SECRET_NAME: Final = re.compile(
+    r"(?:^|[_\-.])(?:api[_-]?keys?|keys?|tokens?|secrets?|passwords?|passwd|credentials?|bearer)$",
+    re.IGNORECASE,
+)
+"""Names under which people put what nobody else may see."""
+
+SECRET_VARIABLE: Final = re.compile(
+    SECRET_NAME.pattern + r"|passw(?:or)?d|passphrase|secret|(?:api|access|private)_?key"
+    r"|(?:^|_)(?:auth_?)?tokens?(?:_|$)|credential|(?:^|_)(?:ssh|pg|db)?pass$|_(?:pat|pwd)$",
+    re.IGNORECASE,
+)
+"""Names of variables whose values are kept from the disk. Wider than what is refused in a file of
+settings: to cut out a word too many there does little harm."""
+
+_NAMES: Final = (
+    r"(?:token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credential"
+    r"|cookie|bearer|passphrase)"
+)
+
+_ENDINGS: Final = (
+    r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key)"
+)
+"""What the name of a secret ends with in a text; `max_tokens=5` gives none away."""
+
+_VALUE: Final = r"""(?P<secret>(?<=")[^"\\\r\n]{1,4096}|(?<=')[^'\\\r\n]{1,4096}|[^\s"'\\&]+)"""
+"""What stands behind such a name, and behind the quote that may have come first."""
+
+# Names are bounded in length, because an unbounded one makes the search quadratic.
+_TEXTS: Final = (
+    # A variable in a command or a file of settings, a part of an address, an option.
+    r"(?<![A-Za-z0-9_])[A-Z0-9_]{0,64}(?:TOKEN|SECRET|PASSW|API_?KEY|ACCESS_KEY)[A-Z0-9_]{0,64}="
+    rf"""\\*["']?{_VALUE}""",
+    rf"""(?i)(?<![a-z0-9_-])[a-z0-9_-]{{0,64}}{_ENDINGS}=\\*["']?{_VALUE}""",
+    rf"""(?i)(?<!\S)--?[a-z0-9_-]{{0,64}}{_ENDINGS}\s+["']?{_VALUE}""",
+    # A header as it is given to curl, and a password as it is told.
+    r"""(?i)(?<![a-z0-9_-])(?:proxy-)?authorization\s*:\s*"""
+    r"""(?:(?:basic|bearer|digest|token)\s+)?(?P<secret>[^\s"'\\]+)""",
+    r"""(?i)(?<![a-z0-9_-])(?:set-)?cookie\s*:\s*(?P<secret>[^"'\\\r\n]+)""",
+    r"""(?i)(?<![a-z0-9_-])(?:[a-z0-9-]{1,64}-(?:key|token|secret)|passw(?:or)?d)"""
+    rf"""\s*:\s*["']?{_VALUE}""",
+    # JSON inside a string, or a line of it that was cut off.
+    rf"""(?is)"[^"\\]{{0,64}}?{_NAMES}[^"\\]{{0,64}}\\*"\s*:\s*\\*"(?P<secret>(?:[^"\\]|\\.)+)""",
+)
+
+_PAIR_NAME: Final = rf'(?i)"name\\*"\s*:\s*\\*"[^"\\]{{0,64}}?{_NAMES}'
+_PAIR_VALUE: Final = r'(?s)"value\\*"\s*:\s*\\*"(?P<secret>(?:[^"\\]|\\.)+)'
+"""A name that announces a secret, in JSON inside a text, and the value that may stand beside it."""
+
+# The quick look, at a text in lower case: a few searches for a word, each many times as fast as a
+# pattern, and a pattern only where the word was found. It may see a secret where none is, and
+# never the other way round. A text may also be a line of JSON, where `\n` is written out.
+_WORDS: Final = by_rarest(
+    (
+        *("token", "secret", "passw", "passphrase", "key", "authorization", "credential", "cookie"),
+        "bearer",
+    )
+)
+_NAME: Final = (
+    r"(?:token|secret|passw|passphrase|(?:api|access|private)[_-]?key|-key|authorization"
+    r"|credential|cookie|bearer)"
+)
+_BLANK: Final = r"(?:\s|\\[nrtf])"
+_QUICK: Final = (
+    # A variable, a header or a setting; a key of an object.
+    rf"{_NAME}(?:[a-z0-9_]{{0,64}}=|[a-z]{{0,4}}{_BLANK}*:|[^\"\\]{{0,64}}\\*\"{_BLANK}*:)"
+    # An option of a command, in a text and in a list; the name beside a value.
+    rf"|-[a-z0-9_-]{{0,64}}{_NAME}[a-z]{{0,4}}{_BLANK}"
+    rf'|"-[^"]{{0,64}}{_NAME}[^"]{{0,64}}"\s*,'
+    rf'|name\\*"{_BLANK}*:{_BLANK}*\\*"[^"]{{0,400}}?{_NAME}'
+)
+
+
+def has_word(text: str) -> bool:
+    """Whether a text holds a word that names of secrets are made of."""
+    low = text.lower()
+    return any(rarest in low and any(word in low for word in words) for rarest, words in _WORDS)
+
+
+def may_hold(text: str) -> bool:
+    """Whether a text may hold a secret behind its name."""
+    low = text.lower()
+    for rarest, words in _WORDS:
+        if rarest in low:
+            for word in words:
+                if word in low:
+                    return compiled(_QUICK).search(low) is not None
+    return False
+
+
+def spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where secrets stand in a text, by the names before them. They may overlap."""
+    for pattern in _TEXTS:
+        for found in compiled(pattern).finditer(text):
+            yield found.span("secret")
+    if compiled(_PAIR_NAME).search(text):
+        for found in compiled(_PAIR_VALUE).finditer(text):
+            yield found.span("secret")
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether a field of this name holds a secret."""
+    return compiled(f"(?i){_NAMES}").search(name) is not None
+
+
+def redact_value(value: Any, text: Callable[[str], str]) -> Any:
+    """A copy of a JSON value without its secrets; `text` takes them out of a string.
+
+    Redacted are strings under a key that names a secret, the `value` beside a `name` that does (as
+    environment variables and headers are sent), and an argument behind an option that does.
+    Numbers stay: a count of tokens is not a token.
+    """
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, dict):
+        named = value.get("name")
+        pair = isinstance(named, str) and names_a_secret(named)
+        return {
+            text(key): _redact_all(item, text)
+            if names_a_secret(key) or (pair and key == "value")
+            else redact_value(item, text)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            REDACTED if _follows_option(value, index) else redact_value(item, text)
+            for index, item in enumerate(value)
+        ]
+    return value
+
+
+def _follows_option(items: list[Any], index: int) -> bool:
+    """Whether an argument of a command stands behind an option that names a secret."""
+    if not index:
+        return False
+    option, item = items[index - 1], items[index]
+    return (
+        isinstance(option, str)
+        and isinstance(item, str)
+        and option.startswith("-")
+        and "=" not in option
+        and len(option) <= 64
+        and not item.isdecimal()
+        and names_a_secret(option)
+    )
+
+
+def _redact_all(value: Any, text: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {text(key): _redact_all(item, text) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redact_all(item, text) for item in value]
+    return REDACTED if isinstance(value, str) and value else value

@@ -1,0 +1,33 @@
+"""What may be shown to strangers: text without secrets and without the user's name.
+
+Owns what a report and a log lose besides secrets: the home folder becomes ``~``, and the name of
+the user goes out of other paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dragoman.redaction.redactor import Redactor
+
+
+class ReportRedactor:
+    """Takes secrets, home folders and the user's name out of a text."""
+
+    def __init__(
+        self, values: Iterable[str] = (), *, homes: Iterable[str] = (), user: str = ""
+    ) -> None:
+        self._redact = Redactor(values)
+        kept = {home.rstrip("/\\") for home in homes}
+        self._homes = sorted((home for home in kept if len(home) > 1), key=len, reverse=True)
+        self._user = user
+
+    def __call__(self, text: str) -> str:
+        text = self._redact.text(text)
+        for home in self._homes:
+            text = re.sub(rf"{re.escape(home)}(?=[/\\:;,'\"\s)]|$)", "~", text)
+        if len(self._user) > 2 and self._user != "root":
+            # Folders of the same user elsewhere, such as /var/folders or a mounted home.
+            text = re.sub(rf"(?<=[/\\]){re.escape(self._user)}(?=[/\\]|$)", "USER", text)
+        return text

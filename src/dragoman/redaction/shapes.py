@@ -1,0 +1,254 @@
+"""What secrets look like: the prefixes, alphabets and lengths of well-known kinds of keys.
+
+Owns one table of data. Prefixes, alphabets and lengths follow the rule set of gitleaks (MIT, see
+NOTICE), written in our own form, and without its word boundaries, entropy and generic rules: a key
+is found wherever it stands. Each row is tried only on a text that holds one of its literals, which
+a text without secrets seldom does. Which names announce a secret is in `names`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+_ALNUM: Final = "A-Za-z0-9"
+_URL: Final = r"A-Za-z0-9_\-"
+_BASE64: Final = "A-Za-z0-9+/="
+_HEX: Final = "A-Fa-f0-9"
+
+_PREFIXED: Final = (
+    # Prefixes, the alphabet of what follows, and how many characters of it there are at least.
+    ("ghp_ gho_ ghu_ ghs_ ghr_", _ALNUM, 16),
+    ("github_pat_", "A-Za-z0-9_", 16),
+    ("glpat- gldt- glft- glrt- glimt- glcbt- gloas- glptt- glsoat- glffct- glagent-", _URL, 16),
+    ("GR1348941", _URL, 20),
+    ("sk-ant-", _URL, 16),
+    ("sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ pk_live_ whsec_", _ALNUM, 10),
+    ("AKIA ASIA ABIA ACCA", "A-Z0-9", 12),
+    ("ABSK", _BASE64, 100),
+    ("bedrock-api-key-", _BASE64, 16),
+    ("AIza", _URL, 20),
+    ("GOCSPX-", _URL, 20),
+    ("ya29.", _URL, 16),
+    ("xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", "A-Za-z0-9-", 8),
+    ("xoxe.xoxb- xoxe.xoxp-", "A-Za-z0-9-", 8),
+    ("hooks.slack.com/services/ hooks.slack.com/workflows/", "A-Za-z0-9+/", 20),
+    ("hvs. hvb.", _URL, 20),
+    ("dop_v1_ doo_v1_ dor_v1_", "a-f0-9", 32),
+    ("ops_eyJ", _BASE64 + r"_\-", 16),
+    ("AGE-SECRET-KEY-1", "A-Z0-9", 50),
+    ("AKCp cmVmd", _ALNUM, 59),
+    ("ATATT3", _URL + "=", 100),
+    ("CLOJARS_", _ALNUM, 60),
+    ("LTAI", _ALNUM, 20),
+    ("dapi", "a-f0-9", 32),
+    ("dp.pt. dp.st. dp.ct. dp.sa.", "A-Za-z0-9.", 40),
+    ("dt0c01.", "A-Za-z0-9.", 60),
+    ("duffel_test_ duffel_live_", _URL + "=", 40),
+    ("EZAK EZTK", _ALNUM, 54),
+    ("EAAC EAAM", _ALNUM, 100),
+    ("FLWSECK-", _HEX + "X-", 12),
+    ("FLWSECK_TEST-", _HEX + "X-", 12),
+    ("fo1_", _URL, 43),
+    ("fm1a_ fm1r_ fm2_", _BASE64, 100),
+    ("fio-u-", _URL + "=", 60),
+    ("glc_", _BASE64, 32),
+    ("glsa_", "A-Za-z0-9_", 32),
+    ("HRKU-", _URL, 36),
+    ("api_org_", _ALNUM, 30),
+    ("lin_api_ lin_oauth_", _ALNUM, 32),
+    ("NRAK- NRII- NRJS-", "A-Za-z0-9-", 19),
+    ("ntn_", _ALNUM, 40),
+    ("sha256~", _URL, 40),
+    ("pplx-", _ALNUM, 40),
+    ("PMAK-", "A-Za-z0-9-", 40),
+    ("pnu_", _ALNUM, 36),
+    ("pscale_tkn_ pscale_oauth_ pscale_pw_", _URL + "=.", 32),
+    ("pul-", "a-f0-9", 40),
+    ("p8e-", _ALNUM, 32),
+    ("rdme_", _ALNUM, 70),
+    ("rubygems_", "a-f0-9", 48),
+    ("sgp_", "A-Fa-f0-9_", 40),
+    ("shippo_live_ shippo_test_", _HEX, 40),
+    ("shpat_ shpca_ shppa_ shpss_", _HEX, 32),
+    ("sm_aat_ sm_pat_ sm_sat_", _ALNUM, 16),
+    ("sntryu_", "a-f0-9", 60),
+    ("sntrys_", _BASE64 + "_", 60),
+    ("sq0atp- sq0csp-", _URL, 22),
+    ("tfp_", _URL + ".=", 50),
+    ("tk-us-", _URL, 48),
+    ("xkeysib- xsmtpsib-", "A-Za-z0-9-", 64),
+    ("key-", "a-f0-9", 32),
+)
+
+_APART: Final = "(?<![A-Za-z0-9])"
+"""Behind no letter and no digit. An underscore and a letter of another script may stand before."""
+
+_MIXED: Final = r"(?=[\w-]{0,40}[0-9])(?=[\w-]{0,60}[A-Z])(?=[\w-]{0,60}[a-z])"
+"""What no word and no number in hexadecimal is."""
+
+_SPECIAL: Final = (
+    # Short prefixes are also the ends of words (`task-`, `network-`, `pnpm_`). Apart they need
+    # little behind them; within a word they need what an ordinary word does not have.
+    (
+        ("sk-",),
+        rf"(?:{_APART}sk-[\w-]{{8,}}|(?<![aeiou])sk-(?=[\w-]{{0,40}}[0-9])[\w-]{{20,}}"
+        rf"|sk-(?:[a-z0-9]{{2,10}}-){{0,3}}{_MIXED}[\w-]{{20,}})",
+    ),
+    (("pk-", "rk-"), rf"{_APART}[pr]k-[\w-]{{8,}}"),
+    (("xai-",), rf"(?:{_APART}xai-[\w-]{{8,}}|xai-[\w-]{{40,}})"),
+    (
+        ("gsk_", "hf_", "npm_"),
+        rf"(?:{_APART}(?:gsk|hf|npm)_[{_ALNUM}]{{16,}}|(?:gsk|hf|npm)_[{_ALNUM}]{{30,}})",
+    ),
+    (("ops_",), rf"ops_[{_ALNUM}+/]{{40,}}=*"),
+    (("SG.",), rf"SG\.(?=[\w.=-]{{0,40}}[0-9])[{_URL}=]{{16,}}[{_URL}=.]{{20,}}"),
+    (("pypi-",), rf"pypi-(?=[\w-]{{0,40}}[A-Z0-9])[{_URL}]{{40,}}"),
+    # Twilio: keys and accounts.
+    (("SK", "AC"), rf"(?:SK|AC)[{_HEX}]{{32}}"),
+    # Telegram: the number of a bot, and its token.
+    ((":A",), rf"[0-9]{{5,16}}:A[{_URL}]{{34}}"),
+    (("Q~",), rf"[{_ALNUM}_~.]{{3}}[0-9]Q~[{_URL}~.]{{31,}}"),
+    ((".atlasv1.",), rf"[{_ALNUM}]{{14}}\.atlasv1\.[{_URL}=]{{40,}}"),
+    (("_mmk",), rf"[{_ALNUM}]{{6}}_[{_ALNUM}]{{29}}_mmk"),
+    (("A3-",), r"A3-[A-Z0-9]{6}-[A-Z0-9]{5,6}(?:-?[A-Z0-9]{5,6}){3,4}"),
+    (
+        ("AccountKey", "SharedAccessKey"),
+        rf"(?:AccountKey|SharedAccessKey)=(?P<secret>[{_BASE64}]{{16,}})",
+    ),
+    # A JSON Web Token. Begun only at the start of a word that has two dots in the right places, so
+    # that a long word is not read again from each place.
+    (
+        ("eyJ",),
+        r"(?<![\w-])(?=[\w-]+\.[\w-]{8,}+\.)[\w-]*?(?P<secret>eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+)",
+    ),
+    (("earer ",), r"(?i:bearer) (?P<secret>[A-Za-z0-9._~+/=-]{8,})"),
+    (("EARER ",), r"BEARER (?P<secret>[A-Za-z0-9._~+/=-]{8,})"),
+    (
+        ("-----BEGIN ",),
+        r"(?s:-----BEGIN [A-Z0-9_ -]{0,64}PRIVATE KEY"
+        r".*?(?:-----END [A-Z0-9_ -]{0,64}KEY(?: BLOCK)?-----|\Z))",
+    ),
+    # An address keeps its host. A name alone is no secret unless it is as long as a key.
+    (("://",), r"://(?P<secret>[^/?#\s:@]*:[^/\s@]{1,256}|[^/?#\s:@]{16,256})@"),
+)
+
+_BEGINNINGS: Final = {"eyJ": r"eyJ[\w-]{8}"}
+"""Where less than the whole shape tells that a secret may have begun, as long as it may go on."""
+
+
+class Shape(NamedTuple):
+    """One kind of secret: a literal that is always in it, and the patterns of the whole."""
+
+    literal: str
+    pattern: str
+    beginning: str
+
+
+def _shapes() -> Iterator[Shape]:
+    for prefixes, alphabet, least in _PREFIXED:
+        for literal in prefixes.split():
+            pattern = f"{re.escape(literal)}[{alphabet}]{{{least},}}"
+            yield Shape(literal, pattern, pattern)
+    for literals, pattern in _SPECIAL:
+        for literal in literals:
+            yield Shape(literal, pattern, _BEGINNINGS.get(literal, pattern))
+
+
+SHAPES: Final = tuple(_shapes())
+
+_RARER: Final = " etaoinshrdlucmfwypvbgk.,-:/_0123456789jqxzETAOINSHRDLUCMFWYPVBGKJQXZ~"
+"""Characters as they stand in texts, the commonest first."""
+
+
+def by_rarest(words: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The words by the rarest character of each: a text that has not even that need not be searched
+    for the word, and a search for one character takes a small part of the time."""
+    found: dict[str, dict[str, None]] = {}
+    for word in words:
+        found.setdefault(max(word, key=_RARER.index), {})[word] = None
+    return tuple((rarest, tuple(each)) for rarest, each in found.items())
+
+
+_BY_LITERAL: Final = {
+    literal: tuple(shape for shape in SHAPES if shape.literal == literal)
+    for literal in dict.fromkeys(shape.literal for shape in SHAPES)
+}
+
+_GATES: Final = {
+    # What has to follow the last character of a prefix that ends with it. Most prefixes end alike,
+    # and one search for that spares a text the searches for each of them.
+    "_": r"_[A-Za-z0-9+/=.-]{10}",
+    "-": r"-[A-Za-z0-9+/=._-]{8}",
+    ".": r"\.[A-Za-z0-9=._-]{16}",
+}
+_OPEN: Final = frozenset(
+    # Prefixes whose body may have the same character again before the gate is through.
+    f"{prefix}"
+    for prefixes, alphabet, _ in _PREFIXED
+    for prefix in prefixes.split()
+    if prefix.endswith("_") and "_" in alphabet
+)
+_GATED: Final = tuple(
+    (
+        gate,
+        pattern,
+        tuple(each for each in _BY_LITERAL if each.endswith(gate) and each not in _OPEN),
+    )
+    for gate, pattern in _GATES.items()
+)
+_BY_RAREST: Final = by_rarest(
+    literal for literal in _BY_LITERAL if not any(literal in gated for _, _, gated in _GATED)
+)
+
+
+@functools.cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern at its first use: a command that only looks a session up needs none of them. The
+    letters are those of ASCII: a key is one also right behind a letter of another script."""
+    return re.compile(pattern, re.ASCII)
+
+
+def literals_in(text: str) -> Iterator[str]:
+    """The literals of shapes that a text holds with enough behind them."""
+    for gate, pattern, literals in _GATED:
+        if gate in text and compiled(pattern).search(text):
+            for literal in literals:
+                if literal in text:
+                    yield literal
+    for rarest, literals in _BY_RAREST:
+        if rarest in text:
+            for literal in literals:
+                if literal in text:
+                    yield literal
+
+
+def has_literal(text: str) -> bool:
+    """Whether a text holds anything that a shape begins with."""
+    return next(literals_in(text), None) is not None
+
+
+def may_hold(text: str) -> bool:
+    """Whether a text holds a secret by its shape, or the beginning of one."""
+    return any(
+        compiled(shape.beginning).search(text)
+        for literal in literals_in(text)
+        for shape in _BY_LITERAL[literal]
+    )
+
+
+def spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where secrets stand in a text, by their shape. They may overlap."""
+    for literal in literals_in(text):
+        for shape in _BY_LITERAL[literal]:
+            pattern = compiled(shape.pattern)
+            group = "secret" if pattern.groupindex else 0
+            for found in pattern.finditer(text):
+                yield found.span(group)
+
+
+def looks_like_a_secret(text: str) -> bool:
+    """Whether a text holds a secret by its shape."""
+    return next(spans(text), None) is not None

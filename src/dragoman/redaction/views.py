@@ -1,0 +1,83 @@
+"""A text as it reads without its encodings: terminal colours, percent signs, backslash escapes.
+
+Owns one decoded view of a text and the way back from a place in it to the original. A secret whose
+letters are coloured or escaped is found in the view and cut out of the original.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from typing import Final
+
+from dragoman.redaction.shapes import compiled
+
+_ENCODED: Final = (
+    # A class of characters first, so that the search runs from one of them to the next.
+    r"[%\\\x1b\x9b](?:"
+    r"(?<=%)(?P<percent>[0-9A-Fa-f]{2})"
+    # Colours and other control sequences, also with their first character written out.
+    r"|(?:(?<=\x1b)|(?<=\x9b)|(?<=\\)\\*(?:u001[bB]|x1[bB]|033|e))(?:\[[0-9;:?]*[@-~]|[@-Z\\^_])"
+    r"|(?<=\\)\\*(?:u(?P<unicode>[0-9A-Fa-f]{4})|x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrtbf/\"']))"
+    r")"
+)
+
+_LETTERS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+
+
+def is_encoded(text: str) -> bool:
+    """Whether a text may read otherwise than it is written. Cheap."""
+    return "\\" in text or "%" in text or "\x1b" in text or "\x9b" in text
+
+
+def decoded(text: str) -> str:
+    """The view alone, if there is no need for the way back."""
+    return compiled(_ENCODED).sub(_plain, text)
+
+
+def _plain(found: re.Match[str]) -> str:
+    kind = found.lastgroup
+    if kind is None:
+        return ""
+    if kind == "letter":
+        return _LETTERS.get(found[kind], found[kind])
+    return chr(int(found[kind], 16))
+
+
+class View:
+    """The view of a text, with the way back."""
+
+    def __init__(self, text: str) -> None:
+        pieces: list[str] = []
+        self._starts: list[int] = []
+        """Where each piece begins in the view, and in the text; whether it is as it was."""
+        self._places: list[tuple[int, int, bool]] = []
+        size = done = 0
+
+        def add(piece: str, start: int, stop: int, *, same: bool) -> None:
+            nonlocal size
+            if piece:
+                pieces.append(piece)
+                self._starts.append(size)
+                self._places.append((start, stop, same))
+                size += len(piece)
+
+        for found in compiled(_ENCODED).finditer(text):
+            add(text[done : found.start()], done, found.start(), same=True)
+            add(_plain(found), found.start(), found.end(), same=False)
+            done = found.end()
+        add(text[done:], done, len(text), same=True)
+        self.text = "".join(pieces)
+
+    def origin(self, start: int, stop: int) -> tuple[int, int]:
+        """The span of the text that a span of the view was made of."""
+        first = self._place(start)[0]
+        return first, self._place(stop - 1)[1]
+
+    def _place(self, at: int) -> tuple[int, int]:
+        index = bisect.bisect_right(self._starts, at) - 1
+        start, stop, same = self._places[index]
+        if not same:
+            return start, stop
+        place = start + at - self._starts[index]
+        return place, place + 1

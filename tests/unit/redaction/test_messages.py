@@ -1,0 +1,83 @@
+"""Pieces of a secret in a stream of messages are found, and order and everything else stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.redaction.messages import MAX_HELD, MessageRedactor, NotJson
+from dragoman.redaction.names import REDACTED
+from dragoman.redaction.redactor import Redactor
+from tests.keys import KEYS
+
+
+def acp(text: str, session: str = "one") -> dict[str, Any]:
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return {"method": "session/update", "params": {"sessionId": session, "update": update}}
+
+
+def codex(text: str, session: str = "one") -> dict[str, Any]:
+    return {"method": "item/agentMessage/delta", "params": {"threadId": session, "delta": text}}
+
+
+def event(text: str, session: str = "one") -> dict[str, Any]:
+    delta = {"type": "text_delta", "text": text}
+    return {"type": "stream_event", "session_id": session, "event": {"index": 0, "delta": delta}}
+
+
+def through(messages: list[Any], *values: str) -> list[Any]:
+    redactor: MessageRedactor[int] = MessageRedactor(Redactor(values))
+    out = [
+        done
+        for number, message in enumerate(messages)
+        for done in redactor.feed(json.dumps(message).encode(), number)
+    ]
+    out += redactor.flush()
+    assert [tag for tag, _ in out] == list(range(len(messages)))
+    return [message for _, message in out]
+
+
+@pytest.mark.parametrize("form", [acp, codex, event])
+@pytest.mark.parametrize("key", [KEYS[0], "Qpen sesame please"])
+def test_a_secret_in_pieces_is_found_in_every_protocol(form: Any, key: str) -> None:
+    text = f"it is {key} here"
+    messages = [form(letter) for letter in text]
+    # Another session says the same, letter for letter in between.
+    mixed = [each for letter in text for each in (form(letter), form(letter, "two"))]
+    for given, count in ((messages, 1), (mixed, 2)):
+        said = json.dumps(through(given, "Qpen sesame please"))
+        assert said.count(REDACTED) == count
+        assert '"g"' not in said and '"Q"' not in said
+
+
+def test_a_message_whose_text_is_certain_is_not_held_back() -> None:
+    redactor: MessageRedactor[int] = MessageRedactor(Redactor())
+    assert [tag for tag, _ in redactor.feed(json.dumps(acp("words and ")).encode(), 1)] == [1]
+    assert list(redactor.feed(json.dumps(acp("a wor")).encode(), 2)) == []
+    assert list(redactor.feed(b'{"method":"other"}', 3)) == []
+    assert [tag for tag, _ in redactor.feed(b'{"id":1,"result":{}}', 4)] == [2, 3, 4]
+
+
+def test_a_line_that_is_not_json_is_told_apart() -> None:
+    redactor: MessageRedactor[int] = MessageRedactor(Redactor())
+    ((_, text),) = redactor.feed(b"TOKEN=hunter2hunter2 x", 1)
+    assert isinstance(text, NotJson) and text == f"TOKEN={REDACTED} x"
+
+
+def test_what_is_held_back_is_bounded() -> None:
+    redactor: MessageRedactor[int] = MessageRedactor(Redactor())
+    assert list(redactor.feed(json.dumps(acp("wor")).encode(), 0)) == []
+    out = 0
+    for number in range(MAX_HELD):
+        out += len(list(redactor.feed(b'{"method":"other"}', number)))
+    assert out == MAX_HELD + 1
+    for number in range(100):
+        out += len(list(redactor.feed(json.dumps(acp("x" * 1000)).encode(), number)))
+    assert out > MAX_HELD + 60
+
+
+def test_a_piece_under_a_secret_name_is_redacted_whole() -> None:
+    (message,) = through([{"method": "x", "credentials": {"text": "hunter2"}}])
+    assert message["credentials"] == {"text": REDACTED}

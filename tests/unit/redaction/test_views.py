@@ -1,0 +1,27 @@
+"""A text is read without its encodings, and every place has a way back."""
+
+from __future__ import annotations
+
+from dragoman.redaction.views import View, decoded, is_encoded
+
+
+def test_colours_percents_and_escapes_are_read_through() -> None:
+    text = "a\x1b[1;32mb%41\\u0042\\x43\\n\\\\u0064"
+    assert is_encoded(text)
+    assert decoded(text) == View(text).text == "abABC\nd"
+
+
+def test_a_plain_text_is_its_own_view() -> None:
+    assert not is_encoded("plain")
+    assert View("plain").text == "plain"
+    assert decoded("50% of it") == "50% of it"
+
+
+def test_the_way_back_covers_what_was_encoded() -> None:
+    text = "x%41\x1b[0mbc\\u0064."
+    view = View(text)
+    assert view.text == "xAbcd."
+    start, stop = view.origin(1, 5)
+    assert text[start:stop] == text[1:-1]
+    assert view.origin(0, 1) == (0, 1)
+    assert view.origin(2, 3) == (8, 9)
