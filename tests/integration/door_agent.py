@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 from dragoman.agent import Agent, Session, Turn
@@ -58,6 +59,12 @@ async def answer(turn: Turn) -> None:
         case "write":
             async with turn.tool("Write it", kind="edit", locations=[rest]) as tool:
                 await turn.say("written" if await turn.ask_permission(tool) else "not written")
+        case "notice":
+            await turn.notice("Careful", description="it is hot")
+            await turn.say("noticed")
+        case "kimi":
+            asked, *written = rest.split()
+            await like_kimi(turn, asked, written)
         case "model":
             await turn.say(str(turn.session.options["model"]))
         case "folders":
@@ -66,6 +73,38 @@ async def answer(turn: Turn) -> None:
             await turn.say(", ".join(said))
         case _:
             await turn.say(f"{NAME} heard {turn.text}")
+
+
+async def like_kimi(turn: Turn, asked: str, written: list[str]) -> None:
+    """Do as Kimi Code does: the input stands as text in the announcement, the question has neither
+    input nor path, and the path is told under the same id when the tool runs."""
+    block = acp.TextContent(text=json.dumps({"path": asked, "content": "x"}))
+    call = acp.ToolCall(
+        tool_call_id="1:call",
+        title="Write",
+        kind="edit",
+        status="pending",
+        content=[acp.Content(content=block)],
+    )
+    await turn.update(call)
+    asking = acp.TextContent(text=f"Requesting approval to Writing {asked}")
+    question = acp.ToolCallUpdate(
+        tool_call_id="1:call", title="Write", kind="edit", content=[acp.Content(content=asking)]
+    )
+    if not await turn.ask_permission(question):
+        await turn.say("not written")
+        return
+    await turn.update(
+        acp.ToolCallProgress(
+            tool_call_id="1:call",
+            status="in_progress",
+            locations=[acp.ToolCallLocation(path=path) for path in written],
+        )
+    )
+    for path in written:
+        await turn.write_file(path, "x")
+    await turn.update(acp.ToolCallProgress(tool_call_id="1:call", status="completed"))
+    await turn.say("written")
 
 
 if __name__ == "__main__":

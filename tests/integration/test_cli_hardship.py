@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.testing import scripted
 from tests.integration.cli_shell import FOLDERS, Cli, cli_in, warm_cli
 
 
@@ -137,3 +138,14 @@ def test_ctrl_c_while_the_command_is_loaded_says_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_an_agent_that_speaks_only_a_newer_acp_is_not_blamed(cli: Cli) -> None:
+    newer = scripted.command(
+        scripted.Expect("initialize"), scripted.Reply({"protocolVersion": 2, "info": {}})
+    )
+    done = cli("run", "hello", "--", *newer)
+    assert done.code == 1
+    assert "this agent speaks only ACP version 2, and dragoman speaks version 1" in done.err
+    assert "whose fault: nobody's" in done.err
+    assert "use a version of the agent that speaks ACP 1, or a newer dragoman" in done.err

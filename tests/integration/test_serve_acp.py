@@ -311,3 +311,68 @@ async def test_the_socket_of_the_command_serves_many_and_is_gone_with_it(cli: Cl
 def test_a_peer_that_nobody_enabled_is_refused_before_anything_is_served(cli: Cli) -> None:
     done = cli("serve", "acp", "--peer", "gemini")
     assert done.code == 2 and "dragoman peers enable gemini" in done.err and done.out == ""
+
+
+@aio
+async def test_a_notice_is_told_in_other_words_to_a_client_that_did_not_announce_notices(
+    cli: Cli, caplog: pytest.LogCaptureFixture
+) -> None:
+    def heard(it: Editor) -> list[str]:
+        return [
+            update.content.text
+            for update in it.updates
+            if isinstance(update, schema.AgentThoughtChunk)
+            and isinstance(update.content, schema.TextContentBlock)
+        ]
+
+    async with editor(cli, "--peer", "left") as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        await it.agent.prompt(session, [sdk.text_block("notice")])
+        assert heard(it) == ["Careful: it is hot\n"]
+    async with editor(cli, "--peer", "left") as it:
+        await it.agent.load_session(str(cli.cwd), session)
+        await it.hear("noticed")
+        assert heard(it) == ["Careful: it is hot\n"]
+    attached = cli.argv("broker", "attach", "left")
+    client = Editor()
+    async with (
+        asyncio.timeout(WAIT_TIMEOUT),
+        sdk.spawn_agent_process(
+            client,  # type: ignore[arg-type]
+            attached[0],
+            *attached[1:],
+            env=cli.env,
+            cwd=cli.cwd,
+        ) as (agent, _),
+    ):
+        await agent.initialize(1, client_capabilities=schema.ClientCapabilities())
+        session = (await agent.new_session(str(cli.cwd))).session_id
+        await agent.prompt(session, [sdk.text_block("notice")])
+        assert heard(client) == ["Careful: it is hot\n"]
+    # The SDK logs what it cannot decode.
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("warm", ["1", "0"])
+@aio
+async def test_one_tool_call_is_asked_about_once_and_another_act_under_its_id_again(
+    warm: str, cli: Cli
+) -> None:
+    cli.extra["DRAGOMAN_WARM"] = warm
+    async with editor(cli, "--peer", "left") as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        one, other = cli.cwd / "one.txt", cli.cwd / "other.txt"
+        assert await it.ask(session, f"kimi {one} {one}") == "written"
+        assert it.asked == ["Write"]
+        assert await it.ask(session, f"kimi {one} {other}") == "written"
+        assert it.asked == ["Write", "Write", f"Write {other}"]
+        assert one.read_text() == other.read_text() == "x"
+
+
+def test_a_client_that_asks_for_a_newer_acp_is_named_on_stderr(cli: Cli) -> None:
+    hello = {"protocolVersion": 2, "clientInfo": {"name": "future", "version": "9"}}
+    line = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    done = cli.child("serve", "acp", stdin=json.dumps(line) + "\n")
+    assert json.loads(done.out)["result"]["protocolVersion"] == 1
+    assert "future asked for ACP version 2 and got version 1" in done.err
+    assert "needs a newer dragoman" in done.err

@@ -28,6 +28,7 @@ from dragoman.agent.speech import AcpSpeech, Speech, choose
 from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import ConnectionLost, RemoteError, UsageError
 from dragoman.rpc import Connection, HandlerLane, boundary
@@ -205,6 +206,8 @@ class Server:
             # A second handshake is answered like the first and changes nothing.
             self._client = client
             self._open = self._requests
+            if (note := version_note(client)) is not None:
+                log.warning("%s", note)
         methods = [
             method
             for method in self._agent.auth_methods

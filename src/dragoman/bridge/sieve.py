@@ -90,17 +90,14 @@ def question(params: Raw) -> Any:
     return replace(asked, options=[each for each in asked.options if each.kind in _KINDS])
 
 
-class Sieve:
-    """What passes to one client of one session."""
+class Unannounced:
+    """Updates of one session that its client did not say it knows, put in other words."""
 
-    def __init__(
-        self, client: acp.ClientCapabilities, session: Session, place: Place, *, raw: bool
-    ) -> None:
-        self._client = client
-        self._session = session
+    __slots__ = ("_place", "_speaker", "strange")
+
+    def __init__(self, client: acp.ClientCapabilities, place: Place) -> None:
         self._place = place
-        self._raw = raw
-        self._strange = frozenset(
+        self.strange = frozenset(
             kind
             for capability, kinds in _GATED.items()
             if not can(client, capability)
@@ -109,6 +106,32 @@ class Sieve:
         self._speaker = Speaker(
             notices=can(client, "session.notices"), compaction=can(client, "session.compaction")
         )
+
+    def instead(self, params: Raw, line: bytes | None = None) -> Sequence[acp.SessionUpdate] | None:
+        """What the client gets in place of an update; None if it gets the update itself."""
+        try:
+            if _kind(params).update.sessionUpdate not in self.strange:
+                return None
+            return self.said(_decode_update(params).update, line)
+        except UNDECODABLE:
+            return None
+
+    def said(self, update: acp.SessionUpdate, line: bytes | None) -> list[acp.SessionUpdate]:
+        events = meaning.of_update(update, self._place, line)
+        return [said for event in events for said in self._speaker.updates(event)]
+
+
+class Sieve:
+    """What passes to one client of one session."""
+
+    def __init__(
+        self, client: acp.ClientCapabilities, session: Session, place: Place, *, raw: bool
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._raw = raw
+        self._unannounced = Unannounced(client, place)
+        self._strange = self._unannounced.strange
         self._booleans = can(client, _BOOLEANS)
 
     @property
@@ -138,8 +161,7 @@ class Sieve:
             if options := self.choices():
                 updates.append(acp.ConfigOptionUpdate(config_options=options))
         else:
-            events = meaning.of_update(update, self._place, notification.line)
-            updates = [said for event in events for said in self._speaker.updates(event)]
+            updates = self._unannounced.said(update, notification.line)
         if self._raw:
             meta = {RAW_KEY: msgspec.json.decode(notification.line)}
             return [replace(each, meta=meta) for each in updates]

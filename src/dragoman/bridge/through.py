@@ -27,6 +27,7 @@ from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
 from dragoman.events import model
 from dragoman.events.place import Place
@@ -240,6 +241,8 @@ class Through:
         if self._capabilities is None:
             # A second handshake is answered like the first and changes nothing.
             self._capabilities = client.client_capabilities
+            if (note := version_note(client)) is not None:
+                log.warning("%s", note)
         return sieve.hello(self.upstream.client.hello, self._capabilities)
 
     def _way(self, method: str) -> Callable[[Request], Any]:

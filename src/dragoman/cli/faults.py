@@ -17,6 +17,7 @@ from dragoman.errors import (
     DragomanError,
     HandshakeFailed,
     NoPeer,
+    ProtocolMismatch,
     RemoteError,
     SessionUnusable,
     UnknownJob,
@@ -63,7 +64,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "timeout": "try again, or give it more time with --timeout",
     "auth_required": "log in with the agent's own program, then try again",
     "invalid_answer": "add --trace FILE and show the trace to the agent's makers",
-    "protocol_mismatch": "name what it speaks with --dialect, or update the agent",
+    "protocol_mismatch": "name what it speaks with --dialect; `dragoman peers verify` says more",
     "handshake_failed": "`dragoman peers verify` looks into it step by step",
     "remote_error": "if the words above do not say enough, add --trace FILE and look into it",
 }
@@ -159,6 +160,8 @@ ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 def whose(error: DragomanError) -> str:
     """Who has to change something."""
+    if isinstance(error, ProtocolMismatch) and error.remedy:
+        return "nobody's: the two speak different versions of the protocol"
     return "the way it was called" if isinstance(error, UsageError) else _WHOSE[error.blame]
 
 

@@ -238,15 +238,18 @@ class InvalidAnswer(CallError):
 class ProtocolMismatch(DragomanError):
     """The two sides have no protocol version in common.
 
-    `dialect` names what the other side speaks instead, where its answer shows it.
+    `dialect` names what the other side speaks instead, where its answer shows it. `remedy` says
+    which side has to change, where that is known.
     """
 
     error_class = "protocol_mismatch"
     blame = "peer"
+    remedy: str = ""
 
-    def __init__(self, message: str, *, dialect: str | None = None) -> None:
+    def __init__(self, message: str, *, dialect: str | None = None, remedy: str = "") -> None:
         super().__init__(message)
         self.dialect = dialect
+        self.remedy = remedy
 
 
 class HandshakeFailed(DragomanError):

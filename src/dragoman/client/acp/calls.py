@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from dragoman.client.permissions import READING
 from dragoman.dialects.acp import v1 as acp
+from dragoman.wire.messages import UNDECODABLE
 
 MAX_CALLS: Final = 512
 """Tool calls of a session that are remembered while they are open. Nobody has so many open at once,
@@ -29,7 +31,7 @@ _OVER: Final = frozenset({"completed", "failed"})
 class Told:
     """What is known of one tool call: of every field, what was told last."""
 
-    __slots__ = ("content", "kind", "locations", "raw_input", "title")
+    __slots__ = ("begun", "content", "kind", "locations", "raw_input", "title")
 
     def __init__(self) -> None:
         self.title: str | None = None
@@ -37,6 +39,8 @@ class Told:
         self.content: Any = None
         self.locations: Any = None
         self.raw_input: Any = None
+        self.begun = False
+        """Whether the tool runs: then its content may be what it returned."""
 
     def add(self, update: acp.ToolCall | acp.ToolCallUpdate) -> None:
         # What is empty takes nothing back.
@@ -50,6 +54,8 @@ class Told:
             self.locations = update.locations
         if update.raw_input:
             self.raw_input = update.raw_input
+        if update.status == "in_progress":
+            self.begun = True
 
     def completed(self, call: acp.ToolCallUpdate) -> acp.ToolCallUpdate:
         """The tool call of a question, with what was told before where it says nothing."""
@@ -59,8 +65,22 @@ class Told:
             kind=self._kind(call),
             content=call.content or self.content,
             locations=call.locations or self.locations,
-            raw_input=call.raw_input or self.raw_input,
+            raw_input=call.raw_input or self.raw_input or self._written_input(),
         )
+
+    def _written_input(self) -> dict[str, Any] | None:
+        """The input of a call that its agent writes as JSON into the content, as Kimi does before
+        it asks: the path or the command is told nowhere else until the tool runs."""
+        if self.begun or not isinstance(self.content, list | tuple) or len(self.content) != 1:
+            return None
+        block = getattr(self.content[0], "content", None)
+        if not isinstance(block, acp.TextContent) or not block.text.lstrip().startswith("{"):
+            return None
+        try:
+            told = msgspec.json.decode(block.text)
+        except UNDECODABLE:
+            return None
+        return told if isinstance(told, dict) and told else None
 
     def _kind(self, call: acp.ToolCallUpdate) -> str | None:
         claimed = call.kind

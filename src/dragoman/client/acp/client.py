@@ -60,6 +60,12 @@ MAX_PAGES: Final = 10_000
 """Pages of a session list before it counts as endless: an agent may repeat a cursor for ever."""
 
 
+_VERSIONS: Final = (
+    f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman"
+)
+"""What helps where the agent speaks a newer version of the protocol than we do."""
+
+
 class AcpClient:
     """Drives one agent over one stream, for use as ``async with``."""
 
@@ -128,7 +134,11 @@ class AcpClient:
             )
         except RemoteError as error:
             if error.code == codes.UNSUPPORTED_VERSION:
-                raise ProtocolMismatch(f"the agent does not speak version 1: {error}") from error
+                raise ProtocolMismatch(
+                    f"the agent does not speak ACP version {acp.PROTOCOL_VERSION}, the one that "
+                    f"dragoman speaks: {error}",
+                    remedy=_VERSIONS,
+                ) from error
             raise
         self.hello = raw
         try:
@@ -137,11 +147,22 @@ class AcpClient:
         except msgspec.ValidationError as error:
             version = f"something else ({error})"
         if version != str(acp.PROTOCOL_VERSION):
-            raise ProtocolMismatch(
-                f"the agent wants to speak version {version}, "
-                f"and this client speaks version {acp.PROTOCOL_VERSION}",
-                dialect=discovery.of_text(raw),
+            raise self._mismatch(version)
+
+    def _mismatch(self, version: str) -> ProtocolMismatch:
+        """The error for an agent that answered the handshake with another version than ours."""
+        ours = acp.PROTOCOL_VERSION
+        dialect = discovery.of_text(self.hello)
+        if not version.isdecimal() or int(version) < ours:
+            return ProtocolMismatch(
+                f"the agent wants to speak version {version}, and dragoman speaks version {ours}",
+                dialect=dialect,
             )
+        return ProtocolMismatch(
+            f"this agent speaks only ACP version {version}, and dragoman speaks version {ours}",
+            dialect=dialect,
+            remedy=_VERSIONS,
+        )
 
     async def aclose(self) -> None:
         """End everything: sessions, their terminals, the connection, the process behind it."""

@@ -9,6 +9,7 @@ and commands is told together with ours.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,10 +20,12 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from dragoman.agent.server import Server
 from dragoman.agent.speech import AcpSpeech
 from dragoman.bridge.link import Bridged
+from dragoman.bridge.sieve import Unannounced
 from dragoman.bridge.speaking import Speaker
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
+from dragoman.events.place import Place
 from dragoman.events.words import Role
 from dragoman.wire import messages
 
@@ -77,6 +80,8 @@ class Voice:
         self._commands = commands
         self._name = msgspec.json.encode(session.id)
         self._bridged: Bridged | None = None
+        stored = Place(model.Source(ACP, "stored"), itertools.count(1), session.id)
+        self._replayed = Unannounced(side.capabilities, stored)
 
     def follow(self, conversation: Conversation | None) -> None:
         """Tell of this conversation from now on."""
@@ -214,11 +219,14 @@ class Voice:
         ):
             return
         if type(self._server.speech) is AcpSpeech:
-            if self._server.connection.is_full:
-                await self._server.connection.drain()
-            self._post(line)
-            return
-        speaker = Speaker(notices=False, compaction=False)
-        for event in events:
-            for update in speaker.updates(event):
-                await self.update(update)
+            said = self._replayed.instead(Raw(line))
+            if said is None:
+                if self._server.connection.is_full:
+                    await self._server.connection.drain()
+                self._post(line)
+                return
+        else:
+            speaker = Speaker(notices=False, compaction=False)
+            said = [update for event in events for update in speaker.updates(event)]
+        for update in said:
+            await self.update(update)

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.errors import BudgetExceeded, DragomanError, RemoteError
 from dragoman.hub.broker import extensions, failures
 from dragoman.hub.broker.extensions import PromptMeta
@@ -156,6 +157,8 @@ class Caller:
             raise boundary.invalid_params(error) from error
         if not self.greeted:
             self._broker.check_room()
+            if (note := version_note(asked)) is not None:
+                log.warning("%s", note)
         self.capabilities = asked.client_capabilities
         self.greeted = True
         self._broker.work_changed()

@@ -9,6 +9,7 @@ answer to a prompt, a question) waits here. `eventlog` has the lines, `session` 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeAlias
@@ -17,7 +18,11 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.bridge.relay import UPDATE, session_of
+from dragoman.bridge.sieve import Unannounced
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
+from dragoman.events import model
+from dragoman.events.place import Place
 from dragoman.hub.broker.eventlog import EventLog
 from dragoman.rpc import Connection
 from dragoman.wire.messages import Notification
@@ -47,16 +52,32 @@ class Reader:
     __slots__ = (
         "_behind",
         "_catching_up",
+        "_instead",
         "_readers",
         "_scopes",
         "attached",
         "connection",
         "opened",
         "session_id",
+        "takes_all",
     )
 
-    def __init__(self, readers: Readers, connection: Connection, session_id: str) -> None:
+    def __init__(
+        self,
+        readers: Readers,
+        connection: Connection,
+        session_id: str,
+        capabilities: acp.ClientCapabilities | None = None,
+    ) -> None:
         self._readers = readers
+        self._instead: Callable[[Raw], Sequence[acp.SessionUpdate] | None] | None = None
+        """What the caller gets in place of an update that it did not announce."""
+        if capabilities is not None:
+            place = Place(model.Source("acp", "broker"), itertools.count(1), session_id)
+            unannounced = Unannounced(capabilities, place)
+            self._instead = unannounced.instead if unannounced.strange else None
+        self.takes_all = self._instead is None
+        """Whether it announced every kind of update, as our own do: nothing is looked at then."""
         self.connection = connection
         self.session_id = session_id
         self.opened = False
@@ -111,6 +132,8 @@ class Reader:
 
     def tell(self, event: Notification) -> None:
         """Send it an update."""
+        if self._instead is not None and self._said_instead(event.params):
+            return
         if self._readers.renamed and session_of(event.params) != self.session_id:
             self.connection.post(UPDATE, renamed(event.params, self.session_id))
         else:
@@ -118,9 +141,19 @@ class Reader:
 
     def _tell_stored(self, line: bytes) -> None:
         params = Raw(line)
+        if self._instead is not None and self._said_instead(params):
+            return
         if self._readers.renamed and session_of(params) != self.session_id:
             params = renamed(params, self.session_id)
         self.connection.post(UPDATE, params)
+
+    def _said_instead(self, params: Raw) -> bool:
+        assert self._instead is not None
+        said = self._instead(params)
+        for update in said or ():
+            told = acp.SessionNotification(session_id=self.session_id, update=update)
+            self.connection.post(UPDATE, told)
+        return said is not None
 
     def fall_behind(self, number: int) -> None:
         """It does not keep up: the update with this number is the first that it has yet to get."""
@@ -180,7 +213,7 @@ class Reader:
             self._advance(start + len(stored))
             return True
         events = log.lines(start, stop, max_size=BATCH_SIZE)
-        if self._readers.renamed:
+        if self._readers.renamed or self._instead is not None:
             for event in events:
                 self.tell(event)
         else:

@@ -138,7 +138,10 @@ class LiveSession:
                     slow = [reader] if slow is None else [*slow, reader]
                     continue
                 try:
-                    connection.pass_on(notification.line)
+                    if reader.takes_all:
+                        connection.pass_on(notification.line)
+                    else:
+                        reader.tell(notification)
                 except DragomanError as error:
                     log.debug("an update did not reach its caller: %s", error)
             if slow is not None:
@@ -205,7 +208,9 @@ class LiveSession:
         """A caller's place here, made when it is first needed."""
         reader = self.readers.get(caller)
         if reader is None:
-            reader = self.readers[caller] = Reader(self, caller.connection, self.id)
+            # One that never shook hands announced nothing: it is ours, and takes everything.
+            known = caller.capabilities if caller.greeted else None
+            reader = self.readers[caller] = Reader(self, caller.connection, self.id, known)
         return reader
 
     def name_for(self, caller: Caller) -> str:

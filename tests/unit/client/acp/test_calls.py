@@ -83,3 +83,34 @@ def test_only_open_calls_are_remembered_and_not_without_end(
     assert len(known) == 2
     assert known.completed(asked(toolCallId="1")).kind is None
     assert known.completed(asked(toolCallId="3")).kind == "edit"
+
+
+def written(text: str, **fields: Any) -> acp.ToolCall:
+    block = {"type": "content", "content": {"type": "text", "text": text}}
+    return begun(kind="edit", content=[block], **fields)
+
+
+def test_an_input_that_stands_as_json_in_the_announcement_is_the_input_of_the_question() -> None:
+    call = completed(asked(title="Write"), [written('{"path": "/w/a", "content": "x"}')])
+    assert call.raw_input == {"path": "/w/a", "content": "x"}
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        written('{"path": "/w/a"'),
+        written("[1]"),
+        written("plain words"),
+        written("{}"),
+        written('{"path": "/w/a"}', status="in_progress"),
+        begun(content=[{"type": "diff", "path": "/w/a", "newText": "{}"}]),
+    ],
+    ids=["cut off", "a list", "words", "empty", "may be a result", "a diff"],
+)
+def test_other_content_is_not_taken_for_an_input(update: acp.ToolCall) -> None:
+    assert completed(asked(title="Write"), [update]).raw_input is None
+
+
+def test_an_input_that_was_told_goes_before_one_that_was_written() -> None:
+    call = completed(asked(), [written('{"path": "/w/b"}', rawInput={"path": "/w/a"})])
+    assert call.raw_input == {"path": "/w/a"}

@@ -15,6 +15,7 @@ from msgspec import Raw
 from dragoman.bridge.relay import Upstream
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.hub.broker.extensions import CallerTerms
 from dragoman.hub.broker.reaching import Far
@@ -167,6 +168,8 @@ class FakeCaller:
         self.connection = connection
         self.sessions: dict[str, Any] = {}
         self.terms = CallerTerms()
+        self.greeted = False
+        self.capabilities = acp.ClientCapabilities()
         self._offers = offers
 
     def offers(self, method: str) -> bool:

@@ -105,6 +105,19 @@ class InitializeRequest(Wire, frozen=True, kw_only=True):
     client_info: Implementation | None = None
 
 
+def version_note(client: InitializeRequest) -> str | None:
+    """What to log about a client that asked for a newer version than ours. It is answered with
+    ours, as the protocol wants it, and one that speaks no other than its own then goes away."""
+    if client.protocol_version <= PROTOCOL_VERSION:
+        return None
+    who = client.client_info.name if client.client_info is not None else "the client"
+    return (
+        f"{who} asked for ACP version {client.protocol_version} and got version "
+        f"{PROTOCOL_VERSION}, the one that dragoman speaks; a client that speaks only the newer "
+        "one needs a newer dragoman"
+    )
+
+
 class InitializeResponse(Wire, frozen=True, kw_only=True):
     """The version both will speak: the client's if the agent has it, else the agent's newest."""
 
