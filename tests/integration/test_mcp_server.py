@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import mcp_types as types
@@ -370,6 +371,26 @@ async def test_the_http_door_lets_nobody_else_in(cli: Cli) -> None:
         assert (await http.get(address.url)).status_code == 401
         mode = os.stat(cli.home / "state_home" / "mcp-token").st_mode
         assert mode & 0o077 == 0
+
+
+@aio
+async def test_idle_connections_of_others_do_not_keep_the_owner_out(cli: Cli) -> None:
+    good = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    async with listening(cli) as address:
+        parts = urlsplit(address.url)
+        headers = {**good, "Authorization": f"Bearer {address.token}"}
+        idle: list[asyncio.StreamWriter] = []
+        try:
+            for _ in range(300):
+                _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+                idle.append(writer)
+                if len(idle) in (1, 65, 300):
+                    async with httpx2.AsyncClient(headers=headers, timeout=WAIT) as http:
+                        answer = await http.post(address.url, content=HELLO)
+                        assert answer.status_code == 200, len(idle)
+        finally:
+            for writer in idle:
+                writer.close()
 
 
 @aio

@@ -21,6 +21,10 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATH: Final = "/mcp"
 
+ADMIT: Final = "dragoman.admit"
+"""Where in the state of a request's scope there is what gives its connection one of the places for
+those who have the token; it returns False if there is none."""
+
 MAX_BODY_SIZE: Final = 4 * 1024 * 1024
 """Bytes of one request. A prompt is far shorter."""
 
@@ -61,6 +65,10 @@ class Door:
             if refusal[0] == 413:
                 await self._linger(receive)
             await _refuse(send, *refusal)
+            return
+        admit: Callable[[], bool] | None = scope.get("state", {}).get(ADMIT)
+        if admit is not None and not admit():
+            await _refuse(send, 503, "as many connections are at work as may be; try again later")
             return
         try:
             body = await self._read(receive)

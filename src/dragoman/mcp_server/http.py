@@ -1,9 +1,9 @@
 """The server over HTTP, on this machine only.
 
-Owns the listening and the connections: how many there may be, and that one which sends no request,
-or does not take its answers, is closed. Requests are checked by `door` and understood by the SDK;
-HTTP itself is uvicorn's business, of which only the protocol is used: its own server takes over
-signals and ends processes.
+Owns the listening and the connections: how many there may be, those that have shown the token apart
+from the others, and that one which sends no request, or does not take its answers, is closed.
+Requests are checked by `door` and understood by the SDK; HTTP itself is uvicorn's business, of
+which only the protocol is used: its own server takes over signals and ends processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from dragoman.errors import AddressInUse
-from dragoman.mcp_server.door import MAX_BODY_SIZE, PATH, Door
+from dragoman.mcp_server.door import ADMIT, MAX_BODY_SIZE, PATH, Door
 from dragoman.rpc.tasks import TaskOwner, finish
 
 if TYPE_CHECKING:
@@ -38,7 +38,12 @@ SEND_TIMEOUT: Final = 30.0
 """Seconds in which a client has to take something of what waits for it."""
 
 MAX_CONNECTIONS: Final = 64
-"""Connections at once: more than all hosts of one user have."""
+"""Connections at once that have shown the token: more than all hosts of one user have."""
+
+MAX_STRANGERS: Final = 256
+"""Connections at once that have not. The oldest is closed for the next, so that nobody can occupy
+them all. The loop takes up to 100 connections at a time (the backlog) before it reads from any, so
+that one which brings its request along is read before 256 others have come behind it."""
 
 MAX_SESSIONS: Final = 64
 """MCP sessions at once. One that is not used for half an hour ends by itself."""
@@ -57,6 +62,7 @@ async def serve_http(
     head_timeout: float = HEAD_TIMEOUT,
     send_timeout: float = SEND_TIMEOUT,
     max_connections: int = MAX_CONNECTIONS,
+    max_strangers: int = MAX_STRANGERS,
     **limits: Any,
 ) -> None:
     """Listen on a port of this machine until `stop` is set; 0 takes a free one.
@@ -71,10 +77,15 @@ async def serve_http(
     door = Door(manager.handle_request, token=token, **limits)
     state = ServerState()
     tasks = TaskOwner("the HTTP server")
-    config = _config(door, max_connections)
-    listening = await _listen(
-        lambda: _Patience(config, state, head_timeout=head_timeout, send_timeout=send_timeout), port
-    )
+    config = _config(door)
+    places = _Places(max_known=max_connections, max_strangers=max_strangers)
+
+    def connected() -> _Patience:
+        return _Patience(
+            config, state, places, head_timeout=head_timeout, send_timeout=send_timeout
+        )
+
+    listening = await _listen(connected, port)
     try:
         number = listening.sockets[0].getsockname()[1]
         door.hosts = frozenset(f"{name}:{number}".encode() for name in NAMES)
@@ -95,7 +106,7 @@ async def _run(
         await stop.wait()
 
 
-def _config(door: Door, max_connections: int) -> Config:
+def _config(door: Door) -> Config:
     config = Config(
         door,
         lifespan="off",
@@ -104,8 +115,6 @@ def _config(door: Door, max_connections: int) -> Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        # It refuses as soon as there are so many, the one that asks among them.
-        limit_concurrency=max_connections + 1,
         timeout_keep_alive=IDLE_TIMEOUT,
     )
     config.load()
@@ -139,6 +148,42 @@ async def _end(
     await asyncio.sleep(0)
 
 
+class _Places:
+    """The connections that are open: those that have shown the token have places of their own."""
+
+    def __init__(self, *, max_known: int, max_strangers: int) -> None:
+        self._max_known = max_known
+        self._max_strangers = max_strangers
+        # In the order in which they came, or were used last.
+        self._known: dict[_Patience, None] = {}
+        self._strangers: dict[_Patience, None] = {}
+
+    def arrive(self, connection: _Patience) -> None:
+        """Take a connection. If there are too many strangers, the oldest has to go."""
+        if len(self._strangers) >= self._max_strangers:
+            self._send_away(self._strangers, next(iter(self._strangers)))
+        self._strangers[connection] = None
+
+    def admit(self, connection: _Patience) -> bool:
+        """A connection has shown the token. False if all places are taken by others at work."""
+        if connection not in self._known and len(self._known) >= self._max_known:
+            idle = next((each for each in self._known if each.is_between), None)
+            if idle is None:
+                return False
+            self._send_away(self._known, idle)
+        self.leave(connection)
+        self._known[connection] = None
+        return True
+
+    def leave(self, connection: _Patience) -> None:
+        self._known.pop(connection, None)
+        self._strangers.pop(connection, None)
+
+    def _send_away(self, places: dict[_Patience, None], connection: _Patience) -> None:
+        del places[connection]
+        connection.transport.abort()
+
+
 class _Patience(H11Protocol):
     """A connection that is closed if no request comes out of it, or no answer goes into it.
 
@@ -146,9 +191,16 @@ class _Patience(H11Protocol):
     """
 
     def __init__(
-        self, config: Config, state: ServerState, *, head_timeout: float, send_timeout: float
+        self,
+        config: Config,
+        state: ServerState,
+        places: _Places,
+        *,
+        head_timeout: float,
+        send_timeout: float,
     ) -> None:
-        super().__init__(config, state, {})
+        super().__init__(config, state, {ADMIT: self._admit})
+        self._places = places
         self._head_timeout = head_timeout
         self._send_timeout = send_timeout
         self._timer: asyncio.TimerHandle | None = None
@@ -156,16 +208,18 @@ class _Patience(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._places.arrive(self)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_between():
+        if self.is_between:
             self._wait_for_head()
         super().data_received(data)
-        if not self._is_between():
+        if not self.is_between:
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._places.leave(self)
         self._stop_waiting()
         self._stop_watching()
         super().connection_lost(exc)
@@ -184,7 +238,11 @@ class _Patience(H11Protocol):
         else:
             super().timeout_keep_alive_handler()
 
-    def _is_between(self) -> bool:
+    def _admit(self) -> bool:
+        return self._places.admit(self)
+
+    @property
+    def is_between(self) -> bool:
         """Whether no request is being answered: then the head of one has to come."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
@@ -200,7 +258,7 @@ class _Patience(H11Protocol):
 
     def _give_up(self) -> None:
         self._timer = None
-        if self._is_between():
+        if self.is_between:
             self.transport.abort()
 
     def _watch(self) -> None:

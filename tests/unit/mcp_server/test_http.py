@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from dragoman.errors import AddressInUse
 from dragoman.mcp_server import tools
 from dragoman.mcp_server.door import Door
 from dragoman.mcp_server.front import Front
-from dragoman.mcp_server.http import _config, _Patience, serve_http
+from dragoman.mcp_server.http import _config, _Patience, _Places, serve_http
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
@@ -179,8 +180,9 @@ async def refused(*_: object) -> None:
 
 @aio
 async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
-    config = _config(Door(refused, token=TOKEN), 1)
-    connection = _Patience(config, ServerState(), head_timeout=10.0, send_timeout=0.01)
+    config = _config(Door(refused, token=TOKEN))
+    places = _Places(max_known=1, max_strangers=1)
+    connection = _Patience(config, ServerState(), places, head_timeout=10.0, send_timeout=0.01)
     transport = Narrow([300, 200, 200, 100, 100, 100])
     connection.connection_made(transport)
     connection.pause_writing()
@@ -190,18 +192,57 @@ async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
     connection.connection_lost(None)
 
 
+async def answered(reader: asyncio.StreamReader) -> bytes:
+    """The head of an answer that is read to its end."""
+    async with asyncio.timeout(10):
+        told = await reader.readuntil(b"\r\n\r\n")
+        size = re.search(rb"content-length: (\d+)", told, re.IGNORECASE)
+        await reader.readexactly(0 if size is None else int(size[1]))
+        return told
+
+
 @aio
-async def test_one_connection_too_many_is_refused_until_another_ends(work: Path) -> None:
-    async with listening(work, max_connections=2) as port:
-        request = head(port, token="wrong") + b"{}"
-        others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert (await talk(port, request)).startswith(b"HTTP/1.1 503 ")
-        _, leaving = others.pop()
-        leaving.close()
-        await leaving.wait_closed()
-        assert (await talk(port, request)).startswith(b"HTTP/1.1 401 ")
-        for _, writer in others:
+async def test_idle_connections_of_strangers_take_no_place_of_those_with_the_token(
+    work: Path,
+) -> None:
+    async with listening(work, max_connections=2, max_strangers=3) as port:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        answer = await talk(port, head(port, "Connection: close") + b"{}")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert (await talk(port, head(port, token="wrong") + b"{}")).startswith(b"HTTP/1.1 401 ")
+        # The oldest have gone, and not the last.
+        async with asyncio.timeout(10):
+            for reader, _ in idle[:3]:
+                with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                    await reader.readexactly(1)
+        for _, writer in idle:
             writer.close()
+
+
+@aio
+async def test_a_connection_with_the_token_is_refused_only_if_all_others_are_at_work(
+    work: Path,
+) -> None:
+    async with listening(work, max_connections=2, body_timeout=10.0) as port:
+        whole, half = head(port) + b"{}", head(port, "Expect: 100-continue", length=3)
+        ends = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in ends:
+            writer.write(whole)
+            assert (await answered(reader)).startswith(b"HTTP/1.1 400 ")
+        # Both are idle, and so is the third behind its request: the oldest one makes room.
+        last, third = await asyncio.open_connection("127.0.0.1", port)
+        third.write(whole)
+        assert (await answered(last)).startswith(b"HTTP/1.1 400 ")
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await ends[0][0].readuntil(b"never")
+        # Two that wait for the rest of their requests are at work.
+        for reader, writer in ((last, third), ends[1]):
+            writer.write(half)
+            assert (await answered(reader)).startswith(b"HTTP/1.1 100 ")
+        assert (await talk(port, whole)).startswith(b"HTTP/1.1 503 ")
+        for _, writer in ends:
+            writer.close()
+        third.close()
 
 
 @aio
