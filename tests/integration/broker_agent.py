@@ -104,7 +104,12 @@ def turn(session: str, text: str) -> str:
                 "session/request_permission",
                 {
                     "sessionId": session,
-                    "toolCall": {"toolCallId": "t1", "title": rest, "kind": rest},
+                    "toolCall": {
+                        "toolCallId": "t1",
+                        "title": rest,
+                        "kind": rest,
+                        "locations": [{"path": "a"}],
+                    },
                     "options": [
                         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
                         {"optionId": "no", "name": "No", "kind": "reject_once"},

@@ -17,6 +17,7 @@ from dragoman.bridge.greeting import Overheard, offered
 from dragoman.client.connecting import AUTO, OPENERS, Target, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import DECLINED
+from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, UsageError
 from dragoman.transports import open_stdio
@@ -108,6 +109,8 @@ def _connected(
         workspace=arguments.workspace,
         dialect=arguments.dialect,
         inherit=arguments.inherit,
+        # The bridge decides nothing: files that a client does not serve are served here.
+        guard=approve_all,
         terminals=client is not None and client.terminal,
         # Who really answers is known by the bridge, as soon as there is one.
         inquire=None if asks is None else lambda inquiry: DECLINED,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.cli.exits import Exit
+from dragoman.cli.permitting import unattended
 from dragoman.cli.plans import Plan
-from dragoman.hub.broker.calling import READ_ONLY, TERMS, complete, spec_of
+from dragoman.hub.broker.calling import TERMS, complete, spec_of
 from dragoman.hub.broker.spec import BrokerSpec
 from dragoman.hub.broker.starting import ensure
 from dragoman.hub.joining import join
@@ -30,14 +31,13 @@ async def attach(plan: Plan) -> int:
         env=plan.env,
         extra_env=plan.lineage,
         max_line_size=plan.max_line_size,
-        write_files=plan.writes,
         ttl=plan.ttl,
         max_idle=plan.max_idle,
     )
     reached = await ensure(spec, prepare=prepare, ttl=plan.ttl)
-    if not plan.writes:
-        # Before anything that the other program says, which does not know of it.
-        terms = {"jsonrpc": "2.0", "method": TERMS, "params": READ_ONLY}
-        reached.stream.write(msgspec.json.encode(terms) + b"\n")
+    # Before anything that the other program says, which does not know of it.
+    policy = unattended(plan.whole_policy, peer=plan.name)
+    terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
+    reached.stream.write(msgspec.json.encode(terms) + b"\n")
     await join(await open_stdio(), reached.stream)
     return Exit.OK

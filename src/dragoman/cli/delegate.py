@@ -242,7 +242,7 @@ def _run(wish: Wish, place: Place, show: Show) -> int:
             wish,
             place=place,
             audience=telling,
-            caller=Asking(stage, reads=False) if asks else None,
+            caller=Asking(stage) if asks else None,
             reins=reins,
         )
         return telling.over(done, terminated=stage.terminated) or int(show.lost)

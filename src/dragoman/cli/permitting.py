@@ -14,25 +14,22 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from dragoman.cli.output import questions
 from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
-    READING,
     Answer,
     Chosen,
     Decision,
-    Permit,
     Question,
-    approve_all,
-    approve_reads,
-    deny_all,
 )
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
+    from dragoman.hub.broker.extensions import PolicyTerms
+    from dragoman.hub.policy import Desk, PolicySettings
     from dragoman.hub.policy import Policy as RulesPolicy
-    from dragoman.hub.policy import PolicySettings
 
 
 class Policy(enum.Enum):
@@ -43,17 +40,6 @@ class Policy(enum.Enum):
     DENY_ALL = "deny-all"
     ASK = "ask"
     """Reads are allowed, for everything else the person is asked."""
-
-    @property
-    def writes(self) -> bool:
-        """Whether the agent may write files through us at all."""
-        return self in (Policy.APPROVE_ALL, Policy.ASK)
-
-    @property
-    def unattended(self) -> str:
-        """What counts when the person who would be asked has left: reads are allowed, still."""
-        policy = Policy.APPROVE_READS if self is Policy.ASK else self
-        return str(policy.value)
 
 
 def policy_of(
@@ -88,39 +74,25 @@ def permit_of(
     peer: str = "",
     workspace: str = "",
     titled: bool = False,
-) -> Permit:
-    """Who decides under this policy, and under the rules of the user's settings if there are."""
-    whole = whole_policy(policy, rules, ceilings)
-    if whole is not None:
-        from dragoman.hub.policy import Desk
+) -> Desk:
+    """Who decides under this policy and the rules of the user's settings."""
+    from dragoman.hub.policy import Desk
 
-        return Desk(
-            whole,
-            peer=peer,
-            workspace=workspace,
-            # Behind rules a reading that is none is no reading: here nothing passes unasked.
-            caller=Asking(stage, reads=False) if is_interactive() else None,
-            ask_before_preset=policy is Policy.ASK,
-            titled=titled,
-        )
-    match policy:
-        case Policy.APPROVE_ALL:
-            return approve_all
-        case Policy.APPROVE_READS:
-            return approve_reads
-        case Policy.DENY_ALL:
-            return deny_all
-        case Policy.ASK:
-            return Asking(stage)
+    return Desk(
+        whole_policy(policy, rules, ceilings),
+        peer=peer,
+        workspace=workspace,
+        caller=Asking(stage, titled=titled) if is_interactive() else None,
+        ask_before_preset=policy is Policy.ASK,
+        titled=titled,
+    )
 
 
 def whole_policy(
     policy: Policy, rules: PolicySettings | None, ceilings: Sequence[RulesPolicy] = ()
-) -> RulesPolicy | None:
+) -> RulesPolicy:
     """The flag, the rules of the settings, and the policies of those who delegated to us, of which
-    the strictest counts; None if the flag is all there is."""
-    if not ceilings and (rules is None or not (rules.rules or rules.limits)):
-        return None
+    the strictest counts."""
     from dragoman.hub.policy import PolicySettings, narrowed, of_settings
 
     whole = of_settings(rules or PolicySettings(), policy.value)
@@ -129,29 +101,11 @@ def whole_policy(
     return whole
 
 
-def guard_of(permit: Permit) -> Permit | None:
-    """Who decides about files that an agent has us read and write without a question: whoever
-    knows the rules. Where there are none, what is offered to the agent is done."""
-    return getattr(permit, "guard", None)
-
-
-def may_write(policy: Policy, whole: RulesPolicy | None) -> bool:
-    """Whether the agent is offered to write files through us. Where there are rules, each file is
-    decided about by itself (`guard_of`)."""
-    if whole is None:
-        return policy.writes
-    from dragoman.hub.policy import may_allow_edits
-
-    return may_allow_edits(whole)
-
-
-def unattended(policy: Policy, whole: RulesPolicy | None, *, peer: str) -> str | RulesPolicy:
+def unattended(whole: RulesPolicy, *, peer: str) -> PolicyTerms:
     """What counts when the person who would be asked has left."""
-    if whole is None:
-        return policy.unattended
-    from dragoman.hub.policy import for_whom
+    from dragoman.hub.delegating import ceiling
 
-    return for_whom(whole, peer=peer)
+    return ceiling.unattended(whole, peer=peer, role="")
 
 
 _KEYS: Final = {
@@ -166,27 +120,26 @@ _KEYS: Final = {
 class Asking:
     """Asks the person at the terminal, one question at a time."""
 
-    def __init__(self, stage: Stage, *, reads: bool = True) -> None:
-        """`reads`: whether what calls itself a reading passes without a question."""
+    def __init__(self, stage: Stage, *, titled: bool = False) -> None:
+        """`titled`: whether the agent writes a command as the title of its question."""
         self._stage = stage
-        self._reads = reads
+        self._titled = titled
         self._turn = asyncio.Lock()
 
     async def __call__(self, question: Question) -> Decision:
-        if self._reads and question.kind in READING:
-            return Answer.ALLOW_ONCE
         async with self._turn:
             return await self._ask(question)
 
     async def _ask(self, question: Question) -> Decision:
         choices = choices_of(question)
-        lines = [f"[permission] {one_line(question.title) or 'something'} ({question.kind})"]
+        lines = questions.permission(question, titled=self._titled)
         lines += [f"  {key}  {label}" for key, (label, _) in choices.items()]
         _tell("\n".join(lines) + "\n")
         keys = "/".join(choices)
         while True:
             try:
-                line = await self._stage.line(f"allow? [{keys}] ")
+                # What was typed before the question was shown is not an answer to it.
+                line = await self._stage.line(f"allow? [{keys}] ", fresh=True)
             except Interrupted:
                 # As anywhere else in a turn, Ctrl-C stops the turn.
                 self._stage.press()

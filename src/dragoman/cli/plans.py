@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.times import seconds_of
-from dragoman.cli.permitting import Policy, may_write, policy_of, whole_policy
+from dragoman.cli.permitting import Policy, policy_of, whole_policy
 from dragoman.client.budgets import Budgets
 from dragoman.errors import UsageError
 
@@ -99,13 +99,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Whether the session stays open at the agent when the command ends."""
 
     @property
-    def writes(self) -> bool:
-        """Whether the agent is offered to write files through us."""
-        return may_write(self.policy, self.whole_policy)
-
-    @property
-    def whole_policy(self) -> RulesPolicy | None:
-        """What counts, with rules and ceilings; None if the policy is all there is."""
+    def whole_policy(self) -> RulesPolicy:
+        """What counts, with rules and ceilings."""
         return whole_policy(self.policy, self.rules, self.ceilings)
 
 
@@ -178,7 +173,6 @@ def _inherited(
 
     ceilings = inherited_ceilings(lineage)
     whole = whole_policy(policy, settings.policy, ceilings)
-    assert whole is not None
     return ceilings, {**lineage.environment(warm=True), **environment(whole, peer=peer)}
 
 

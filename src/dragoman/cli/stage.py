@@ -26,6 +26,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from dragoman.cli.exits import Exit
+from dragoman.cli.output.terminal import drop_typed
 
 LAST_INTERRUPT: Final = 3
 """The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""
@@ -44,6 +45,7 @@ class _Wanted(Struct, eq=False):
 
     prompt: str
     answer: asyncio.Future[str | None]
+    fresh: bool = False
     abandoned: bool = False
 
 
@@ -67,12 +69,13 @@ class Stage:
 
     # -- for the loop
 
-    async def line(self, prompt: str = "") -> str | None:
+    async def line(self, prompt: str = "", *, fresh: bool = False) -> str | None:
         """The next line without its end; None at the end of input.
 
-        Raises `Interrupted` if Ctrl-C is typed instead.
+        `fresh` drops what was typed at a terminal before the prompt. Raises `Interrupted` if
+        Ctrl-C is typed instead.
         """
-        wanted = _Wanted(prompt, asyncio.get_running_loop().create_future())
+        wanted = _Wanted(prompt, asyncio.get_running_loop().create_future(), fresh)
         self._wanted.put(wanted)
         try:
             return await wanted.answer
@@ -150,6 +153,8 @@ class Stage:
                 self._reading = self._read_so_far
                 if self._over:
                     return
+                if wanted.fresh:
+                    drop_typed(sys.stdin)
                 answer = _read(wanted.prompt)
             except KeyboardInterrupt:
                 answer = Interrupted()

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.cli.exits import Exit, of_result
 from dragoman.cli.output.showing import Report, Show
-from dragoman.cli.permitting import guard_of, permit_of, unattended
+from dragoman.cli.permitting import permit_of, unattended
 from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
@@ -191,13 +191,12 @@ class Talk:
         terms: dict[str, Any] = {
             "workspace": plan.workspace,
             "permit": permit,
-            "guard": guard_of(permit),
+            "guard": permit.guard,
             "budgets": plan.budgets,
             "dialect": plan.dialect,
             "env": plan.env,
             "extra_env": plan.lineage,
             "on_event": self._watch,
-            "write_files": plan.writes,
             "max_line_size": plan.max_line_size,
         }
         if not plan.warm:
@@ -325,7 +324,7 @@ class Talk:
         plan = self.plan
         return job_terms(
             self.job,
-            policy=unattended(plan.policy, plan.whole_policy, peer=plan.name),
+            policy=unattended(plan.whole_policy, peer=plan.name),
             budgets=plan.budgets,
         )
 

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import structs
 
 from dragoman import transports  # The module, whose names cost something only when they are used.
-from dragoman.client import handshakes
+from dragoman.client import guarding, handshakes
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, Terms, absolute
 from dragoman.client.inquiries import Inquire
@@ -76,14 +76,18 @@ async def connect(
     """Start or reach an agent and talk with it until the block ends; then it is gone.
 
     A program is started in the workspace, with a small base environment, `env`, and the variables
-    that `inherit` names. Permissions are refused unless `permit` says otherwise; `guard`, if there
-    is one, is asked before a file or a command is served to the agent. `inquire` answers
+    that `inherit` names. Permissions are refused unless `permit` says otherwise. `guard` is asked
+    before a file or a command is served to the agent; without one, files are read, and `permit` is
+    asked before a file is written or a command run, unless it has just allowed that. `inquire`
+    answers
     what the agent asks its user, pages to visit too if it `visits` them. `cache` lets a program be
     asked only once what it speaks. `details` are options that only one dialect has, by their names
     in its own options, such as ``sandbox`` for Codex.
     """
+    folder = absolute(Path(workspace))
+    permit, guard = guarding.guarded(permit, guard, folder)
     terms = Terms(
-        workspace=absolute(Path(workspace)),
+        workspace=folder,
         permit=permit,
         guard=guard,
         inquire=inquire,

@@ -2,17 +2,19 @@
 
 Owns the questions about files that we read and write for an agent and commands that we run for it:
 most agents ask before they do such a thing, and some do not. Who answers is told to a client
-(`guard` in its options); without anybody, what is offered to the agent is done. The doing is in
-`dragoman.client.services`.
+(`guard` in its options). The doing is in `dragoman.client.services`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from dragoman.client.permissions import Answer, Decision, Permit, Question
+from dragoman.client.tool_input import told_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import NotPermitted
 from dragoman.events.parts import PermissionOption
@@ -20,7 +22,7 @@ from dragoman.events.words import PermissionKind
 
 OPTIONS: Final = (
     PermissionOption("allow", "Allow", PermissionKind.ALLOW_ONCE),
-    PermissionOption("always", "Allow from now on", PermissionKind.ALLOW_ALWAYS),
+    PermissionOption("always", "Allow it for the whole session", PermissionKind.ALLOW_ALWAYS),
     PermissionOption("reject", "Refuse", PermissionKind.REJECT_ONCE),
 )
 """What can be answered: no agent has made a list of it."""
@@ -31,9 +33,9 @@ def reading(session_id: str, path: str) -> Question:
     return _question(session_id, "read", f"Read {path}", {"path": path})
 
 
-def writing(session_id: str, path: str) -> Question:
-    """May we write a file for the agent?"""
-    return _question(session_id, "edit", f"Write {path}", {"path": path})
+def writing(session_id: str, path: str, content: str | None = None) -> Question:
+    """May we write a file for the agent, with this content if it is known?"""
+    return _question(session_id, "edit", f"Write {path}", {"path": path}, content)
 
 
 def running(
@@ -54,7 +56,9 @@ def running(
     return _question(session_id, "execute", f"Run {' '.join((command, *args))}", told)
 
 
-def _question(session_id: str, kind: str, title: str, told: dict[str, Any]) -> Question:
+def _question(
+    session_id: str, kind: str, title: str, told: dict[str, Any], content: str | None = None
+) -> Question:
     path = told.get("path")
     call = acp.ToolCallUpdate(
         tool_call_id="",
@@ -62,6 +66,7 @@ def _question(session_id: str, kind: str, title: str, told: dict[str, Any]) -> Q
         kind=kind,
         locations=None if path is None else [acp.ToolCallLocation(path=path)],
         raw_input=told,
+        content=None if content is None else [acp.Diff(path=str(path), new_text=content)],
     )
     return Question(
         session_id=session_id,
@@ -71,6 +76,62 @@ def _question(session_id: str, kind: str, title: str, told: dict[str, Any]) -> Q
         options=OPTIONS,
         tool_call=call,
     )
+
+
+class Asker:
+    """A permit, and the guard that goes with it: files are read, and for everything else the permit
+    is asked, unless it has allowed the same when the agent asked for it."""
+
+    def __init__(self, permit: Permit, workspace: Path) -> None:
+        self._permit = permit
+        self._workspace = workspace
+        self._edited: set[str] = set()
+        self._commands: list[object] = []
+
+    def permit(self, question: Question) -> Awaitable[Decision] | Decision:
+        answer = self._permit(question)
+        if inspect.isawaitable(answer):
+            return self._later(question, answer)
+        if getattr(answer, "allows", False):
+            self._allowed(question)
+        return answer
+
+    async def _later(self, question: Question, answer: Awaitable[Decision]) -> Decision:
+        decision = await answer
+        if getattr(decision, "allows", False):
+            self._allowed(question)
+        return decision
+
+    def _allowed(self, question: Question) -> None:
+        told = told_of(question.tool_call)
+        if question.kind == "edit" or "edit" in told.kinds:
+            self._edited.update(map(self._place, told.paths))
+        self._commands += told.lines if told.argv is None else [told.argv]
+
+    def guard(self, question: Question) -> Awaitable[Decision] | Decision:
+        if question.kind == "read":
+            return Answer.ALLOW_ONCE
+        told = told_of(question.tool_call)
+        if question.kind == "edit":
+            known = bool(told.paths) and self._edited.issuperset(map(self._place, told.paths))
+        else:
+            command = told.argv if told.argv is not None else "".join(told.lines)
+            known = command in self._commands and not told.tainted and told.cwd is None
+            if known:
+                # A command that was allowed once runs once.
+                self._commands.remove(command)
+        return Answer.ALLOW_ONCE if known else self._permit(question)
+
+    def _place(self, path: str) -> str:
+        return os.path.normpath(self._workspace / path)
+
+
+def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Permit, Permit]:
+    """A permit and its guard; without a guard the permit decides about both (`Asker`)."""
+    if guard is not None:
+        return permit, guard
+    asker = Asker(permit, workspace)
+    return asker.permit, asker.guard
 
 
 async def decided(guard: Permit, question: Question) -> Decision:
@@ -86,4 +147,4 @@ def require(question: Question, answer: Decision) -> None:
         raise NotPermitted(question.title, "the turn is being cancelled" if over else "")
 
 
-__all__ = ["OPTIONS", "decided", "reading", "require", "running", "writing"]
+__all__ = ["OPTIONS", "Asker", "decided", "guarded", "reading", "require", "running", "writing"]

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from dragoman.client.tool_input import told_of
 from dragoman.errors import UsageError
 
 
@@ -129,8 +130,19 @@ def approve_all(question: Question) -> Answer:
 
 
 def approve_reads(question: Question) -> Answer:
-    """Allow what only reads; refuse the rest."""
-    return Answer.ALLOW_ONCE if question.kind in READING else Answer.REJECT_ONCE
+    """Allow what only reads; refuse the rest.
+
+    What a tool call would do counts, not only what the agent calls it: a read with a command is
+    refused, and so is one with a diff, or with input of which nothing is known.
+    """
+    return Answer.ALLOW_ONCE if _only_reads(question) else Answer.REJECT_ONCE
+
+
+def _only_reads(question: Question) -> bool:
+    if question.kind not in READING:
+        return False
+    told = told_of(question.tool_call)
+    return not told.runs and told.shows_reading(question.kind)
 
 
 def deny_all(question: Question) -> Answer:

@@ -100,7 +100,7 @@ def options_of(way: Way, dialect: str, permit: Permit = deny_all) -> dict[str, A
     """The options of the dialect's client that make up for what the peer does differently."""
     # A user who chose another dialect than the descriptor gets that one bare.
     options: dict[str, Any] = dict(way.details) if dialect == way.protocol else {}
-    if dialect == CODEX and permit is approve_all:
+    if dialect == CODEX and (permit is approve_all or getattr(permit, "unrestricted", False)):
         # In its narrow sandbox a command that writes fails before anybody is asked.
         options.setdefault("sandbox", "workspace-write")
     if dialect != ACP:

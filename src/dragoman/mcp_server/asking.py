@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.conversation import Conversation, Peer
-from dragoman.client.permissions import approve_all
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, DragomanError, NoPeer
 from dragoman.events import fold
@@ -41,7 +40,6 @@ from dragoman.hub.delegating.limits import tightened
 from dragoman.hub.launching import Way, way_to
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
-from dragoman.hub.policy import may_allow_edits
 from dragoman.hub.policy.desk import Desk
 from dragoman.hub.prices import price, read_prices
 from dragoman.hub.report import Report, report_of
@@ -249,7 +247,6 @@ class _Asking:
         settings = place.config.settings
         own = settings.for_peer(question.peer)
         warm = settings.warm
-        free = ceiling.allows_everything(self._policy)
         desk = Desk(
             self._policy,
             question.peer,
@@ -261,9 +258,8 @@ class _Asking:
         )
         options: dict[str, Any] = {
             "workspace": question.workspace,
-            # Some peers have a sandbox of their own, which is only opened for this very one.
-            "permit": approve_all if free else desk,
-            "guard": None if free else desk.guard,
+            "permit": desk,
+            "guard": desk.guard,
             "budgets": self._budgets,
             "env": own.env,
             "extra_env": {
@@ -271,7 +267,6 @@ class _Asking:
                 **ceiling.environment(self._policy, peer=question.peer),
             },
             "on_event": self._watch,
-            "write_files": may_allow_edits(self._policy),
             "max_line_size": settings.max_line_size,
         }
         if not warm:

@@ -175,7 +175,7 @@ class ActedStage(Stage):
         super().__init__()
         self.lines = list(lines)
 
-    async def line(self, prompt: str = "") -> str | None:
+    async def line(self, prompt: str = "", *, fresh: bool = False) -> str | None:
         line = self.lines.pop(0)
         if isinstance(line, Exception):
             raise line

@@ -38,11 +38,11 @@ async def test_the_broker_of_the_plan_is_joined_with_stdin_and_stdout(
     plan = plan_of(Wishes(peer="scout", command=None, ttl="2m", approve_all=True))
     assert await attaching.attach(plan) == 0
     assert asked == [("scout", str(shell.cwd), 120.0, None), ("stdio", stream)]
-    assert said == []
+    assert [json.loads(line)["params"] for line in said] == [{"policy": "approve-all"}]
 
 
 @aio
-async def test_the_broker_is_told_before_all_else_that_nothing_is_to_be_written(
+async def test_the_broker_is_told_the_policy_before_all_else(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[Any] = []
@@ -62,6 +62,6 @@ async def test_the_broker_is_told_before_all_else_that_nothing_is_to_be_written(
     plan = plan_of(Wishes(peer="scout", command=None, deny_all=True))
     assert await attaching.attach(plan) == 0
     terms, rest = said
-    assert json.loads(terms)["params"] == {"writeFiles": False}
+    assert json.loads(terms)["params"] == {"policy": "deny-all"}
     assert terms.endswith(b"\n")
     assert rest == "the other program"

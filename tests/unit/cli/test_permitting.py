@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -12,22 +12,18 @@ from dragoman.cli.permitting import (
     Asking,
     Policy,
     choices_of,
-    guard_of,
-    may_write,
     permit_of,
     policy_of,
     unattended,
     whole_policy,
 )
 from dragoman.cli.stage import Interrupted, Stage
+from dragoman.client import guarding
 from dragoman.client.permissions import (
     Answer,
     Chosen,
     Permit,
     Question,
-    approve_all,
-    approve_reads,
-    deny_all,
 )
 from dragoman.errors import UsageError
 from dragoman.events.parts import PermissionOption
@@ -45,8 +41,11 @@ OPTIONS = (
 )
 
 
-def question(kind: str = "edit", options: tuple[PermissionOption, ...] = OPTIONS) -> Question:
-    return Question("s1", "c1", "Write it", kind, options, None)
+def question(
+    kind: str = "edit", options: tuple[PermissionOption, ...] = OPTIONS, **told: Any
+) -> Question:
+    call = {"locations": [{"path": "a.txt"}], **told}
+    return Question("s1", "c1", "Write it", kind, options, call)
 
 
 class Typed:
@@ -56,7 +55,8 @@ class Typed:
         self.lines = list(lines)
         self.presses = 0
 
-    async def line(self, prompt: str = "") -> str | None:
+    async def line(self, prompt: str = "", *, fresh: bool = False) -> str | None:
+        assert fresh, "what was typed before is not an answer"
         await asyncio.sleep(0)
         line = self.lines.pop(0)
         if isinstance(line, Exception):
@@ -89,13 +89,46 @@ def test_two_flags_contradict_each_other() -> None:
         policy("approve_all", "deny_all")
 
 
-def test_each_policy_has_its_permit_and_only_two_let_files_be_written() -> None:
-    stage = cast(Stage, Typed())
-    assert permit_of(Policy.APPROVE_ALL, stage) is approve_all
-    assert permit_of(Policy.APPROVE_READS, stage) is approve_reads
-    assert permit_of(Policy.DENY_ALL, stage) is deny_all
-    assert isinstance(permit_of(Policy.ASK, stage), Asking)
-    assert [each for each in Policy if each.writes] == [Policy.APPROVE_ALL, Policy.ASK]
+READS: tuple[dict[str, Any], ...] = (
+    {"rawInput": {"command": "touch x"}},
+    {"rawInput": {"path": "a", "content": "x"}},
+    {"content": [{"type": "diff", "path": "a", "newText": "x"}]},
+    {"rawInput": {"payload": "x"}},
+    {"locations": []},
+)
+"""What agents may call a read, and is none."""
+
+
+@pytest.mark.parametrize("told", READS)
+@pytest.mark.parametrize("flag", [Policy.APPROVE_READS, Policy.ASK, Policy.DENY_ALL])
+@aio
+async def test_without_rules_a_read_is_judged_by_what_would_be_done(
+    told: dict[str, Any], flag: Policy
+) -> None:
+    permit = permit_of(flag, cast(Stage, Typed()), workspace="/nowhere")
+    assert not (await permit(question("read", **told))).allows
+    allowed = (await permit(question("read"))).allows
+    assert allowed is (flag is not Policy.DENY_ALL)
+
+
+@pytest.mark.parametrize(
+    ("flag", "line", "written"),
+    [
+        (Policy.APPROVE_ALL, None, True),
+        (Policy.APPROVE_READS, None, False),
+        (Policy.DENY_ALL, None, False),
+        (Policy.ASK, None, False),
+        (Policy.ASK, "y", True),
+        (Policy.ASK, "n", False),
+    ],
+)
+@aio
+async def test_without_rules_a_file_is_written_for_the_agent_as_the_policy_says(
+    monkeypatch: pytest.MonkeyPatch, flag: Policy, line: str | None, written: bool
+) -> None:
+    monkeypatch.setattr("dragoman.cli.permitting.is_interactive", lambda: line is not None)
+    desk = permit_of(flag, cast(Stage, Typed(line)), workspace="/nowhere")
+    assert (await desk.guard(guarding.writing("s", "/nowhere/a"))).allows is written
 
 
 def test_the_first_option_of_a_kind_has_a_letter_others_a_number_unknown_ones_nothing() -> None:
@@ -110,12 +143,6 @@ def test_the_first_option_of_a_kind_has_a_letter_others_a_number_unknown_ones_no
 
 def test_refusing_is_possible_even_if_it_was_not_offered() -> None:
     assert choices_of(question(options=OPTIONS[:1]))["n"][1] is Answer.REJECT_ONCE
-
-
-@aio
-async def test_reading_needs_no_question() -> None:
-    permit, typed = asking()
-    assert await permit(question("read")) is Answer.ALLOW_ONCE
 
 
 @aio
@@ -145,7 +172,11 @@ async def test_two_questions_at_once_are_asked_one_after_the_other(
     assert first.result() == Chosen("o4", Answer.REJECT_ONCE)
     assert second.result() == Chosen("o1", Answer.ALLOW_ONCE)
     out, err = capsys.readouterr()
-    assert (out, err.count("[permission] Write it (edit)")) == ("", 2)
+    assert (out, err.count("[permission] change files, which the agent calls 'Write it'")) == (
+        "",
+        2,
+    )
+    assert err.count("\n  a.txt\n") == 2
     assert "\x1b" not in err
 
 
@@ -188,39 +219,9 @@ async def test_what_no_rule_fits_is_asked_where_asking_was_chosen(
     assert await answered(permit, "edit")
 
 
-@aio
-async def test_behind_rules_a_reading_is_asked_about_like_everything() -> None:
-    typed = Typed("n")
-    assert not (await Asking(cast(Stage, typed), reads=False)(question("read"))).allows
-
-
-def test_without_rules_the_flag_alone_decides() -> None:
-    stage = cast(Stage, Typed())
-    assert permit_of(Policy.APPROVE_ALL, stage, rules=PolicySettings()) is approve_all
-
-
-def test_files_are_guarded_by_whoever_knows_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = cast(Stage, Typed())
-    assert guard_of(permit_of(Policy.APPROVE_ALL, stage)) is None
-    assert guard_of(permit_of(Policy.ASK, stage)) is None
-    assert guard_of(by_rules(Policy.APPROVE_ALL, monkeypatch=monkeypatch)) is not None
-
-
-def test_rules_say_whether_files_can_be_written_at_all() -> None:
-    allow = PolicySettings(rules=(Rule(action="allow", kind="edit", paths=("src/**",)),))
-    deny = PolicySettings(limits=(Rule(action="deny", kind="edit"),))
-    for policy, rules, writes in (
-        (Policy.APPROVE_READS, allow, True),
-        (Policy.APPROVE_READS, None, False),
-        (Policy.ASK, PolicySettings(), True),
-        (Policy.ASK, deny, False),
-    ):
-        assert may_write(policy, whole_policy(policy, rules)) is writes
-
-
 def test_when_the_person_has_left_the_rules_are_still_there() -> None:
-    assert unattended(Policy.ASK, whole_policy(Policy.ASK, None), peer="x") == "approve-reads"
-    left = unattended(Policy.ASK, whole_policy(Policy.ASK, RULES), peer="gemini")
+    assert unattended(whole_policy(Policy.ASK, None), peer="x") == "approve-reads"
+    left = unattended(whole_policy(Policy.ASK, RULES), peer="gemini")
     assert left == RulesPolicy(preset="ask", rules=(Rule(action="deny", kind="fetch"),))
 
 
@@ -229,4 +230,3 @@ async def test_whoever_delegated_is_never_exceeded() -> None:
     stage, above = cast(Stage, Typed()), (RulesPolicy(),)
     permit = permit_of(Policy.APPROVE_ALL, stage, ceilings=above, workspace="/nowhere")
     assert await answered(permit, "read") and not await answered(permit, "edit")
-    assert not may_write(Policy.APPROVE_ALL, whole_policy(Policy.APPROVE_ALL, None, above))

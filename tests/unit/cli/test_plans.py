@@ -137,24 +137,24 @@ def test_a_name_with_a_star_is_not_said_to_be_unset(shell: Shell) -> None:
 
 
 def test_the_rules_of_the_settings_are_part_of_the_plan(place: Shell) -> None:
-    assert not planned(approve_reads=True).writes
+    assert planned(approve_reads=True).whole_policy == RulesPolicy(preset="approve-reads")
     configured(place, '[[policy.rules]]\naction = "allow"\nkind = "edit"\npaths = ["src/**"]\n')
     plan = planned(approve_reads=True)
     assert plan.rules is not None and plan.rules.rules[0].paths == ("src/**",)
-    assert plan.writes
+    assert plan.whole_policy.rules == plan.rules.rules
 
 
 def test_delegated_work_may_do_no_more_than_whoever_delegated_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = planned(approve_all=True)
-    assert (free.writes, free.ceilings, free.lineage) == (True, (), {})
+    assert (free.ceilings, free.lineage) == ((), {})
     monkeypatch.setenv("DRAGOMAN_DEPTH", "1")
     lost = planned(approve_all=True)
-    assert not lost.writes and lost.ceilings == (RulesPolicy(preset="deny-all"),)
+    assert lost.ceilings == (RulesPolicy(preset="deny-all"),)
     monkeypatch.setenv("DRAGOMAN_CEILING", '{"preset":"approve-reads"}')
     plan = planned(approve_all=True)
-    assert not plan.writes and plan.ceilings == (RulesPolicy(preset="approve-reads"),)
+    assert plan.ceilings == (RulesPolicy(preset="approve-reads"),)
     assert plan.lineage["DRAGOMAN_DEPTH"] == "1"
     told = msgspec.json.decode(plan.lineage["DRAGOMAN_CEILING"], type=RulesPolicy)
     assert told == plan.whole_policy

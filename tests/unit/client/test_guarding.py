@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dragoman.client import guarding
-from dragoman.client.permissions import Answer, Question, settled
+from dragoman.client.permissions import Answer, Permit, Question, settled
 from dragoman.errors import NotPermitted
 from tests.aio import aio
 
@@ -58,3 +60,44 @@ def test_what_is_not_allowed_is_an_error_that_says_what() -> None:
         guarding.require(question, Answer.REJECT_ONCE)
     with pytest.raises(NotPermitted, match="being cancelled"):
         guarding.require(question, Answer.CANCEL)
+
+
+@aio
+async def test_without_a_guard_files_are_read_and_the_permit_decides_about_the_rest() -> None:
+    answers = [Answer.REJECT_ONCE, Answer.ALLOW_ONCE, Answer.REJECT_ONCE]
+    permit, guard = guarding.guarded(lambda _: answers.pop(0), None, Path("/w"))
+    assert await guarding.decided(guard, guarding.reading("s", "/w/a")) is Answer.ALLOW_ONCE
+    assert await guarding.decided(guard, guarding.writing("s", "/w/a")) is Answer.REJECT_ONCE
+    running = guarding.running("s", "make", [], cwd=None, env=())
+    assert await guarding.decided(guard, running) is Answer.ALLOW_ONCE
+    assert await guarding.decided(guard, running) is Answer.REJECT_ONCE
+    assert guarding.guarded(permit, permit, Path("/w")) == (permit, permit)
+
+
+@aio
+async def test_what_the_permit_allowed_is_not_asked_again_when_it_is_done() -> None:
+    async def later(question: Question) -> Answer:
+        asked.append(question.title)
+        return Answer.ALLOW_ONCE
+
+    def now(question: Question) -> Answer:
+        asked.append(question.title)
+        return Answer.ALLOW_ONCE
+
+    asked: list[str] = []
+    permits: tuple[Permit, ...] = (later, now)
+    for given in permits:
+        asked.clear()
+        permit, guard = guarding.guarded(given, None, Path("/w"))
+        edit = Question("s", "c", "Edit", "edit", (), {"locations": [{"path": "x/../a"}]})
+        run = Question("s", "c", "Run", "execute", (), {"rawInput": {"command": ["make", "x"]}})
+        for question in (edit, run):
+            assert (await guarding.decided(permit, question)).allows
+        for _ in range(2):
+            assert (await guarding.decided(guard, guarding.writing("s", "/w/a"))).allows
+        for cwd in ("/elsewhere", None, None):
+            doing = guarding.running("s", "make", ["x"], cwd=cwd, env=())
+            assert (await guarding.decided(guard, doing)).allows
+        assert asked == ["Edit", "Run", "Run make x", "Run make x"], "a command counts once"
+        await guarding.decided(guard, guarding.writing("s", "/w/b"))
+        assert asked[-1] == "Write /w/b"

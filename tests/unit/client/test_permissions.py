@@ -33,8 +33,9 @@ REJECT = Offered("cancel", "reject_once")
 NEVER = Offered("never", "reject_always")
 
 
-def question(kind: str) -> Question:
-    return Question("s", "call", "title", kind, [ONCE, REJECT], None)
+def question(kind: str, **told: Any) -> Question:
+    call = {"locations": [{"path": "a"}], **told}
+    return Question("s", "call", "title", kind, [ONCE, REJECT], call)
 
 
 def test_an_option_is_chosen_by_its_kind_whatever_it_is_called() -> None:
@@ -88,6 +89,26 @@ def test_the_presets_allow_everything_reading_or_nothing() -> None:
         assert deny_all(question(kind)) is Answer.REJECT_ONCE
         assert approve_reads(question(kind)).allows == (kind in READING)
     assert READING == {"read", "search", "think"}
+
+
+@pytest.mark.parametrize("kind", sorted(READING))
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"rawInput": {"command": "cat a"}},
+        {"rawInput": {"path": "a", "content": "x"}},
+        {"content": [{"type": "diff", "path": "a", "newText": "x"}]},
+        {"rawInput": {"path": "a", "payload": "x"}},
+        {"rawInput": "x"},
+    ],
+)
+def test_a_read_is_judged_by_what_would_be_done(kind: str, told: dict[str, Any]) -> None:
+    assert not approve_reads(question(kind, **told)).allows
+
+
+def test_a_read_that_does_not_say_what_it_reads_is_refused() -> None:
+    assert not approve_reads(question("read", locations=[])).allows
+    assert approve_reads(question("think", locations=[])).allows
 
 
 @pytest.mark.parametrize("answer", [True, None, "allow_once"])

@@ -1,17 +1,38 @@
-"""Asking a person on the terminal, for commands that run without an event loop.
+"""Questions to a person at the terminal, and what they show.
 
-Owns the question that is answered with yes or no. Without a terminal nobody can answer, and that is
-an error that names the option to use instead. What is asked while an agent works is in
-`dragoman.cli.permitting`.
+Owns the question that is answered with yes or no, for commands that run without an event loop, and
+the lines of a permission question: what would be done as the policy judges it, and only then the
+agent's own words for it. Without a terminal nobody can answer, and that is an error that names the
+option to use instead. How an answer to an agent's question is read is in `dragoman.cli.permitting`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.neutral import neutral
-from dragoman.cli.output.terminal import is_interactive
+import msgspec
+
+from dragoman.cli.output import file_changes
+from dragoman.cli.output.neutral import neutral, one_line
+from dragoman.cli.output.terminal import drop_typed, is_interactive
+from dragoman.client.tool_input import Told, part, told_of
 from dragoman.errors import UsageError
+from dragoman.events.parts import FileChange
+from dragoman.events.words import FileOp
+
+if TYPE_CHECKING:
+    from dragoman.client.permissions import Question
+
+SHOWN_LINES: Final = 30
+"""Lines of a command, of an input or of all paths that a question shows: a screen holds them."""
+
+SHOWN_WIDTH: Final = 2000
+"""Characters of one line that a question shows."""
+
+SHOWN_FILES: Final = 4
+"""Files whose changes a question shows line by line."""
 
 
 def confirm(question: str, *, instead: str, default: bool = False) -> bool:
@@ -23,6 +44,7 @@ def confirm(question: str, *, instead: str, default: bool = False) -> bool:
         raise UsageError(f"{question} Nobody is there to answer: add {instead}")
     choices = "[Y/n]" if default else "[y/N]"
     while True:
+        drop_typed(sys.stdin)
         # On stderr: whoever keeps the output of a command does not want our questions in it.
         sys.stderr.write(f"{neutral(question)} {choices} ")
         sys.stderr.flush()
@@ -37,3 +59,94 @@ def confirm(question: str, *, instead: str, default: bool = False) -> bool:
                 return True
             case "n" | "no":
                 return False
+
+
+def permission(question: Question, *, titled: bool = False) -> list[str]:
+    """The lines of a permission question. `titled`: whether the title is the command."""
+    told = told_of(question.tool_call)
+    if titled and question.kind == "execute" and not told.runs and question.title.strip():
+        told.lines.append(question.title)
+    title = one_line(question.title, width=160)
+    called = f", which the agent calls {title!r}" if title else ""
+    lines = [f"[permission] {_act(question.kind, told)}{called}"]
+    details = list(_details(question, told))
+    if not details:
+        details = ["the agent does not say what it would do"]
+    return [*lines, *(f"  {line}" for line in details)]
+
+
+def _act(kind: str, told: Told) -> str:
+    """What would be done, in a few words."""
+    acts = []
+    if told.runs or "execute" in told.kinds or kind == "execute":
+        acts.append("run a command")
+    if "edit" in told.kinds or kind == "edit":
+        acts.append("change files")
+    if "fetch" in told.kinds or kind == "fetch":
+        acts.append("reach an address")
+    if not acts and not told.shows_reading(kind):
+        return f"do something ({one_line(kind, width=40)})"
+    return " and ".join(acts) or one_line(kind, width=40)
+
+
+def _details(question: Question, told: Told) -> Iterator[str]:
+    for line in told.lines:
+        yield from _bounded(f"$ {line}")
+    if told.argv is not None:
+        # As a list, so that it shows where each word begins and ends.
+        yield from _bounded(f"$ {msgspec.json.encode(told.argv).decode()}")
+    if told.hidden or (question.kind == "execute" and not told.runs):
+        yield "a command that the agent does not show"
+    if told.tainted:
+        yield "with an environment or an input of its own"
+    if told.cwd is not None:
+        yield f"in {one_line(told.cwd, width=SHOWN_WIDTH)}"
+    changes = list(_changes(question.tool_call))
+    changed = {change.path for change in changes}
+    paths = [path for path in dict.fromkeys(told.paths) if path not in changed]
+    for path in paths[:SHOWN_LINES]:
+        yield one_line(path, width=SHOWN_WIDTH)
+    if len(paths) > SHOWN_LINES:
+        yield f"… {len(paths) - SHOWN_LINES} more paths"
+    for change in changes[:SHOWN_FILES]:
+        head, *rest = file_changes.lines_of(change)
+        yield head
+        yield from (f"  {_cut(line)}" for line in rest)
+    for change in changes[SHOWN_FILES:]:
+        yield file_changes.lines_of(change, limit=0)[0]
+    if told.unknown or told.hidden or (told.kinds and not changes):
+        # What is not understood is shown as it came.
+        yield from _bounded(f"input: {_json(part(question.tool_call, 'raw_input', 'rawInput'))}")
+
+
+def _changes(call: Any) -> Iterator[FileChange]:
+    for content in part(call, "content") or ():
+        path, new = part(content, "path"), part(content, "new_text", "newText")
+        if isinstance(path, str):
+            old = part(content, "old_text", "oldText")
+            op = FileOp.MODIFY if isinstance(old, str) else FileOp.UNKNOWN
+            yield FileChange(
+                path=path,
+                op=op,
+                old_text=old if isinstance(old, str) else None,
+                new_text=new if isinstance(new, str) else None,
+            )
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value, enc_hook=repr).decode()
+    except (TypeError, ValueError, RecursionError):
+        return "(it cannot be shown)"
+
+
+def _bounded(text: str) -> Iterator[str]:
+    lines = neutral(text).splitlines()
+    yield from map(_cut, lines[:SHOWN_LINES])
+    if len(lines) > SHOWN_LINES:
+        yield f"… {len(lines) - SHOWN_LINES} more lines"
+
+
+def _cut(line: str) -> str:
+    over = len(line) - SHOWN_WIDTH
+    return line if over <= 0 else f"{line[:SHOWN_WIDTH]}… {over} more characters"

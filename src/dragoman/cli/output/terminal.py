@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, TextIO
 
 STYLES: Final = {
@@ -37,6 +38,22 @@ def is_terminal(stream: TextIO) -> bool:
 def is_interactive() -> bool:
     """Whether a person can be asked: stdin and stderr are a terminal."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+def drop_typed(stream: TextIO) -> None:
+    """Forget what was typed before now: an answer counts only after its question was shown."""
+    if not is_terminal(stream):
+        return
+    try:
+        import termios
+    except ImportError:  # Windows.
+        import msvcrt
+
+        while msvcrt.kbhit():  # type: ignore[attr-defined, unused-ignore]
+            msvcrt.getwch()  # type: ignore[attr-defined, unused-ignore]
+        return
+    with suppress(termios.error, OSError, ValueError):
+        termios.tcflush(stream.fileno(), termios.TCIFLUSH)
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:

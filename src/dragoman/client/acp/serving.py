@@ -415,7 +415,7 @@ class Serving:
     ) -> acp.WriteTextFileResponse:
         session = self._session(params.session_id)
         if self.guard is not None:
-            await self._guarded(session, writing(session.id, params.path))
+            await self._guarded(session, writing(session.id, params.path, params.content))
         await session.files().write_text(params.path, params.content)
         return acp.WriteTextFileResponse()
 

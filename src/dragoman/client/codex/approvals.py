@@ -20,6 +20,9 @@ from dragoman.dialects.codex.items import command_kind
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind, ToolKind
 
+UNNAMED: Final = "Run a command"
+"""The title of a command that the server does not tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class Approval:
@@ -36,6 +39,15 @@ class Approval:
     """The result to send, by option id."""
     refused: Any
     """The result to send when nothing was chosen."""
+
+    @property
+    def raw_input(self) -> dict[str, Any] | None:
+        """What would run, spelled like the input of a tool (`dragoman.client.tool_input`)."""
+        if self.kind not in (ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH):
+            return None
+        # The server tells the command as the title; a reason of the model may stand there, too.
+        shown = self.title not in (self.description, UNNAMED)
+        return {"command": self.title if shown else True}
 
     def question(self, request_id: str, title: str | None = None) -> Question:
         return Question(
@@ -92,7 +104,7 @@ def command(raw: Raw) -> Approval:
         request.thread_id,
         request.turn_id,
         request.item_id,
-        request.command or request.reason or "Run a command",
+        request.command or request.reason or UNNAMED,
         request.reason,
         command_kind(request.command_actions),
         options,

@@ -159,7 +159,7 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
         case shapes.ReadFile():
             question = guarding.reading(params.session_id, params.path)
         case shapes.WriteFile():
-            question = guarding.writing(params.session_id, params.path)
+            question = guarding.writing(params.session_id, params.path, params.content)
         case shapes.CreateTerminal():
             question = guarding.running(
                 params.session_id,

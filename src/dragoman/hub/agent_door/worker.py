@@ -18,7 +18,7 @@ from dragoman.bridge import answers
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.guarding import decided, reading, require, running, writing
-from dragoman.client.permissions import Question, approve_all
+from dragoman.client.permissions import Question
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
@@ -44,7 +44,6 @@ from dragoman.hub.continuing import (
     open_session,
 )
 from dragoman.hub.delegating.ceiling import (
-    allows_everything,
     environment,
     inherited_ceilings,
     policy_for,
@@ -55,7 +54,7 @@ from dragoman.hub.lineage import inherited
 from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
-from dragoman.hub.policy import Desk, may_allow_edits
+from dragoman.hub.policy import Desk
 from dragoman.hub.sessions.records import new_session_key
 
 if TYPE_CHECKING:
@@ -250,13 +249,11 @@ class Worker:
         config = self._place.config
         settings = config.settings
         asking = self._asking
-        free = allows_everything(self.policy)
         desk = self._desk
         terms: dict[str, Any] = {
             "workspace": self._cwd,
-            # Some peers have a sandbox of their own, which is only opened for this very one.
-            "permit": approve_all if free else desk,
-            "guard": None if free else desk.guard,
+            "permit": desk,
+            "guard": desk.guard,
             "budgets": settings.budgets(self._way.budgets()),
             "env": settings.for_peer(self.name).env,
             "extra_env": self._lineage,
@@ -264,7 +261,6 @@ class Worker:
             "inquire": asking.inquire if asking.inquires else None,
             "visits": asking.visits,
             "terminals": asking.side.can("terminal"),
-            "write_files": may_allow_edits(self.policy),
             "max_line_size": settings.max_line_size,
         }
         if not settings.warm:
@@ -284,7 +280,7 @@ class Worker:
         """Let the client serve a file or a terminal, if it offers that and the policy allows it."""
         served = self._asking.serve(name, params)
         question = None if served is None else _question(name, params)
-        if served is None or question is None or allows_everything(self.policy):
+        if served is None or question is None:
             return served
         return self._guarded(served, question)
 
@@ -347,7 +343,7 @@ def _question(name: str, params: Any) -> Question | None:
     if name == acp.FS_READ_TEXT_FILE.name:
         return reading(params.session_id, params.path)
     if name == acp.FS_WRITE_TEXT_FILE.name:
-        return writing(params.session_id, params.path)
+        return writing(params.session_id, params.path, params.content)
     if name == acp.TERMINAL_CREATE.name:
         return running(
             params.session_id, params.command, params.args, cwd=params.cwd, env=params.env

@@ -181,7 +181,7 @@ class Caller:
             caller=self,
             request=request,
             stay=meta.stay,
-            policy=meta.policy,
+            policy=meta.policy or self.terms.policy,
             fresh=meta.fresh,
             budgets=meta.budgets,
         )
@@ -203,7 +203,7 @@ class Caller:
             asked.job,
             session,
             params,
-            policy=asked.policy,
+            policy=asked.policy or self.terms.policy,
             fresh=asked.fresh,
             budgets=asked.budgets,
         )

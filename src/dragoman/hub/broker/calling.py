@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.client import guarding
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer
@@ -239,10 +240,12 @@ async def open_warm(
             **options_of(way, ACP, permit),
             **(details or {} if spec.protocol == ACP else {}),
         }
+        folder = absolute(Path(workspace))
+        permit_here, guard_here = guarding.guarded(permit, guard, folder)
         terms = Terms(
-            workspace=absolute(Path(workspace)),
-            permit=permit,
-            guard=guard,
+            workspace=folder,
+            permit=permit_here,
+            guard=guard_here,
             inquire=inquire,
             visits=visits,
             budgets=dataclasses.replace(

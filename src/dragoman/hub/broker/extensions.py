@@ -56,6 +56,8 @@ class CallerTerms(Struct, rename="camel"):
     one broker differ in this, and what a caller does not offer, the broker does else."""
 
     write_files: bool = True
+    policy: PolicyTerms | None = None
+    """What counts in turns of which the prompt does not say it."""
 
 
 class Attach(Struct, rename="camel"):

@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 from msgspec import Raw
@@ -45,6 +45,7 @@ log: Final = logging.getLogger("dragoman.broker")
 
 PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 ELICITATION: Final = acp.ELICITATION_CREATE.name
+READ: Final = acp.FS_READ_TEXT_FILE.name
 WRITE: Final = acp.FS_WRITE_TEXT_FILE.name
 
 _decode_update: Final = decoder(acp.SessionNotification)
@@ -179,10 +180,8 @@ class Questions:
             return self._by_policy(request)
         if method == ELICITATION:
             return acp.ElicitationDeclined()
-        if caller is None and method in SERVICES:
+        if method in SERVICES:
             self._guard(request)
-        elif caller is not None and method == WRITE and not caller.terms.write_files:
-            raise _refused(NotPermitted("writing a file"))
         return HERE
 
     def call_off(self) -> None:
@@ -271,17 +270,20 @@ class Questions:
         return acp.cancelled() if option_id is None else acp.selected(option_id)
 
     def _guard(self, request: Request) -> None:
-        """Raise the refusal of what we must not do for the peer: what a caller that has left does
-        not allow, and outside of turns, where there is nobody to allow it, all but reading."""
+        """Raise the refusal of what we must not do for the peer: what the policy of the turn does
+        not allow, and outside of turns, where there is no policy, all but reading."""
         job = self.session.job
-        policy = None if job is None else job.policy
         try:
             asked = _READ_PARAMS[request.method](request.params)
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
-        if policy is None and request.method == acp.FS_READ_TEXT_FILE.name:
-            return
         question = SERVICES[request.method](asked)
+        caller = None if job is None else job.caller
+        if caller is not None and request.method == WRITE and not caller.terms.write_files:
+            self._refuse(question, "the caller's terms")
+        policy = None if job is None else job.policy
+        if policy is None and request.method == READ:
+            return
         desk = self._desk()
         while self._allowed:
             by_job, earlier = self._allowed.popleft()
@@ -290,10 +292,13 @@ class Questions:
                 desk.was_allowed(self._question(earlier))
         if desk.guard_alone(question).allows:
             return
-        if job is not None:
-            job.denied = True
-        log.info("%r is refused by policy %s", question.title, _name(policy))
-        by = f"policy {_name(policy)}"
+        self._refuse(question, f"policy {_name(policy)}")
+
+    def _refuse(self, question: Question, by: str) -> NoReturn:
+        """Refuse what the peer wants us to do, and count it."""
+        if self.session.job is not None:
+            self.session.job.denied = True
+        log.info("%r is refused by %s", question.title, by)
         self.session.note("permission", {"by": by, "title": question.title})
         raise _refused(NotPermitted(question.title))
 

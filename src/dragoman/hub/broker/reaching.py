@@ -18,7 +18,7 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.connecting import connect
 from dragoman.client.conversation import Peer
-from dragoman.client.permissions import deny_all
+from dragoman.client.permissions import approve_all, deny_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate
 from dragoman.dialects.discovery import ACP, CODEX
@@ -148,6 +148,8 @@ async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
                 workspace=spec.workspace,
                 dialect=spec.protocol,
                 permit=deny_all,
+                # What gets this far was judged before (`permitting`).
+                guard=approve_all,
                 budgets=spec.budgets,
                 env=spec.env,
                 read_files=spec.read_files,

@@ -82,12 +82,6 @@ def policy_for(
     return policy
 
 
-def allows_everything(policy: Policy) -> bool:
-    """Whether there is nothing that it would deny or ask about."""
-    plain = policy.preset == "approve-all" and not policy.rules and not policy.limits
-    return plain and all(map(allows_everything, policy.ceilings))
-
-
 def unattended(policy: Policy, *, peer: str, role: str) -> PolicyTerms:
     """What counts when we have left a turn that goes on in a broker, where nobody is asked."""
     if policy.rules or policy.limits or policy.ceilings:

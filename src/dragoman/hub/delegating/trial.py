@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Peer
-from dragoman.client.permissions import approve_all
 from dragoman.client.results import Result
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, DragomanError, ProtocolMismatch, UsageError
@@ -27,13 +26,12 @@ from dragoman.events.view import View
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.hub import models
 from dragoman.hub.continuing import Opened, Wanted, broker_of, job_terms, open_session
-from dragoman.hub.delegating.ceiling import allows_everything, unattended
+from dragoman.hub.delegating.ceiling import unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
 from dragoman.hub.delegating.wishes import Attach
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
-from dragoman.hub.policy import may_allow_edits
 from dragoman.hub.policy.desk import Desk
 from dragoman.hub.sessions.records import new_session_key
 
@@ -198,17 +196,14 @@ class Trial:
     def _connected(self, way: Way) -> AbstractAsyncContextManager[Peer]:
         terms = self.terms
         desk = terms.desk
-        free = allows_everything(desk.policy)
         options: dict[str, Any] = {
             "workspace": terms.workspace,
-            # Some peers have a sandbox of their own, which is only opened for this very one.
-            "permit": approve_all if free else desk,
-            "guard": None if free else desk.guard,
+            "permit": desk,
+            "guard": desk.guard,
             "budgets": terms.budgets,
             "env": terms.env,
             "extra_env": terms.extra_env,
             "on_event": self._watch,
-            "write_files": may_allow_edits(desk.policy),
             "max_line_size": terms.max_line_size,
         }
         if not terms.warm:

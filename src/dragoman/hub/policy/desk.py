@@ -13,15 +13,16 @@ import asyncio
 import inspect
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question
 from dragoman.errors import DragomanError
-from dragoman.hub.policy.acts import act_of
-from dragoman.hub.policy.judging import judge
-from dragoman.hub.policy.places import places_of
-from dragoman.hub.policy.rules import Act, Policy, Verdict
+from dragoman.hub.policy.rules import Act, Policy, Verdict, allows_everything
+
+if TYPE_CHECKING:
+    from dragoman.hub.policy.places import Places
 
 log: Final = logging.getLogger("dragoman.policy")
 
@@ -88,15 +89,19 @@ class Desk:
         """What was allowed because somebody said so, now or before."""
         return [each for each in self.rulings if each.allowed and each.by != "policy"]
 
+    @property
+    def unrestricted(self) -> bool:
+        """Whether the policy is ``approve-all`` and nothing else: then a peer with a sandbox of its
+        own is started with a wide one."""
+        return allows_everything(self.policy)
+
     async def __call__(self, question: Question) -> Decision:
-        act = self._act(question)
-        verdict = judge(self.policy, act)
+        act, verdict = self._judged(question)
         return await self._decide(question, act, verdict)
 
     def alone(self, question: Question) -> Answer:
         """The answer where nobody can be asked."""
-        act = self._act(question)
-        verdict = judge(self.policy, act)
+        act, verdict = self._judged(question)
         return self._known(question, act, verdict) or self._rule(
             question, act, verdict, allowed=False
         )
@@ -104,21 +109,20 @@ class Desk:
     async def guard(self, question: Question) -> Decision:
         """The answer about what the agent has done by us, which it asks for without a question.
 
-        What was allowed in this session, by whomever, is not asked about once more.
+        What was allowed when the agent asked for permission is not asked about once more. What is
+        allowed here counts once, unless the answer is "always".
         """
-        act = self._act(question)
-        verdict = judge(self.policy, act)
+        act, verdict = self._judged(question)
         if self._allowed.covers(act) and not verdict.final:
             self._allowed.spend(act, verdict)
             return Answer.ALLOW_ONCE
-        answer = await self._decide(question, act, verdict)
+        answer = await self._decide(question, act, verdict, lasting=False)
         self._allowed.spend(act, verdict)
         return answer
 
     def guard_alone(self, question: Question) -> Answer:
         """`guard` where nobody can be asked."""
-        act = self._act(question)
-        verdict = judge(self.policy, act)
+        act, verdict = self._judged(question)
         if not self._allowed.covers(act) or verdict.final:
             return self._known(question, act, verdict) or self._rule(
                 question, act, verdict, allowed=False
@@ -130,23 +134,16 @@ class Desk:
         """Somebody else was asked, and allowed it."""
         self._allowed.add(self._act(question))
 
-    def may_write(self, path: str) -> bool:
-        """Whether a file may be written for the agent, which asks for that by another way.
+    def _judged(self, question: Question) -> tuple[Act, Verdict]:
+        # Not at the top: most turns ask nothing, and what reads commands takes a while to load.
+        from dragoman.hub.policy.judging import judge
 
-        What it was allowed to edit in this session it may write; for the rest the policy speaks.
-        """
-        act = Act(
-            kind="edit", paths=(path,), peer=self.peer, role=self.role, workspace=self.workspace
-        )
-        verdict = judge(self.policy, act)
-        if self._allowed.covers(act) and not verdict.final:
-            return True
-        allowed = verdict.action == "allow"
-        if not allowed:
-            self._record("", act, verdict, allowed=False, by="policy", why=verdict.why)
-        return allowed
+        act = self._act(question)
+        return act, judge(self.policy, act)
 
     def _act(self, question: Question) -> Act:
+        from dragoman.hub.policy.acts import act_of
+
         return act_of(
             question,
             peer=self.peer,
@@ -155,7 +152,10 @@ class Desk:
             titled=self.titled,
         )
 
-    async def _decide(self, question: Question, act: Act, verdict: Verdict) -> Decision:
+    async def _decide(
+        self, question: Question, act: Act, verdict: Verdict, *, lasting: bool = True
+    ) -> Decision:
+        """`lasting`: whether the agent may have us do afterwards what is allowed here."""
         known = self._known(question, act, verdict)
         if known is not None:
             return known
@@ -168,7 +168,15 @@ class Desk:
         key = _key(act)
         if key is not None and meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
             self._always[key] = meant.allows
-        self._rule(question, act, verdict, allowed=meant.allows, by="caller", why="the caller")
+        self._rule(
+            question,
+            act,
+            verdict,
+            allowed=meant.allows,
+            by="caller",
+            why="the caller",
+            lasting=lasting,
+        )
         if meant is Answer.ALLOW_ALWAYS:
             return Answer.ALLOW_ONCE
         return Answer.REJECT_ONCE if meant is Answer.REJECT_ALWAYS else answer
@@ -210,20 +218,16 @@ class Desk:
         allowed: bool,
         by: str = "policy",
         why: str = "",
+        lasting: bool = True,
     ) -> Answer:
         if not allowed and by == "policy" and verdict.action != "deny":
             why = f"nobody was there to be asked; {verdict.why}"
         why = why or verdict.why
-        self._record(question.tool_call_id, act, verdict, allowed=allowed, by=by, why=why)
-        return Answer.ALLOW_ONCE if allowed else Answer.REJECT_ONCE
-
-    def _record(
-        self, call: str, act: Act, verdict: Verdict, *, allowed: bool, by: str, why: str
-    ) -> None:
         if len(self.rulings) < MAX_RULINGS:
-            self.rulings.append(Ruling(call, act, verdict, allowed, by, why))
-        if allowed:
+            self.rulings.append(Ruling(question.tool_call_id, act, verdict, allowed, by, why))
+        if allowed and lasting:
             self._allowed.add(act)
+        return Answer.ALLOW_ONCE if allowed else Answer.REJECT_ONCE
 
 
 class Allowed:
@@ -242,7 +246,7 @@ class Allowed:
     def add(self, act: Act) -> None:
         kinds = {act.kind, *act.evident}
         for path in act.paths:
-            places = places_of(path, (self._workspace,))
+            places = _places(path, (self._workspace,))
             real = places.real if places is not None else frozenset()
             if "edit" in kinds:
                 self._edited |= real
@@ -259,7 +263,7 @@ class Allowed:
         files = {"edit": self._edited, "read": self._read}.get(act.kind)
         if files is None or not act.paths:
             return False
-        found = [places_of(path, (self._workspace,)) for path in act.paths]
+        found = [_places(path, (self._workspace,)) for path in act.paths]
         return all(each is not None and each.real <= files for each in found)
 
     def spend(self, act: Act, verdict: Verdict) -> None:
@@ -268,7 +272,7 @@ class Allowed:
             self._commands -= self._spellings(act)
         elif verdict.action == "escalate":
             for path in act.paths:
-                places = places_of(path, (self._workspace,))
+                places = _places(path, (self._workspace,))
                 real = places.real if places is not None else frozenset()
                 self._edited -= real
                 self._read -= real
@@ -299,8 +303,14 @@ def _key(act: Act) -> tuple[object, ...] | None:
     if act.runs:
         return (kinds, act.argv, act.line, act.tainted, act.cwd, act.paths, act.fingerprint)
     if act.paths:
-        found = [places_of(path, (act.workspace,)) for path in act.paths]
+        found = [_places(path, (act.workspace,)) for path in act.paths]
         if any(each is None for each in found):
             return None
         return (kinds, frozenset(path for each in found if each for path in each.real))
     return (kinds, act.title, act.fingerprint) if act.fingerprint else None
+
+
+def _places(path: str, folders: Sequence[str]) -> Places | None:
+    from dragoman.hub.policy.places import places_of
+
+    return places_of(path, folders)

@@ -28,6 +28,7 @@ from dragoman.hub.policy.programs import (
     spelled,
     unfolded,
 )
+from dragoman.hub.policy.protected import names, protected
 from dragoman.hub.policy.rules import (
     STRICTNESS,
     Act,
@@ -42,6 +43,7 @@ from dragoman.hub.policy.shell import ANYTHING
 
 FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
 """Kinds of tools that are about files and nothing else."""
+CHANGES: Final = frozenset({"edit", "delete", "move"})
 WHOLE_FOLDERS: Final = frozenset({"delete", "move"})
 MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 """Commands after which relative words mean something else."""
@@ -103,6 +105,17 @@ class Facts:
         return tuple(found)
 
     @cached_property
+    def protected(self) -> tuple[str, ...]:
+        """What it may write of the files that are never written without a question."""
+        if not self.kinds & CHANGES:
+            return ()
+        found = [places.places_of(path, self.folders) for path in self.act.paths]
+        # What a command writes besides cannot be known; a redirection to a plain file can.
+        found += [self._word(path) for path in self.written]
+        inside = (protected(each, self.root) for each in found if each is not None)
+        return tuple(dict.fromkeys(path for path in inside if path is not None))
+
+    @cached_property
     def words(self) -> tuple[tuple[Places | None, bool], ...]:
         """Where each word of a command may lead, and whether the command changes whole folders."""
         found: dict[tuple[str, bool], None] = {}
@@ -144,10 +157,31 @@ def _one(policy: Policy, facts: Facts) -> Verdict:
         verdict = Verdict(
             action=action, rule=policy.preset, why=_by_preset(policy, facts, action), by="preset"
         )
+    if verdict.action == "allow":
+        verdict = _protected(policy, facts) or verdict
     limit = _strictest(policy.limits, facts, limit=True)
     if limit is not None and STRICTNESS[limit.action] > STRICTNESS[verdict.action]:
         return limit
     return verdict
+
+
+def _protected(policy: Policy, facts: Facts) -> Verdict | None:
+    """A question about a file that is never written without one, unless a rule names it."""
+    for path in facts.protected:
+        if any(
+            rule.action == "allow"
+            and names(rule.paths, path, facts.root)
+            and surely_fits(rule, facts) is not None
+            for rule in policy.rules
+        ):
+            continue
+        return Verdict(
+            action="ask",
+            rule="ask for protected files",
+            why=f"{path} is never written without a question, unless a rule names it",
+            by="protected",
+        )
+    return None
 
 
 def _by_preset(policy: Policy, facts: Facts, action: Action) -> str:

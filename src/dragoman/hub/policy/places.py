@@ -126,7 +126,7 @@ def perhaps(
         return True
     spellings = {each for place in places.real | places.spelled for each in _spellings(place)}
     for pattern in patterns:
-        for whole in _real_patterns(absolute(pattern, root)):
+        for whole in real_patterns(absolute(pattern, root)):
             below = f"{whole}/{DEEP}"
             for spelling in spellings:
                 if path_matches(whole, spelling) or path_matches(below, spelling):
@@ -136,7 +136,7 @@ def perhaps(
     return False
 
 
-def _real_patterns(pattern: str) -> set[str]:
+def real_patterns(pattern: str) -> set[str]:
     """A glob, and the same with its folders followed over links as far as they have no star."""
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))

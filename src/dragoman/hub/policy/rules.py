@@ -134,7 +134,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     rule: str
     """Which rule says so, in words."""
     why: str
-    by: Literal["rule", "limit", "preset", "parent"] = "rule"
+    by: Literal["rule", "limit", "preset", "parent", "protected"] = "rule"
 
     @property
     def final(self) -> bool:
@@ -192,22 +192,10 @@ def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
     )
 
 
-def may_allow_edits(policy: Policy) -> bool:
-    """Whether there can be a file at all that an agent may write, if somebody is asked or not.
-
-    False only if that is certain: what becomes of one file is for `judging` to say.
-    """
-    barred = any(
-        rule.action == "deny" and not (rule.paths or rule.commands or rule.peer or rule.role)
-        for rule in (*policy.rules, *policy.limits)
-        if not rule.kinds or "edit" in rule.kinds
-    )
-    opened = policy.preset in ("approve-all", "ask") or any(
-        rule.action != "deny" and not rule.commands
-        for rule in policy.rules
-        if not rule.kinds or "edit" in rule.kinds
-    )
-    return opened and not barred and all(map(may_allow_edits, policy.ceilings))
+def allows_everything(policy: Policy) -> bool:
+    """Whether there is nothing that it would deny or ask about."""
+    plain = policy.preset == "approve-all" and not policy.rules and not policy.limits
+    return plain and all(map(allows_everything, policy.ceilings))
 
 
 def by_preset(name: Preset, kinds: frozenset[str]) -> Action:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any
 
 import pytest
 
 from dragoman.cli.output import questions
-from dragoman.cli.output.questions import confirm
+from dragoman.cli.output.questions import confirm, permission
+from dragoman.client.permissions import Question
 from dragoman.errors import UsageError
 
 
@@ -59,3 +61,64 @@ def test_without_a_terminal_it_is_an_error_that_names_the_option(
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(UsageError, match="--yes"):
         confirm("Really?", instead="--yes")
+
+
+def asked(kind: str, title: str = "Look", **told: Any) -> Question:
+    return Question("s", "c", title, kind, (), told)
+
+
+@pytest.mark.parametrize(
+    ("question", "lines"),
+    [
+        (
+            asked("read", rawInput={"command": "a\nb", "env": {"X": "1"}, "cwd": "/w"}),
+            [
+                "run a command, which the agent calls 'Look'",
+                *("  $ a", "  b", "  with an environment or an input of its own", "  in /w"),
+                '  input: {"command":"a\\nb","env":{"X":"1"},"cwd":"/w"}',
+            ],
+        ),
+        (asked("read", "", locations=[{"path": "a"}]), ["read", "  a"]),
+        (
+            asked("edit", "", rawInput={"path": "a", "content": "x"}),
+            ["change files", "  a", '  input: {"path":"a","content":"x"}'],
+        ),
+        (
+            asked("edit", "", content=[{"path": "a", "newText": "x\n"}]),
+            ["change files", "  a (changed)", "    @@ -0,0 +1 @@", "    +x"],
+        ),
+        (
+            asked("\x1b[2J", "\x1b[1A"),
+            [
+                "do something (␛[2J), which the agent calls '␛[1A'",
+                "  the agent does not say what it would do",
+            ],
+        ),
+        (
+            asked("execute", ""),
+            ["run a command", "  a command that the agent does not show"],
+        ),
+    ],
+)
+def test_a_permission_question_shows_what_the_policy_judges(
+    question: Question, lines: list[str]
+) -> None:
+    head, *rest = permission(question)
+    assert [head.removeprefix("[permission] "), *rest] == lines
+
+
+def test_a_title_is_the_command_where_the_agent_is_known_for_that() -> None:
+    assert permission(asked("execute", "make"), titled=True)[1] == "  $ make"
+
+
+def test_a_permission_question_is_bounded_and_says_what_is_left_out() -> None:
+    long = permission(
+        asked(
+            "execute",
+            rawInput={"command": "\n".join(map(str, range(100))), "paths": [*map(str, range(50))]},
+            content=[{"path": str(n), "newText": "x\n" * 100} for n in range(10)],
+        )
+    )
+    assert "  … 70 more lines" in long and "  … 10 more paths" in long and len(long) < 300
+    wide = permission(asked("execute", rawInput={"command": "x" * 10_000}))
+    assert wide[1].endswith("… 8002 more characters")

@@ -62,9 +62,11 @@ async def asking(
 
 
 def question(id: int = 1, method: str = PERMISSION, kind: str = "edit") -> Request:
+    call = {"toolCallId": "t", "title": "It", "kind": kind, "locations": [{"path": "a"}]}
     params: dict[str, Any] = {
         "sessionId": "s1",
-        "toolCall": {"toolCallId": "t", "title": "It", "kind": kind},
+        "toolCall": call,
+        "path": "/a",
         "options": [
             {"optionId": "y", "name": "Yes", "kind": "allow_once"},
             {"optionId": "n", "name": "No", "kind": "reject_once"},
@@ -311,8 +313,8 @@ async def test_what_a_caller_allowed_before_it_left_is_still_done(tmp_path: Path
     async with called(PERMISSION) as (caller, client, other):
         async with asking(tmp_path, caller, Policy(preset="ask")) as (live, _):
             live.open_for(caller, "s1")
-            # While the caller is there, it has decided itself what it lets its peer do.
-            assert live.request(writing) is HERE
+            with pytest.raises(RemoteError, match="not permitted"):
+                live.request(writing)
             asked = about(PERMISSION, {"kind": "edit", "locations": [{"path": path}]})
             assert live.request(asked) is LATER
             await client.until(lambda: client.questions)
@@ -328,10 +330,16 @@ async def test_what_a_caller_allowed_before_it_left_is_still_done(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("terms", "written"),
-    [(None, True), ({"writeFiles": True}, True), ({"writeFiles": False}, False), (7, False)],
+    [
+        (None, False),
+        ({"policy": "approve-all"}, True),
+        ({"policy": "approve-reads"}, False),
+        ({"policy": "approve-all", "writeFiles": False}, False),
+        (7, False),
+    ],
 )
 @aio
-async def test_for_a_caller_that_lets_nothing_be_written_the_broker_writes_nothing(
+async def test_the_broker_writes_what_the_policy_in_the_callers_terms_allows(
     tmp_path: Path, terms: Any, written: bool
 ) -> None:
     agent = NearAgent()

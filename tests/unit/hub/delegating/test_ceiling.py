@@ -10,7 +10,6 @@ from dragoman.errors import ConfigInvalid
 from dragoman.hub.config.schema import PeerSettings, Settings
 from dragoman.hub.delegating.ceiling import (
     VARIABLE,
-    allows_everything,
     environment,
     inherited_ceilings,
     policy_for,
@@ -88,21 +87,6 @@ def test_a_wish_never_goes_beyond_the_ceilings() -> None:
     ceilings = (preset("approve-reads"), preset("deny-all"))
     wide = policy_for(Settings(), "alpha", wished="approve-all", attended=False, ceilings=ceilings)
     assert judge(wide, READ).action == judge(wide, EDIT).action == "deny"
-    assert not allows_everything(wide)
-
-
-@pytest.mark.parametrize(
-    ("policy", "free"),
-    [
-        (preset("approve-all"), True),
-        (Policy(preset="approve-all", ceilings=(preset("approve-all"),)), True),
-        (Policy(preset="approve-all", ceilings=(preset("ask"),)), False),
-        (Policy(preset="approve-all", limits=(Rule(action="deny"),)), False),
-        (preset("ask"), False),
-    ],
-)
-def test_only_a_policy_without_any_limit_allows_everything(policy: Policy, free: bool) -> None:
-    assert allows_everything(policy) is free
 
 
 def test_a_turn_that_goes_on_alone_keeps_its_rules() -> None:

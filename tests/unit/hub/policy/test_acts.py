@@ -60,6 +60,13 @@ def test_a_path_deep_in_the_input_counts() -> None:
         ({"rawInput": {"code": "import os"}}, ("execute",)),
         ({"rawInput": {"path": "/a"}}, ()),
         ({"rawInput": {"path": "/a", "content": ""}}, ()),
+        ({"rawInput": {"pattern": "x", "-n": True, "head_limit": 5}}, ()),
+        ({"content": [{"type": "terminal", "terminalId": "t"}]}, ("execute",)),
+        ({"rawInput": {"uri": "https://example.org/a"}}, ("fetch",)),
+        ({"rawInput": {"path": "/a", "payload": "rm -rf ~"}}, ("other",)),
+        ({"rawInput": {"path": "/a", "args": ["rm"]}}, ("other",)),
+        ({"rawInput": "rm -rf ~"}, ("other",)),
+        ({"title": "Read a"}, ("other",)),
     ],
 )
 def test_what_shows_in_a_call_counts_whatever_it_is_called(

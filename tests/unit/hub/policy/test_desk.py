@@ -93,7 +93,7 @@ async def test_the_caller_comes_before_the_refusal_of_the_default() -> None:
     caller = Caller(Answer.ALLOW_ONCE)
     at = desk(Policy(), caller)
     assert await at(edit("a")) is Answer.ALLOW_ONCE
-    assert await at(question("read")) is Answer.ALLOW_ONCE
+    assert await at(question("read", locations=[{"path": "a"}])) is Answer.ALLOW_ONCE
     assert caller.asked == ["edit"]
     assert [ruling.by for ruling in at.grants] == ["caller"]
 
@@ -212,17 +212,19 @@ async def test_where_only_rules_ask_the_preset_refuses_by_itself() -> None:
 @aio
 async def test_a_file_that_was_allowed_to_be_edited_may_be_written() -> None:
     at = desk(ASK, Caller(Answer.ALLOW_ONCE))
-    assert not at.may_write("/nowhere/a")
+    assert not at.guard_alone(writing("/nowhere/a")).allows
     await at(edit("/nowhere/a"))
-    assert at.may_write("/nowhere/x/../a") and not at.may_write("/nowhere/b")
+    for _ in range(2):
+        assert at.guard_alone(writing("/nowhere/x/../a")).allows
+    assert not at.guard_alone(writing("/nowhere/b")).allows
     assert [ruling.act.paths for ruling in at.denials] == [("/nowhere/a",), ("/nowhere/b",)]
 
 
 def test_a_file_that_nobody_asked_about_is_written_as_the_policy_says() -> None:
     policy = Policy(preset="approve-all", rules=(Rule(action="deny", paths=(".env",)),))
-    assert desk(policy).may_write("src/a")
-    assert not desk(policy).may_write("src/../.env")
-    assert not desk(Policy()).may_write("src/a")
+    assert desk(policy).guard_alone(writing("src/a")).allows
+    assert not desk(policy).guard_alone(writing("src/../.env")).allows
+    assert not desk(Policy()).guard_alone(writing("src/a")).allows
 
 
 def writing(path: str) -> Question:
@@ -252,13 +254,37 @@ async def test_what_is_done_for_the_agent_is_judged_like_what_it_asks() -> None:
 
 
 @aio
-async def test_the_caller_is_asked_once_about_a_file_that_is_written_often() -> None:
-    caller = Caller(Answer.ALLOW_ONCE)
+@pytest.mark.parametrize(("answer", "times"), [(Answer.ALLOW_ONCE, 3), (Answer.ALLOW_ALWAYS, 1)])
+async def test_a_file_is_written_without_a_question_only_after_an_answer_for_always(
+    answer: Answer, times: int
+) -> None:
+    caller = Caller(answer)
     at = desk(ASK, caller)
     for _ in range(3):
         assert (await at.guard(writing("/nowhere/a"))).allows
-    assert caller.asked == ["edit"]
+    assert caller.asked == ["edit"] * times
     assert not at.guard_alone(writing("/nowhere/b")).allows
+
+
+@aio
+async def test_protected_files_are_asked_about_also_where_everything_is_approved() -> None:
+    caller = Caller(Answer.ALLOW_ALWAYS)
+    at = desk(Policy(preset="approve-all"), caller)
+    for path in (".git/hooks/pre-commit", ".git/config"):
+        for _ in range(2):
+            assert (await at.guard(writing(f"/nowhere/{path}"))).allows
+    assert caller.asked == ["edit"] * 2, "once for each path"
+    assert (await at.guard(writing("/nowhere/a"))).allows and len(caller.asked) == 2
+    alone = desk(Policy(preset="approve-all"))
+    assert not alone.guard_alone(writing("/nowhere/.git/config")).allows
+    assert not alone.alone(edit("/nowhere/.git/config")).allows
+    assert "never written without a question" in alone.denials[0].why
+
+
+def test_only_a_policy_that_approves_everything_is_unrestricted() -> None:
+    assert desk(Policy(preset="approve-all")).unrestricted
+    assert not desk(Policy(preset="ask")).unrestricted
+    assert not desk(Policy(preset="approve-all", rules=(Rule(action="ask"),))).unrestricted
 
 
 @aio
@@ -297,7 +323,7 @@ async def test_what_a_rule_denies_is_denied_although_it_was_allowed_before() -> 
 def test_alone_what_would_be_asked_is_refused_and_the_reason_kept() -> None:
     at = desk(ASK, Caller(Answer.ALLOW_ONCE))
     assert at.alone(edit("/nowhere/a")) is Answer.REJECT_ONCE
-    assert at.alone(question("read")) is Answer.ALLOW_ONCE
+    assert at.alone(question("read", locations=[{"path": "a"}])) is Answer.ALLOW_ONCE
     assert "nobody was there" in at.denials[0].why
 
 

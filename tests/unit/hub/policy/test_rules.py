@@ -102,21 +102,14 @@ def test_a_policy_for_somebody_leaves_out_what_is_for_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "edits"),
+    ("policy", "free"),
     [
-        (Policy(), False),
-        (Policy(preset="ask"), True),
-        (Policy(preset="approve-all"), True),
-        (Policy(rules=(Rule(action="allow", kind="edit", paths=("src/**",)),)), True),
-        (Policy(rules=(Rule(action="ask", kind="edit"),)), True),
-        (Policy(rules=(Rule(action="allow", commands=("git *",)),)), False),
-        (Policy(rules=(Rule(action="allow", kind="fetch"),)), False),
-        (Policy(preset="approve-all", rules=(Rule(action="deny", paths=(".env",)),)), True),
-        (Policy(preset="approve-all", rules=(Rule(action="deny", kind="edit"),)), False),
-        (Policy(preset="ask", limits=(Rule(action="deny"),)), False),
-        (Policy(preset="approve-all", rules=(Rule(action="deny", peer="codex"),)), True),
-        (Policy(preset="approve-all", ceilings=(Policy(),)), False),
+        (rules.preset("approve-all"), True),
+        (Policy(preset="approve-all", ceilings=(rules.preset("approve-all"),)), True),
+        (Policy(preset="approve-all", ceilings=(rules.preset("ask"),)), False),
+        (Policy(preset="approve-all", limits=(Rule(action="deny"),)), False),
+        (rules.preset("ask"), False),
     ],
 )
-def test_it_is_known_whether_any_file_may_be_written_at_all(policy: Policy, edits: bool) -> None:
-    assert rules.may_allow_edits(policy) is edits
+def test_only_a_policy_without_any_limit_allows_everything(policy: Policy, free: bool) -> None:
+    assert rules.allows_everything(policy) is free

@@ -1,0 +1,216 @@
+"""What a tool call would do, as far as the agent has said it.
+
+Owns what is taken out of a tool call: the paths, the command, and what shows of its kind whatever
+the agent calls it. Names of fields in a tool's input are the tools' own, so the usual ones are
+known here and a path anywhere in the input counts. It decides nothing: presets are in
+`permissions`, rules in `dragoman.hub.policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+MAX_DEPTH: Final = 8
+"""Tables inside of tables of a tool's input that are looked at."""
+
+PATH_NAMES: Final = frozenset(
+    """
+    path paths file files filename filepath file_path file_paths absolute_path abs_path
+    absolutepath dir_path dirpath directory dir folder target target_path target_file
+    target_directory destination dest destination_path source source_path src old_path new_path
+    from_path to_path notebook_path uri relative_path from to oldpath newpath outputpath output_path
+    """.split()
+)
+LINE_NAMES: Final = frozenset(
+    "command commands cmd cmds commandline command_line shell_command bash_command script".split()
+)
+ARGUMENT_NAMES: Final = frozenset({"args", "arguments", "argv"})
+CWD_NAMES: Final = frozenset("cwd workdir working_directory workingdirectory working_dir".split())
+WRITE_NAMES: Final = frozenset(
+    """
+    content contents new_string old_string new_str old_str newtext new_text text_to_write
+    replacement patch diff edits insert_text file_text changes new_source
+    """.split()
+)
+CODE_NAMES: Final = frozenset({"code", "javascript", "python", "expression"})
+INPUT_NAMES: Final = frozenset({"stdin", "env", "environment"})
+URL_NAMES: Final = frozenset({"url", "urls", "href"})
+SEARCH_NAMES: Final = frozenset(
+    "pattern patterns query queries regex regexp glob globs search search_query search_term "
+    "search_pattern keyword keywords symbol symbols".split()
+)
+READ_NAMES: Final = frozenset(
+    """
+    include includes exclude excludes ignore name type file_type language output_mode encoding
+    format description title reason explanation justification purpose thought thoughts summary
+    intent id call_id tool_call_id turn_id kind offset limit line lines start end start_line
+    end_line view_range head_limit sort order
+    """.split()
+)
+"""Further fields of tools that only read."""
+KNOWN_NAMES: Final = (
+    PATH_NAMES
+    | LINE_NAMES
+    | CWD_NAMES
+    | WRITE_NAMES
+    | CODE_NAMES
+    | URL_NAMES
+    | SEARCH_NAMES
+    | READ_NAMES
+)
+"""Fields whose words are understood here. Arguments without a command are not."""
+
+
+class Told:
+    """What was found in a tool call."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.lines: list[str] = []
+        """Commands that came as lines for a shell."""
+        self.argv: tuple[str, ...] | None = None
+        """The command that came word by word."""
+        self.kinds: set[str] = set()
+        """Kinds that show in the input, whatever the agent claims."""
+        self.hidden = False
+        """Whether a command is to run that the agent did not show."""
+        self.tainted = False
+        """Whether the command comes with an environment or input of its own."""
+        self.cwd: str | None = None
+        self.unknown = False
+        """Whether there are words of which nothing is known."""
+        self.searches = False
+        """Whether it says what to look for."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is about a command."""
+        return bool(self.lines) or self.argv is not None or self.hidden
+
+    def shows_reading(self, kind: str) -> bool:
+        """Whether a call of this kind, which claims to read, says what it reads and nothing else.
+
+        A thought needs no file. A command is judged by what it runs, and not here.
+        """
+        if self.unknown or self.kinds:
+            return False
+        return bool(self.paths) or self.searches or kind == "think"
+
+
+def told_of(call: Any) -> Told:
+    """What a tool call says it would do, in whatever dialect it came."""
+    told = Told()
+    for location in _each(part(call, "locations")):
+        path = part(location, "path")
+        if isinstance(path, str):
+            told.paths.append(path)
+    for content in _each(part(call, "content")):
+        # A diff has a path beside its texts, in every dialect.
+        path = part(content, "path")
+        if isinstance(path, str):
+            told.paths.append(path)
+            told.kinds.add("edit")
+        if part(content, "terminal_id", "terminalId") is not None:
+            told.kinds.add("execute")
+    _look(part(call, "raw_input", "rawInput", "input"), "", told, MAX_DEPTH)
+    return told
+
+
+def part(value: Any, *names: str) -> Any:
+    """A part of a value by the first of its names that it has, in a struct or in a table."""
+    for name in names:
+        part = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+        if part is not None:
+            return part
+    return None
+
+
+def _each(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _look(value: Any, name: str, told: Told, depth: int) -> None:
+    if isinstance(value, Mapping):
+        if depth == 0:
+            # Nobody nests so deep who wants to be read.
+            told.hidden = True
+            return
+        # A list, because two spellings of one name must not hide one another.
+        fields = [(_name(key), item) for key, item in value.items()]
+        arguments = [item for name, item in fields if name in ARGUMENT_NAMES]
+        for name, item in fields:
+            _field(name, item, arguments, told)
+            _look(item, name, told, depth - 1)
+    elif isinstance(value, list | tuple):
+        if depth == 0 and value:
+            told.hidden = True
+            return
+        for item in value:
+            _look(item, name, told, depth - 1)
+    elif isinstance(value, str) and value.strip() and name not in KNOWN_NAMES:
+        told.unknown = True
+
+
+def _name(key: object) -> str:
+    text = str(key).replace("-", "_")
+    # `filePath` and `file_path` are one name.
+    return "".join(
+        f"_{char}" if char.isupper() and at and text[at - 1].islower() else char
+        for at, char in enumerate(text)
+    ).lower()
+
+
+def _field(name: str, item: Any, arguments: Sequence[Any], told: Told) -> None:
+    if name in LINE_NAMES:
+        if len(arguments) > 1:
+            told.hidden = True
+        _command(name, item, arguments[0] if arguments else None, told)
+    elif name in CWD_NAMES and isinstance(item, str):
+        if told.cwd is not None and told.cwd != item:
+            told.paths.append(item)
+        told.cwd = item
+    elif name in PATH_NAMES:
+        paths = [each for each in (item, *_each(item)) if isinstance(each, str)]
+        told.paths += paths
+        if any("://" in each and not each.lower().startswith("file:") for each in paths):
+            told.kinds.add("fetch")
+    elif name in WRITE_NAMES and item not in (None, "", [], {}):
+        told.kinds.add("edit")
+    elif name in CODE_NAMES and isinstance(item, str):
+        told.hidden = True
+        told.kinds.add("execute")
+    elif name in URL_NAMES and isinstance(item, str):
+        told.kinds.add("fetch")
+    elif name in INPUT_NAMES and item:
+        told.tainted = True
+    elif name in SEARCH_NAMES and item:
+        told.searches = True
+
+
+def _command(name: str, item: Any, arguments: Any, told: Told) -> None:
+    if isinstance(item, str):
+        if isinstance(arguments, list | tuple) and all(isinstance(a, str) for a in arguments):
+            _words((item, *arguments), told)
+        elif isinstance(arguments, str) and arguments:
+            told.lines.append(f"{item} {arguments}")
+        elif item.strip() and item not in told.lines:
+            told.lines.append(item)
+    elif isinstance(item, list | tuple) and item:
+        if not all(isinstance(each, str) for each in item):
+            told.hidden = True
+        elif name in ("commands", "cmds"):
+            told.lines += [each for each in item if each not in told.lines]
+        else:
+            _words(tuple(item), told)
+    elif item:
+        told.hidden = True
+
+
+def _words(argv: tuple[str, ...], told: Told) -> None:
+    if told.argv is not None and told.argv != argv:
+        told.hidden = True
+    # A word with a NUL byte is none that a program can be given.
+    if any("\0" in word for word in argv):
+        told.hidden = True
+    told.argv = argv

@@ -1,0 +1,84 @@
+"""Files that are never written without a question: .git, shell start files, dragoman's own folders.
+
+Owns the list. Whoever can write one of these runs commands later, outside of every policy: a hook
+of git, a line in ``.bashrc``, a rule in dragoman's own settings. Only a rule that names such a file
+allows it without a question (`names`); the decision is made in `judging`.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+from dragoman.errors import ConfigInvalid
+from dragoman.hub.policy.globs import plain
+from dragoman.hub.policy.places import Places, absolute, is_inside, real_patterns, root_of
+
+GIT: Final = frozenset({".git", "git~1"})
+"""The folder of a repository, and its short name on Windows."""
+
+START_FILES: Final = frozenset(
+    """
+    .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile
+    .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .logout .shrc
+    .xprofile .xsessionrc .pam_environment .config/fish/config.fish
+    """.split()
+)
+"""What shells run when they start, in the home folder."""
+
+START_FOLDERS: Final = (".config/fish/conf.d", ".config/fish/functions", ".bashrc.d", ".zshrc.d")
+
+
+def protected(places: Places, root: str) -> str | None:
+    """The path of a protected file or folder that `places` may lead into; None if there is none.
+
+    `root` is the real path of the workspace. The folder of dragoman that it lies in is left out:
+    a delegation may work in a copy there.
+    """
+    home = root_of(os.path.expanduser("~"))
+    starts = [os.path.join(home, name) for name in (*START_FILES, *START_FOLDERS)]
+    own = [folder for folder in own_folders() if not is_inside(root, folder)]
+    for place in sorted(places.real | places.spelled):
+        parts = place.split("/")
+        for at, part in enumerate(parts):
+            if _plain(part) in GIT:
+                return "/".join(parts[: at + 1])
+        for path in (*starts, *own):
+            # Many file systems do not tell letters by their case.
+            if is_inside(place.casefold(), path.casefold()):
+                return path
+    return None
+
+
+def names(patterns: Sequence[str], path: str, root: str) -> bool:
+    """Whether one of the patterns of a rule names a protected path itself, without a star."""
+    wanted = plain(path).split("/")
+    for pattern in patterns:
+        for whole in real_patterns(absolute(pattern, root)):
+            parts = whole.split("/")
+            # A name with a dot is told by itself: `**/.git/config` names the folder of git.
+            if parts[: len(wanted)] == wanted or (wanted[-1][:1] == "." and wanted[-1] in parts):
+                return True
+    return False
+
+
+def own_folders() -> tuple[str, ...]:
+    """The real paths of the folders in which dragoman keeps its settings and its state."""
+    from dragoman.hub.config.paths import find_paths
+
+    try:
+        paths = find_paths()
+    except ConfigInvalid:
+        # Without a home there are none.
+        return ()
+    found = (paths.config, paths.data, paths.state, paths.runtime)
+    return tuple(dict.fromkeys(root_of(str(folder)) for folder in found))
+
+
+def _plain(part: str) -> str:
+    """A name as every file system may see it: without case, characters that cannot be seen, dots
+    and spaces at the end, and what stands behind a colon."""
+    seen = "".join(char for char in part if unicodedata.category(char) != "Cf")
+    return seen.partition(":")[0].rstrip(". ").casefold()

@@ -1,0 +1,170 @@
+"""Permissions without any rule in the settings, from the command line to an agent in its process.
+
+The same acts with an agent of our own, through a broker, and left to the broker; and at a terminal,
+where a person is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli_shell import Cli, cli_in, warm_cli
+
+READ = {"kind": "read", "title": "Read a", "locations": [{"path": "a"}]}
+RUN = {"kind": "read", "title": "Read a", "rawInput": {"command": "touch b"}}
+DIFF = {
+    "kind": "read",
+    "title": "Read a",
+    "content": [{"type": "diff", "path": "a", "oldText": "old\n", "newText": "new\n"}],
+}
+UNKNOWN = {"kind": "read", "title": "Read a", "rawInput": {"payload": "x"}}
+
+
+def agent(cli: Cli) -> tuple[str, ...]:
+    program = str(Path(__file__).with_name("asking_agent.py"))
+    return ("--", sys.executable, program, str(cli.home))
+
+
+def asks(*calls: Any) -> str:
+    return json.dumps([{"ask": call} for call in calls])
+
+
+def saves(*paths: str) -> str:
+    return json.dumps([{"save": path} for path in paths])
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def said(out: str) -> list[str]:
+    return [line for line in out.splitlines() if line.startswith(("ask ", "save "))]
+
+
+CLAIMED = ["ask 0: allowed", "ask 1: refused", "ask 2: refused", "ask 3: refused"]
+
+
+def test_a_read_is_what_would_be_read_and_not_what_the_agent_calls_one(cli: Cli) -> None:
+    for flags in ((), ("--approve-reads",)):
+        done = cli("run", asks(READ, RUN, DIFF, UNKNOWN), *flags, *agent(cli))
+        assert said(done.out) == CLAIMED, done.err
+        assert "3 permissions denied" in done.out
+
+
+def test_a_read_is_judged_alike_behind_a_broker_with_and_without_a_caller(warm: Cli) -> None:
+    prompt = asks(READ, RUN, DIFF, UNKNOWN)
+    done = warm("run", prompt, "-s", "talk", *agent(warm))
+    assert said(done.out) == CLAIMED, done.err
+    left = warm("run", prompt, "-s", "talk", "--no-wait", *agent(warm))
+    assert said(warm("jobs", "result", left.out.strip(), "--wait").out) == CLAIMED
+
+
+SAVED = {
+    "--approve-all": ["save a: done", "save .git/hooks/pre-commit: not_permitted"],
+    "--approve-reads": ["save a: not_permitted", "save .git/hooks/pre-commit: not_permitted"],
+    "--deny-all": ["save a: not_permitted", "save .git/hooks/pre-commit: not_permitted"],
+}
+
+
+@pytest.mark.parametrize("flag", SAVED)
+def test_a_file_is_written_as_the_policy_says_and_what_was_refused_is_counted(
+    cli: Cli, flag: str
+) -> None:
+    (cli.cwd / ".git" / "hooks").mkdir(parents=True)
+    done = cli("run", saves("a", ".git/hooks/pre-commit"), flag, *agent(cli))
+    assert said(done.out) == SAVED[flag], done.err
+    assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.out
+    assert (cli.cwd / "a").exists() is (flag == "--approve-all")
+    assert not (cli.cwd / ".git/hooks/pre-commit").exists()
+
+
+def test_a_file_is_written_alike_behind_a_broker_with_and_without_a_caller(warm: Cli) -> None:
+    (warm.cwd / ".git" / "hooks").mkdir(parents=True)
+    prompt = saves("a", ".git/hooks/pre-commit")
+    for flag, expected in SAVED.items():
+        done = warm("run", prompt, flag, "-s", "talk", *agent(warm))
+        assert said(done.out) == expected, done.err
+        assert ("1 permission denied" if flag == "--approve-all" else "2 permissions") in done.out
+        left = warm("run", prompt, flag, "-s", "talk", "--no-wait", *agent(warm))
+        assert said(warm("jobs", "result", left.out.strip(), "--wait").out) == expected
+    assert not (warm.cwd / ".git/hooks/pre-commit").exists()
+
+
+# -- at a terminal
+
+
+def test_a_person_is_asked_before_a_file_is_written_for_the_agent(cli: Cli) -> None:
+    with cli.terminal("run", saves("a", "a", "b", "b"), *agent(cli)) as terminal:
+        shown = terminal.expect("allow? [")
+        assert "[permission] change files" in shown and str(cli.cwd / "a") in shown
+        assert "+saved" in shown
+        terminal.type("n\n")
+        terminal.expect("save a: not_permitted")
+        terminal.expect("allow? [")
+        terminal.type("y\n")
+        terminal.expect("save a: done")
+        terminal.expect("allow? [")
+        terminal.type("a\n")
+        assert "allow?" not in terminal.expect("save b: done\r\nsave b: done")
+        assert terminal.wait() == 0
+    assert (cli.cwd / "a").read_text() == (cli.cwd / "b").read_text() == "saved\n"
+
+
+def test_approving_everything_still_asks_before_a_hook_of_git_is_written(cli: Cli) -> None:
+    (cli.cwd / ".git").mkdir()
+    with cli.terminal("run", saves("a", ".git/config"), "--approve-all", *agent(cli)) as terminal:
+        assert "save a: done" in terminal.expect("allow? [")
+        terminal.type("n\n")
+        terminal.expect("save .git/config: not_permitted")
+        terminal.wait()
+    assert not (cli.cwd / ".git/config").exists()
+
+
+def test_a_question_shows_what_would_be_done_whatever_its_title_says(cli: Cli) -> None:
+    calls = (
+        {"kind": "read", "title": "git status", "rawInput": {"command": "rm -rf ~", "cwd": "/x"}},
+        {"kind": "execute", "title": "ls", "rawInput": {"command": ["rm", "-rf", "a b"]}},
+        {**DIFF, "title": "Look"},
+        {"kind": "execute", "title": "git status"},
+        UNKNOWN,
+    )
+    with cli.terminal("run", asks(*calls), *agent(cli)) as terminal:
+        for expected in (
+            ("run a command, which the agent calls 'git status'", "  $ rm -rf ~", "  in /x"),
+            ("run a command", '  $ ["rm","-rf","a b"]'),
+            ("change files, which the agent calls 'Look'", "  a (changed)", "-old", "+new"),
+            ("a command that the agent does not show",),
+            ("do something (read)", 'input: {"payload":"x"}'),
+        ):
+            shown = terminal.expect("allow? [").rpartition("[permission]")[2]
+            assert all(text in shown for text in expected), shown
+            terminal.type("n\n")
+        terminal.wait()
+
+
+def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
+    os.mkfifo(cli.cwd / "go")
+    acts = [{"after": "go"}, {"ask": RUN}]
+    with cli.terminal("run", json.dumps(acts), *agent(cli)) as terminal:
+        terminal.expect("after go")
+        terminal.type("y\ny\n")
+        terminal.expect("y\r\ny\r\n")
+        (cli.cwd / "go").write_text("")
+        terminal.expect("allow? [")
+        terminal.type("n\n")
+        terminal.expect("ask 1: refused")
+        terminal.wait()
