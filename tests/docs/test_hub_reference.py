@@ -27,7 +27,7 @@ PAGES: dict[str, tuple[ModuleType, list[str]]] = {
         descriptor,
         [
             *("Descriptor", "Launch", "WrongForm", "VersionSource", "Models", "Credentials"),
-            *("Install", "Quirks", "Enforcement", "CanaryPrompts"),
+            *("Install", "Quirks", "Enforcement", "McpServers", "CanaryPrompts"),
         ],
     ),
     "configuration.md": (

@@ -215,6 +215,22 @@ def test_servers_variables_and_traces_reach_where_they_should(cli: Cli) -> None:
     assert given.code == 2 and "not a value" in given.err
 
 
+def test_servers_that_a_peer_does_not_use_are_named_to_people_and_programs(cli: Cli) -> None:
+    peers = cli.home / "config_home" / "peers"
+    peers.mkdir(parents=True)
+    (peers / "deaf.toml").write_text(
+        f'name = "deaf"\ntitle = "Deaf"\nprotocol = "acp"\n[mcp]\nignored = ["stdio"]\n'
+        f"[[launch]]\ncommand = {json.dumps(list(AGENT))}\n"
+    )
+    (cli.cwd / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "true"}}}')
+    done = cli("run", "deaf", "servers", "--mcp-config", "mcp.json", "--format", "json")
+    assert "deaf does not use the MCP servers clock: it takes none over stdio" in done.err
+    assert json.loads(done.out.splitlines()[-1])["ignored_mcp_servers"] == ["clock"]
+    without = cli("run", "deaf", "servers", "--format", "json")
+    assert "MCP" not in without.err
+    assert json.loads(without.out.splitlines()[-1])["ignored_mcp_servers"] == []
+
+
 # -- errors and exit codes
 
 

@@ -22,11 +22,12 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.hub.catalogue import Catalogue
-    from dragoman.hub.config import Config
+    from dragoman.hub.config import Config, Paths
     from dragoman.hub.config.schema import Settings
     from dragoman.hub.launching import Way
     from dragoman.hub.policy import Policy as RulesPolicy
     from dragoman.hub.policy import PolicySettings
+    from dragoman.hub.verify.card import Card
 
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
 """How the address of an agent that runs begins."""
@@ -76,6 +77,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     model: str | None = None
     mode: str | None = None
     mcp_servers: Sequence[Any] = ()
+    ignored_servers: Sequence[str] = ()
+    """The names of those of them that the agent leaves out."""
     dialect: str | None = None
     env: Sequence[str] = ()
     max_line_size: int | None = None
@@ -119,11 +122,18 @@ def plan_of(wishes: Wishes) -> Plan:
     settings = config.settings
     name = way.name
     own = settings.for_peer(name)
+    card = _card(way, paths)
     servers: Sequence[Any] = ()
+    notices = [*_notices(wishes, config, catalogue)]
+    ignored: tuple[str, ...] = ()
     if wishes.mcp_config is not None:
         from dragoman.cli.mcp_config import read_servers
+        from dragoman.hub.mcp_servers import taken
 
         servers = read_servers(wishes.mcp_config)
+        handed = taken(way, servers, workspace=workspace, card=card)
+        way, ignored = handed.way, handed.ignored
+        notices += [handed.notice] if ignored else []
     policy = policy_of(
         approve_all=wishes.approve_all,
         approve_reads=wishes.approve_reads,
@@ -149,7 +159,8 @@ def plan_of(wishes: Wishes) -> Plan:
         env=_env(wishes.env, own.env),
         max_line_size=settings.max_line_size,
         cards=paths.data / CARDS if way.descriptor is not None else None,
-        notices=[*_notices(wishes, config, catalogue)],
+        notices=notices,
+        ignored_servers=ignored,
         warm=_warm(wishes, settings),
         ttl=ttl_of(config) if wishes.ttl is None else seconds_of(wishes.ttl, option="--ttl"),
         max_idle=settings.max_idle_brokers,
@@ -158,6 +169,13 @@ def plan_of(wishes: Wishes) -> Plan:
         no_wait=wishes.no_wait,
         keep_open=wishes.session is not None or wishes.no_wait,
     )
+
+
+def _card(way: Way, paths: Paths) -> Card | None:
+    """What was measured of the agent last, if it is a peer of ours."""
+    from dragoman.hub.verify.store import CARDS, CardStore
+
+    return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
 
 
 def _inherited(

@@ -292,6 +292,7 @@ class Talk:
             job=self.job,
             session_key=self.opened.key,
             context=context,
+            ignored_servers=self.plan.ignored_servers,
         )
         if not self.show.broken:
             self._tell_unstored(unstored_of(self._told.get(TurnEnded)))

@@ -20,7 +20,7 @@ from dragoman.hub.verify.card import Card, Facts
 
 CARRIED: Final = (
     *("tiers", "version", "models", "credentials", "install", "env", "details", "quirks"),
-    "enforcement",
+    *("enforcement", "mcp"),
     *("max_line_size", "handshake_timeout"),
 )
 """What a second peer with the program of a known one has in common with it."""

@@ -90,6 +90,7 @@ def of_report(report: Report) -> dict[str, Any]:
         "job": report.job,
         "session_key": report.session_key,
         "context": report.context,
+        "ignored_mcp_servers": list(report.ignored_servers),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
@@ -43,6 +43,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """What the session is stored under."""
     context: str = "new"
     """What the agent knew of the session: new, live, restored or fresh."""
+    ignored_servers: Sequence[str] = ()
+    """The names of MCP servers that were handed over and that the agent does not use."""
 
 
 class Show(abc.ABC):

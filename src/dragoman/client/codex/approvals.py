@@ -156,6 +156,29 @@ def permissions(raw: Raw) -> Approval:
     )
 
 
+def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
+    """A call of an MCP tool, which the server asks about in the words of a form; None for a form
+    that an MCP server has."""
+    meta = request.meta
+    if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
+        return None
+    declined = {"action": "decline", "content": None}
+    return Approval(
+        request.thread_id,
+        request.turn_id,
+        "",
+        request.message or f"Call a tool of the MCP server {request.server_name}",
+        None,
+        ToolKind.OTHER,
+        (
+            PermissionOption("accept", "Allow", PermissionKind.ALLOW_ONCE),
+            PermissionOption("decline", "Reject", PermissionKind.REJECT_ONCE),
+        ),
+        {"accept": {"action": "accept", "content": {}}, "decline": declined},
+        declined,
+    )
+
+
 def legacy(raw: Raw) -> Approval:
     """`execCommandApproval` and `applyPatchApproval`, with the words they had."""
     request = msgspec.json.decode(raw, type=shapes.LegacyApproval)

@@ -25,6 +25,7 @@ from dragoman.client.codex.thread import (
 )
 from dragoman.client.conversation import Opening, Peer, SessionSummary, absolute
 from dragoman.client.inquiries import Inquire
+from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.codex import meaning, shapes
 from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported
 from dragoman.events import model
@@ -42,6 +43,28 @@ _METHODS: Final = {
     "resume": "thread/resume",
     "fork": "thread/fork",
 }
+
+
+def configured(servers: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """MCP servers of a session as the server's own configuration has them.
+
+    Raises `Unsupported` for one that Codex has no words for.
+    """
+    return {getattr(one, "name", ""): _configured(one) for one in servers}
+
+
+def _configured(server: Any) -> dict[str, Any]:
+    match server:
+        case acp.McpServerStdio():
+            env = {one.name: one.value for one in server.env}
+            return {"command": server.command, "args": list(server.args), "env": env}
+        case acp.McpServerHttp():
+            headers = {one.name: one.value for one in server.headers}
+            return {"url": server.url, "http_headers": headers}
+        case acp.McpServerSse():
+            raise Unsupported(f"Codex takes no MCP server over sse, as {server.name} is")
+        case _:
+            raise Unsupported(f"Codex does not know MCP servers like this one: {server!r}")
 
 
 class CodexPeer(Peer):
@@ -89,8 +112,6 @@ class CodexPeer(Peer):
     # -- opening
 
     async def open(self, opening: Opening) -> CodexConversation:
-        if opening.mcp_servers:
-            raise Unsupported("Codex takes its MCP servers from its own configuration")
         if opening.additional_directories:
             raise Unsupported("Codex has no additional directories for a thread")
         options = self.client.options
@@ -101,6 +122,8 @@ class CodexPeer(Peer):
         params: dict[str, Any] = {"cwd": str(opening.cwd), **settings}
         if opening.model is not None:
             params["model"] = opening.model
+        if opening.mcp_servers:
+            params["config"] = {"mcp_servers": configured(opening.mcp_servers)}
         if opening.how == "new":
             params["serviceName"] = options.name
         else:

@@ -59,6 +59,9 @@ class Questions:
                 return self._answer_questions(asked, request)
             if request.method == "mcpServer/elicitation/request":
                 wanted = msgspec.json.decode(request.params, type=shapes.ElicitationRequest)
+                call = approvals.tool_call(wanted)
+                if call is not None:
+                    return self._approve(call, request)
                 return self._fill_in(wanted, request)
         except UNREADABLE as error:
             self._client.not_understood(request.method, request.line, str(error))

@@ -348,6 +348,7 @@ class ElicitationRequest(ThreadScoped):
     requested_schema: Any = None
     url: str | None = None
     elicitation_id: str | None = None
+    meta: Any = field(name="_meta", default=None)
 
 
 class LegacyApproval(Shape):

@@ -51,6 +51,7 @@ from dragoman.hub.delegating.ceiling import (
 )
 from dragoman.hub.launching import way_to
 from dragoman.hub.lineage import inherited
+from dragoman.hub.mcp_servers import taken
 from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
@@ -118,9 +119,10 @@ class Worker:
             else {}
         )
         # Raises `NotInstalled` before anything is begun.
-        self._way = way_to(
-            name, catalogue=place.catalogue, settings=settings, environ=place.environ
-        )
+        way = way_to(name, catalogue=place.catalogue, settings=settings, environ=place.environ)
+        handed = taken(way, mcp_servers, workspace=cwd, card=place.cards().latest(name))
+        self._way = handed.way
+        self._unused_servers = handed.notice
         self._desk = Desk(
             self.policy,
             name,
@@ -217,7 +219,11 @@ class Worker:
                 on_stop=self._stop,
             )
             stack.push_async_callback(self._keeper.aclose)
+        if self._unused_servers:
+            self._on_notice(self._unused_servers)
         servers = self._servers if peer.capabilities.mcp_stdio is not False else ()
+        if self._servers and not servers:
+            self._on_notice(f"{self.name} takes no MCP servers; those of the client are left out")
         wanted = Wanted(
             key=new_session_key(),
             workspace=self._cwd,

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 Platform = Literal["linux", "macos", "windows"]
 Tier = Literal["fast", "standard", "strong"]
+McpKind = Literal["stdio", "http", "sse"]
 
 
 class Launch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,6 +133,18 @@ class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """False if it cannot be made to ask: it is not started under a policy that restricts it."""
 
 
+class McpServers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the peer does with MCP servers that it is handed with a session."""
+
+    ignored: tuple[McpKind, ...] = ()
+    """The kinds of servers that it leaves out without a word."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables without which it starts none of them. They are set only if there are some."""
+    trusts: tuple[str, ...] = ()
+    """Entries of the workspace that would count because of ``env``. If one is there, ``env`` is
+    not set, because the folder would decide what runs."""
+
+
 class CanaryPrompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the ladder asks a peer that has no model to understand its sentences.
 
@@ -186,6 +199,8 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What it does differently."""
     enforcement: Enforcement = Enforcement()
     """How it is made to ask for permission."""
+    mcp: McpServers = McpServers()
+    """What it does with MCP servers that it is handed."""
     canaries: CanaryPrompts = CanaryPrompts()
     """How the ladder's questions are put to it, where the usual sentences mean nothing to it."""
     max_line_size: int | None = None

@@ -99,6 +99,7 @@ def _check_names(descriptor: Descriptor, refuse: Any) -> None:
     for place, names in (
         ("env", descriptor.env),
         ("enforcement.env", descriptor.enforcement.env),
+        ("mcp.env", descriptor.mcp.env),
         ("credentials.env", descriptor.credentials.env),
         ("credentials.endpoints", descriptor.credentials.endpoints),
     ):

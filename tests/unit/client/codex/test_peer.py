@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.client.codex import CodexOptions
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ProtocolMismatch, RemoteError, Unsupported
 from dragoman.events import model
 from dragoman.events.fold import fold
@@ -101,6 +102,7 @@ async def test_another_sandbox_is_asked_for_as_a_mode() -> None:
     [
         ({"mode": "yolo"}, "no mode 'yolo'"),
         ({"mcp_servers": [1]}, "MCP"),
+        ({"mcp_servers": [acp.McpServerSse(name="x", url="u", headers=[])]}, "over sse"),
         ({"additional_directories": ["/x"]}, "director"),
     ],
 )
@@ -125,6 +127,35 @@ async def test_a_policy_that_nobody_knows_is_refused_before_anything_is_sent() -
             async with peer.session():
                 raise AssertionError
         assert "thread/start" not in server.methods()
+
+
+@aio
+async def test_mcp_servers_go_into_the_configuration_of_the_thread() -> None:
+    servers = [
+        acp.McpServerStdio(
+            name="one",
+            command="run",
+            args=["-x"],
+            env=[acp.EnvVariable(name="A", value="1")],
+        ),
+        acp.McpServerHttp(
+            name="two", url="http://127.0.0.1/", headers=[acp.HttpHeader(name="H", value="v")]
+        ),
+    ]
+    server = Server()
+    async with connected(server) as peer:
+        async with peer.session(mcp_servers=servers):
+            pass
+        async with peer.session():
+            pass
+    first, second = server.sent("thread/start")
+    assert first["config"] == {
+        "mcp_servers": {
+            "one": {"command": "run", "args": ["-x"], "env": {"A": "1"}},
+            "two": {"url": "http://127.0.0.1/", "http_headers": {"H": "v"}},
+        }
+    }
+    assert "config" not in second
 
 
 def models(*names: str) -> dict[str, Any]:

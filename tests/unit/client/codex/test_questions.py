@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.client.codex import CodexOptions
 from dragoman.client.inquiries import CANCELLED, Inquiry, Reply
-from dragoman.client.permissions import Answer, Question, approve_all
+from dragoman.client.permissions import Answer, Question, approve_all, deny_all
 from dragoman.dialects.codex import shapes
 from dragoman.errors import RemoteError
 from dragoman.events import model
@@ -281,6 +281,25 @@ async def test_a_form_is_filled_in_or_declined(content: Any, reply: Any) -> None
     options = dataclasses.replace(OPTIONS, answer_form=fill)
     async with talking(server, options):
         assert await server.ask("mcpServer/elicitation/request", **FORM) == reply
+
+
+@pytest.mark.parametrize(
+    ("permit", "reply"),
+    [
+        (approve_all, {"action": "accept", "content": {}}),
+        (deny_all, {"action": "decline", "content": None}),
+    ],
+)
+@aio
+async def test_a_call_of_an_mcp_tool_is_a_question_for_permission(permit: Any, reply: Any) -> None:
+    async def inquire(inquiry: Inquiry) -> Reply:
+        raise AssertionError("it is not a form")
+
+    server = Server()
+    options = dataclasses.replace(OPTIONS, permit=permit, inquire=inquire)
+    form = {**FORM, "_meta": {"codex_approval_kind": "mcp_tool_call"}}
+    async with talking(server, options):
+        assert await server.ask("mcpServer/elicitation/request", **form) == reply
 
 
 @aio
