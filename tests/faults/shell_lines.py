@@ -260,7 +260,9 @@ PLAIN = (
 )
 STUBS = frozenset({"git", "touch", "rm", "evil", "sh", "bash", "a", "x", "b.py", "time", *READERS})
 RUNNING_STUBS = frozenset({"env", "nice", "xargs"})
-NOT_FOUND = re.compile(r"([^\s:]+): (?:command )?not found|command not found: (\S+)")
+NOT_FOUND = re.compile(
+    r"^\S+: (?:line )?\d+: (.+): (?:command )?not found$|command not found: (.+)$", re.MULTILINE
+)
 """How shells complain about a program that has no stub: it would have run."""
 OTHER_PATH = re.compile(r"/dev/null(?=[\s;&|)'\"`]|$)")
 

@@ -88,6 +88,14 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             wrote(session, cwd / "done.txt", "done\n")
             say(session, "written")
             answer(id, {"stopReason": "end_turn"})
+        case "plant":
+            run = f"touch {FOLDER / 'ran'}; cat"
+            for switch in ("clean", "smudge"):
+                subprocess.run(["git", "config", f"filter.evil.{switch}", run], cwd=cwd, check=True)
+            (cwd / ".gitattributes").write_text("* filter=evil\n")
+            wrote(session, cwd / "done.txt", "done\n")
+            say(session, "written")
+            answer(id, {"stopReason": "end_turn"})
         case "error":
             refuse(id, -32603, "it went wrong")
         case "auth":

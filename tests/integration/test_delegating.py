@@ -19,6 +19,7 @@ from dragoman.hub.routing import Reason
 from tests.aio import aio
 from tests.integration.cli_shell import Cli, cli_in
 from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines
+from tests.unit.hub.worktree.repositories import commit_all, git
 
 
 @pytest.fixture
@@ -425,3 +426,77 @@ def test_a_delegation_that_is_killed_is_written_off_by_the_next_one(tmp_path: Pa
     exported = [json.loads(line) for line in cli("ledger", "export").out.splitlines()]
     ends = [line["outcome"] for line in exported if line["type"] == "Attempt"]
     assert ends == ["crashed", "ok"] and len(read_lines(cli.home / "alpha.prompts")) == 1
+
+
+# -- repositories that name programs
+
+
+def prepared(cli: Cli, how: str) -> None:
+    """A repository to work in, and a peer."""
+    add_peer(cli.home / "config_home", cli.home, "alpha", how, ("review",))
+    (cli.home / "config_home/config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+    git(cli.cwd, "init", "-q")
+    (cli.cwd / "a.txt").write_text("a\n")
+    commit_all(cli.cwd)
+
+
+def asked(cli: Cli) -> int:
+    prompts = cli.home / "alpha.prompts"
+    return len(prompts.read_text().splitlines()) if prompts.exists() else 0
+
+
+def test_no_program_of_a_repository_runs_and_no_peer_is_blamed_for_it(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "write")
+    ran = cli.home / "ran"
+    program = f"touch {ran}; cat"
+    for key in (
+        *("filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "core.fsmonitor"),
+        *("core.pager", "core.editor", "core.askPass", "core.sshCommand", "credential.helper"),
+        *("diff.external", "diff.evil.command", "diff.evil.textconv", "core.alternateRefsCommand"),
+    ):
+        git(cli.cwd, "config", key, program)
+    hooks = cli.cwd / ".git/hooks"
+    for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {ran}\n")
+        (hooks / name).chmod(0o755)
+    (cli.cwd / ".gitattributes").write_text("*.txt filter=evil diff=evil\n")
+    (cli.cwd / "a.txt").write_text("changed\n")
+    for _ in range(4):
+        done = cli("delegate", "review", "look", "--isolate")
+        assert done.code == 1 and asked(cli) == 0
+        assert "the filter 'evil' is defined only by the repository" in done.err
+        assert "git config --global filter.evil.clean" in done.err
+        assert "fault of the workspace" in done.err
+    # Without a copy nothing of it is needed, and the peer was not given up.
+    done = cli("delegate", "review", "look", "--approve-all")
+    assert done.code == 0 and asked(cli) == 1, done.err
+    assert not ran.exists()
+
+
+def test_a_required_filter_that_fails_is_no_fault_of_the_peer(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "write")
+    (cli.home / ".gitconfig").write_text(
+        '[filter "lfs"]\n\tclean = git-lfs-not-there clean\n\tsmudge = git-lfs-not-there smudge\n'
+        "\trequired = true\n"
+    )
+    (cli.cwd / ".gitattributes").write_text("*.txt filter=lfs\n")
+    (cli.cwd / "a.txt").write_text("changed\n")
+    for _ in range(4):
+        done = cli("delegate", "review", "look", "--isolate")
+        assert done.code == 1 and asked(cli) == 0
+        assert "the filter 'lfs' of your git configuration does not work" in done.err
+    (cli.home / ".gitconfig").unlink()
+    done = cli("delegate", "review", "look", "--isolate")
+    assert done.code == 0 and asked(cli) == 1, done.err
+
+
+def test_a_filter_that_a_peer_plants_in_its_copy_does_not_run(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "plant")
+    done = cli("delegate", "review", "look", "--isolate", "--apply")
+    assert done.code == 0, done.err
+    assert (cli.cwd / "done.txt").read_text() == "done\n"
+    assert git(cli.cwd, "config", "filter.evil.clean") != ""
+    assert not (cli.home / "ran").exists()

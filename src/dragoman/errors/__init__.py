@@ -64,6 +64,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── StoreCorrupt            the file is damaged, or no file of ours
     │   └── StoreTooNew             a newer dragoman has written it
     ├── IsolationFailed             a worktree of its own for a job could not be made or used
+    │   └── FilterFailed            a filter of git failed, or only the repository defines it
     ├── ProtocolMismatch            the two sides have no common protocol version
     └── HandshakeFailed             the other side did not answer as an agent does
 
@@ -80,6 +81,7 @@ from dragoman.errors.keeping import (
     BrokerBusy,
     BrokerError,
     BrokerUnavailable,
+    FilterFailed,
     IsolationFailed,
     StoreBusy,
     StoreConflict,
@@ -168,6 +170,7 @@ __all__ = [
     "DragomanError",
     "FileFailed",
     "FileMissing",
+    "FilterFailed",
     "FrontMatterInvalid",
     "HandshakeFailed",
     "InvalidAnswer",

@@ -102,3 +102,14 @@ class IsolationFailed(DragomanError):
     def __init__(self, doing: str, problem: str) -> None:
         super().__init__(f"{doing} failed: {problem}")
         self.problem = problem
+
+
+class FilterFailed(IsolationFailed):
+    """A filter of git that a file needs failed, or was refused because only the repository defines
+    it. The workspace is untouched."""
+
+    error_class = "filter_failed"
+
+    def __init__(self, doing: str, problem: str, name: str) -> None:
+        super().__init__(doing, problem)
+        self.name = name

@@ -37,6 +37,8 @@ SAFE: Final = (
     "-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}",
     "-c", "log.showSignature=false", "-c", "core.quotePath=false", "-c", "color.ui=false",
     "-c", "protocol.allow=never", "-c", "submodule.recurse=false", "--literal-pathspecs",
+    "-c", "credential.helper=", "-c", "core.askPass=", "-c", "core.sshCommand=false",
+    "-c", "core.pager=cat", "-c", "core.alternateRefsCommand=true",
 )  # fmt: skip
 """How every command line begins."""
 

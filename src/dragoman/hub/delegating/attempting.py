@@ -84,6 +84,8 @@ class Attempt:
         self.candidate = candidate
         self.id = f"{setting.job}-{number}"
         self.seen = Seen()
+        self.workspace_fault = False
+        """Whether the peer was never asked because of the workspace: it is not to blame."""
         self._reason = reason
         self._trace = trace
         self._started_at = setting.clock()
@@ -101,13 +103,17 @@ class Attempt:
                 settings=setting.place.config.settings,
                 environ=setting.place.environ,
             )
+        except DragomanError as error:
+            return self._without_turn(error, Changed())
+        try:
             if setting.wish.isolate:
                 return await self._in_copy(way)
             return await self._in_place(way)
         except DragomanError as error:
             # The copy or a look at the disk failed; the turn itself has a net of its own.
             if not self.seen.prompted:
-                return self._without_turn(error, Changed())
+                self.workspace_fault = self.seen.error is None
+                return self._without_turn(self.seen.error or error, Changed())
             setting.on_notice(f"what {self.candidate.peer} changed is not known: {error}")
             return self._report(setting.clock(), None, setting.wish.workspace)
 

@@ -338,8 +338,9 @@ class _Course:
             login=login_of(known),
             limits=() if account is None else account.limits,
         )
-        if self.reins.pulled and not report.ok:
-            # Whoever interrupts says nothing about the peer.
+        # Neither an interruption nor a fault of the workspace says anything about the peer.
+        blameless = (self.reins.pulled and not report.ok) or attempt.workspace_fault
+        if blameless:
             reading = Reading(sign=Sign.NOTHING)
         competes = not candidate.last_resort
         arm = self.decision.arm_of(candidate)
@@ -348,7 +349,7 @@ class _Course:
             record,
             lessons.ending_of(report),
             ok=report.ok,
-            learned=None if self.reins.pulled else learned,
+            learned=None if self.reins.pulled or blameless else learned,
             health=lessons.health_change(
                 reading, BREAKER, now=now, greeting=attempt.seen.greeted_seconds
             ),
@@ -381,6 +382,8 @@ class _Course:
         """Why nobody else may be asked after an attempt; empty if somebody may."""
         if self.reins.pulled:
             return "it was interrupted"
+        if attempt.workspace_fault:
+            return "no peer was asked: that is a fault of the workspace, and no other can do better"
         if report.outcome is Outcome.DENIED:
             return "a permission was refused, and others would need it, too"
         if attempt.seen.over is not None:

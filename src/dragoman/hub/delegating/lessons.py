@@ -14,6 +14,7 @@ from dragoman.errors import (
     CallTimeout,
     DragomanError,
     HandshakeFailed,
+    IsolationFailed,
     SpawnError,
     Unsupported,
     UsageError,
@@ -45,7 +46,7 @@ def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
                 outcome = Outcome.PROTOCOL_ERROR
             case CallTimeout():
                 outcome = Outcome.TIMED_OUT
-            case SpawnError() | UsageError():
+            case SpawnError() | UsageError() | IsolationFailed():
                 outcome = Outcome.FAILED
     return outcome, failure
 

@@ -2,22 +2,24 @@
 
 Owns the beginning of every command line and the environment, the bounds on time and output, and
 where a repository has its parts. A repository can name programs in its configuration: hooks, a file
-system monitor and transports are switched off here, and so are filters that the repository itself
-defines, where a peer may have written them (`own_filters`). Filters of the user's own configuration
-run, as with every `git status`. What the answers mean, `snapshot` and `isolation` know.
+system monitor, transports, askers and pagers are switched off here, and filters that only the
+repository defines never run (`own_filters`): the owner of an archive or a peer may have written
+them. Filters of the system's and the user's configuration run, as with every `git status`, also
+where the repository says otherwise. What the answers mean, `snapshot` and `isolation` know.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import ConnectionLost, IsolationFailed, UsageError
+from dragoman.errors import ConnectionLost, FilterFailed, IsolationFailed, UsageError
 from dragoman.rpc.tasks import finish
 from dragoman.transports import spawn
 from dragoman.transports.child import ShutdownTimes
@@ -48,7 +50,9 @@ SAFE: Final = (
     "-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}", "-c", "core.quotePath=false",
     "-c", "color.ui=false", "-c", "core.splitIndex=false", "-c", "core.safecrlf=false",
     "-c", "gc.auto=0", "-c", "advice.addEmbeddedRepo=false", "-c", "submodule.recurse=false",
-    "-c", "commit.gpgSign=false", "-c", "protocol.allow=never",
+    "-c", "commit.gpgSign=false", "-c", "protocol.allow=never", "-c", "log.showSignature=false",
+    "-c", "credential.helper=", "-c", "core.askPass=", "-c", "core.sshCommand=false",
+    "-c", "core.pager=cat", "-c", "core.alternateRefsCommand=true", "-c", "maintenance.auto=false",
 )  # fmt: skip
 """How every command line begins."""
 
@@ -58,8 +62,28 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     # Missing objects of a partial clone would be fetched, by a program that the repository names.
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_ASKPASS": "",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_EDITOR": ":",
     "LC_ALL": "C",
 }
+
+CONFIG_COUNT: Final = "GIT_CONFIG_COUNT"
+"""The variable that says how many settings come by the environment, and win."""
+
+OLDEST_GIT: Final = (2, 31)
+"""The first git that reads these variables."""
+
+FILTERING: Final = frozenset({"add", "apply", "checkout", "read-tree", "update-index"})
+"""Commands that run filters over files."""
+
+SWITCHES: Final = ("clean", "smudge", "process", "required")
+"""What a filter is made of."""
+
+FILTER_FAILURE: Final = re.compile(
+    r"(?:clean filter '(.+)'|smudge filter (.+)) failed$", re.MULTILINE
+)
+"""How git says that a filter which a file requires did not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +155,17 @@ async def ask(
     timeout: float = GIT_TIMEOUT,
     limit_size: int = OUTPUT_SIZE,
 ) -> Answer:
-    """Run git to its end. `SpawnError` if there is none; what git says otherwise is the answer."""
+    """Run git to its end. `SpawnError` if there is none; what git says otherwise is the answer.
+
+    Filters that only the repository defines do not run, also where the caller says nothing of them.
+    """
+    env = {**ENVIRONMENT, **(env or {})}
+    if FILTERING & set(args[:3]) and CONFIG_COUNT not in env:
+        env |= await _filters(cwd, env, refuse=False)
     stream = await spawn(
         (*SAFE, *args),
         cwd=cwd,
-        env={**ENVIRONMENT, **(env or {})},
+        env=env,
         stderr_tail_size=COMPLAINT_SIZE,
         times=TIMES,
     )
@@ -160,8 +190,31 @@ async def demand(
     """Run git; `IsolationFailed` unless it did what it was told."""
     answer = await ask(args, cwd=cwd, env=env, timeout=timeout)
     if not answer.ok:
-        raise IsolationFailed(f"`git {args[0]}` in {cwd}", describe(answer, timeout))
+        doing = f"`git {args[0]}` in {cwd}"
+        raise filter_failure(answer, doing, env or {}) or IsolationFailed(
+            doing, describe(answer, timeout)
+        )
     return answer
+
+
+def filter_failure(answer: Answer, doing: str, env: Mapping[str, str]) -> FilterFailed | None:
+    """The error for a filter that a file needs and that did not run; None if that is not it."""
+    found = FILTER_FAILURE.search(answer.complaint)
+    if found is None:
+        return None
+    name = found[1] or found[2]
+    if name in _refused(env):
+        problem = (
+            f"the filter {name!r} is defined only by the repository, so it is not run. If you "
+            f"trust it, define it in your own configuration (git config --global "
+            f"filter.{name}.clean …), or work without a copy"
+        )
+    else:
+        problem = (
+            f"the filter {name!r} of your git configuration does not work ({describe(answer)}). "
+            "Install the program that it runs, or take it out of the configuration"
+        )
+    return FilterFailed(doing, problem, name)
 
 
 def describe(answer: Answer, timeout: float = GIT_TIMEOUT) -> str:
@@ -173,6 +226,15 @@ def describe(answer: Answer, timeout: float = GIT_TIMEOUT) -> str:
         if line.startswith(("fatal: ", "error: ")):
             return line.partition(": ")[2]
     return lines[-1] if lines else f"it ended with {answer.exit_code}"
+
+
+def _refused(env: Mapping[str, str]) -> set[str]:
+    """The filters that an environment of `own_filters` refuses: their process is empty."""
+    count = int(env.get(CONFIG_COUNT, "0"))
+    empty = [
+        env[f"GIT_CONFIG_KEY_{at}"] for at in range(count) if not env[f"GIT_CONFIG_VALUE_{at}"]
+    ]
+    return {key[len("filter.") : -len(".process")] for key in empty if key.endswith(".process")}
 
 
 async def find_repository(folder: Path) -> tuple[Repository | None, str]:
@@ -212,35 +274,68 @@ def has_repository(folder: Path) -> bool:
     return os.path.lexists(folder / ".git")
 
 
-async def own_filters(repository: Repository) -> dict[str, str]:
+async def own_filters(repository: Repository, *, refuse: bool = False) -> dict[str, str]:
     """An environment in which the filters of a repository's own configuration do not run.
 
-    They are commands that git runs over files, with many of its commands. A peer that may write
-    files could have written them, and must not have them run by our look at what it did.
+    They are commands that git runs over files. The owner of an archive or a peer that may write
+    files could have written them. A filter that the user or the system defines as well runs as
+    they define it. With `refuse`, git fails at a file that needs one of the others
+    (`filter_failure` makes an error of that); without, such a file is taken as it is.
     """
-    told = (
-        "config",
-        "--local",
-        "--includes",
-        "--null",
-        "--name-only",
-        "--get-regexp",
-        r"^filter\.",
-    )
-    names = await ask(told, cwd=repository.top, env=repository.env)
-    # Between the first dot and the last one, there may be others.
-    keys = (os.fsdecode(key).partition(".")[2] for key in names.output.split(b"\0"))
-    switches = [
-        (f"filter.{name}.{switch}", value)
-        for name in dict.fromkeys(key.rpartition(".")[0] for key in keys)
-        for switch, value in (("clean", ""), ("smudge", ""), ("process", ""), ("required", "no"))
-        if name
-    ]
-    env = {"GIT_CONFIG_COUNT": str(len(switches))} if switches else {}
+    return await _filters(repository.top, repository.env, refuse=refuse)
+
+
+async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[str, str]:
+    told = ("config", "--includes", "--show-scope", "--null", "--get-regexp", r"^filter\.")
+    listed = await ask(told, cwd=cwd, env=env)
+    if listed.cut or listed.exit_code not in (0, 1):
+        # An older git does not tell scopes. Without any filter that does not matter.
+        plain = await ask((*told[:2], *told[3:]), cwd=cwd, env=env)
+        if plain.ok or plain.cut:
+            await _check_version(cwd)
+            raise IsolationFailed("reading the filters of the repository", describe(listed))
+    parts = [os.fsdecode(part) for part in listed.output.split(b"\0")]
+    own: dict[str, set[str]] = {}
+    trusted: dict[str, dict[str, str]] = {}
+    for scope, entry in zip(parts[::2], parts[1::2], strict=False):
+        key, equals, value = entry.partition("\n")
+        # Between the first dot and the last one, there may be others.
+        name, _, switch = key.partition(".")[2].rpartition(".")
+        if scope in ("system", "global"):
+            # A key without a value is true.
+            trusted.setdefault(name, {})[switch] = value if equals else "true"
+        elif name:
+            own.setdefault(name, set()).add(switch)
+    if own:
+        await _check_version(cwd)
+    switches: list[tuple[str, str]] = []
+    for name, said in own.items():
+        values = trusted.get(name, {})
+        if not values or ("process" in said and "process" not in values):
+            # A process goes before the rest, and an empty one cannot be taken away again.
+            values, said = {"required": "true" if refuse else "no"}, set(SWITCHES)
+        for switch in SWITCHES:
+            if switch in said:
+                value = values.get(switch, "no" if switch == "required" else "")
+                switches.append((f"filter.{name}.{switch}", value))
+    # The number is there for `ask`, which looks for nothing else then.
+    found = {CONFIG_COUNT: str(len(switches))}
     for number, (key, value) in enumerate(switches):
-        env[f"GIT_CONFIG_KEY_{number}"] = key
-        env[f"GIT_CONFIG_VALUE_{number}"] = value
-    return env
+        found[f"GIT_CONFIG_KEY_{number}"] = key
+        found[f"GIT_CONFIG_VALUE_{number}"] = value
+    return found
+
+
+async def _check_version(cwd: Path) -> None:
+    """`IsolationFailed` unless git takes settings by the environment."""
+    said = await ask(("version",), cwd=cwd)
+    found = re.search(r"(\d+)\.(\d+)", said.text)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        oldest = ".".join(map(str, OLDEST_GIT))
+        raise IsolationFailed(
+            "switching off the filters of the repository",
+            f"that takes git {oldest} or newer, and this is {said.text!r}",
+        )
 
 
 async def stage_everything(
@@ -258,7 +353,8 @@ async def stage_everything(
     contents go into `objects`, where one is given, and into the repository otherwise.
     """
     copy_index(repository, index)  # Some milliseconds, for the largest of them.
-    env = {**repository.env, **(env or {}), "GIT_INDEX_FILE": str(index)}
+    filters = {} if env and CONFIG_COUNT in env else await own_filters(repository)
+    env = {**repository.env, **filters, **(env or {}), "GIT_INDEX_FILE": str(index)}
     await _pass_over_links(repository, index, env)
     quick: tuple[str, ...] = ()
     if objects is not None:

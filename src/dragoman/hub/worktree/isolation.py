@@ -165,8 +165,10 @@ class Isolation:
             prefix=prefix,
         )
         self._note(tree)
+        # A file that a filter of the repository alone would change cannot be copied as it is.
+        filters = await git.own_filters(repository, refuse=True)
         with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
-            captured = await capture(repository, folder, Path(scratch))
+            captured = await capture(repository, folder, Path(scratch), env=filters)
         base, staged = captured.everything, captured.staged
         head = await git.ask(("rev-parse", "--quiet", "--verify", "HEAD"), cwd=repository.top)
         commit = head.text
@@ -181,15 +183,19 @@ class Isolation:
             cwd=repository.top,
             timeout=CHECKOUT_TIMEOUT,
         )
-        await git.demand(("read-tree", "--reset", "-u", base), cwd=path, timeout=CHECKOUT_TIMEOUT)
+        made_here, why = await git.find_repository(path)
+        if made_here is None:
+            raise IsolationFailed(f"looking at {path}", why)
+        # A worktree may have settings of its own, and includes that count for its path only.
+        filters = await git.own_filters(made_here, refuse=True)
+        await git.demand(
+            ("read-tree", "--reset", "-u", base), cwd=path, env=filters, timeout=CHECKOUT_TIMEOUT
+        )
         # The files are as they are in the workspace. What is staged there shall be here, too: a
         # reviewer asks git what is committed and what is not.
         await git.demand(("read-tree", staged or commit), cwd=path)
         await git.ask(("update-index", "-q", "--refresh"), cwd=path)
         await _remember(path, base, commit)
-        made_here, why = await git.find_repository(path)
-        if made_here is None:
-            raise IsolationFailed(f"looking at {path}", why)
         self._note(msgspec.structs.replace(tree, base=base, git_folder=str(made_here.git_folder)))
         for name in captured.nested:
             await self._copy_nested(repository.top / name, path / name, prefix + name, depth)

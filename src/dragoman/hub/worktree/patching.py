@@ -116,8 +116,9 @@ async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
         tree = ahead.pop(0)
         path = Path(tree.path)
         repository = await _repository(tree)
-        # Whoever worked in the copy wrote the configuration of a repository that was made there.
-        env = {} if tree.git_folder else await git.own_filters(repository)
+        # The peer may have written filters into the configuration, which all worktrees share: they
+        # do not run, and its files are taken as they are.
+        env = await git.own_filters(repository)
         with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
             now = await capture(repository, repository.top, Path(scratch), staged=False, env=env)
         told = ("hash-object", "-t", "tree", os.devnull)
@@ -187,8 +188,9 @@ async def capture(
     ]
     if answer.cut or answer.exit_code is None or complaints:
         # A copy without some of the files would look as if they had been deleted.
+        doing = f"reading the files of {repository.top}"
         problem = complaints[0] if complaints else git.describe(answer)
-        raise IsolationFailed(f"reading the files of {repository.top}", problem)
+        raise git.filter_failure(answer, doing, env) or IsolationFailed(doing, problem)
     everything = (await git.demand(("write-tree",), cwd=repository.top, env=env)).text
     listed = await git.demand(("ls-files", "--stage", "-z"), cwd=repository.top, env=env)
     nested = [os.fsdecode(name) for name in git.links_of(listed.output)]

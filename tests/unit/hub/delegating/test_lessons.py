@@ -12,6 +12,7 @@ from dragoman.errors import (
     CallTimeout,
     DragomanError,
     HandshakeFailed,
+    IsolationFailed,
     NotInstalled,
     ProcessExited,
     ProtocolMismatch,
@@ -51,6 +52,7 @@ def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
         (ProtocolMismatch("no version"), Outcome.PROTOCOL_ERROR),
         (AuthRequired("log in"), Outcome.AUTH_REQUIRED),
         (ProcessExited(exit_code=1), Outcome.CRASHED),
+        (IsolationFailed("`git add`", "no space"), Outcome.FAILED),
     ],
 )
 def test_an_attempt_without_a_turn_ends_by_its_error(

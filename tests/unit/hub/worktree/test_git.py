@@ -103,3 +103,71 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="no folder"):
         git.real_folder(tmp_path / "file")
+
+
+def at_home(home: Path, monkeypatch: pytest.MonkeyPatch, config: str) -> None:
+    """A user with this configuration of git."""
+    home.mkdir()
+    (home / ".gitconfig").write_text(config)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+
+
+def settings(env: dict[str, str]) -> dict[str, str]:
+    count = int(env["GIT_CONFIG_COUNT"])
+    return {env[f"GIT_CONFIG_KEY_{at}"]: env[f"GIT_CONFIG_VALUE_{at}"] for at in range(count)}
+
+
+@aio
+async def test_filters_of_the_repository_are_switched_off_and_those_of_the_user_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_home(tmp_path / "home", monkeypatch, '[filter "lfs"]\n\tclean = mine\n\trequired\n')
+    folder = make(tmp_path / "repo")
+    found, _ = await git.find_repository(folder)
+    assert found is not None
+    assert settings(await git.own_filters(found)) == {}
+    (tmp_path / "included").write_text('[filter "in.cluded"]\n\tprocess = evil\n')
+    repositories.git(folder, "config", "include.path", str(tmp_path / "included"))
+    repositories.git(folder, "config", "filter.lfs.clean", "evil")
+    repositories.git(folder, "config", "filter.lfs.smudge", "evil")
+    repositories.git(folder, "config", "extensions.worktreeConfig", "true")
+    repositories.git(folder, "config", "--worktree", "filter.tree.smudge", "evil")
+    refused = settings(await git.own_filters(found, refuse=True))
+    off = {"clean": "", "smudge": "", "process": "", "required": "true"}
+    assert refused == {
+        **{f"filter.in.cluded.{switch}": value for switch, value in off.items()},
+        **{f"filter.tree.{switch}": value for switch, value in off.items()},
+        **{"filter.lfs.clean": "mine", "filter.lfs.smudge": ""},
+    }
+    assert settings(await git.own_filters(found))["filter.tree.required"] == "no"
+    # A process would go before what the user has, and cannot be taken out again.
+    repositories.git(folder, "config", "filter.lfs.process", "evil")
+    refused = settings(await git.own_filters(found, refuse=True))
+    assert {switch: refused[f"filter.lfs.{switch}"] for switch in off} == off
+
+
+@aio
+async def test_no_command_runs_a_filter_of_the_repository_whoever_asks(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    repositories.git(folder, "config", "filter.evil.clean", f"touch {tmp_path / 'ran'}; cat")
+    repositories.git(folder, "config", "filter.evil.smudge", f"touch {tmp_path / 'ran'}; cat")
+    (folder / ".gitattributes").write_text("* filter=evil\n")
+    (folder / "a.txt").write_text("other\n")
+    for args in (("add", "--all"), ("checkout", "--", "a.txt"), ("read-tree", "--reset", "HEAD")):
+        assert (await git.ask(args, cwd=folder)).ok
+    assert not (tmp_path / "ran").exists()
+
+
+@aio
+async def test_an_old_git_cannot_switch_filters_off_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+    found, _ = await git.find_repository(folder)
+    assert found is not None
+    monkeypatch.setattr(git, "OLDEST_GIT", (99, 0))
+    assert settings(await git.own_filters(found)) == {}
+    repositories.git(folder, "config", "filter.x.clean", "cat")
+    with pytest.raises(IsolationFailed, match=r"takes git 99\.0 or newer"):
+        await git.own_filters(found)

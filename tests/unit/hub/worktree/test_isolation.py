@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import IsolationFailed, UsageError
+from dragoman.errors import FilterFailed, IsolationFailed, UsageError
 from dragoman.hub.worktree.isolation import Isolation
 from dragoman.hub.worktree.snapshot import Snapshot, changes
 from tests.aio import aio
@@ -222,10 +222,8 @@ async def test_outside_a_repository_and_in_an_ignored_folder_it_is_refused(tmp_p
 async def test_a_copy_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     folder = make(tmp_path / "repo")
     git(folder, "config", "filter.broken.clean", "cat")
-    git(folder, "config", "filter.broken.smudge", "false")
-    git(folder, "config", "filter.broken.required", "true")
     (folder / ".gitattributes").write_text("a.txt filter=broken\n")
-    with pytest.raises(IsolationFailed, match="read-tree.*filter 'false' failed"):
+    with pytest.raises(FilterFailed, match="'broken' is defined only by the repository"):
         async with isolated(tmp_path, folder):
             pass
     assert in_state(tmp_path) == []
@@ -345,3 +343,47 @@ async def test_whatever_is_done_in_the_copy_is_done_to_the_workspace(
     # What the patch says that it changed is what the disk shows.
     changed = changes(before, await Snapshot.take(folder))
     assert sorted(one.path for one in changed.files) == sorted(one.path for one in applied.files)
+
+
+POINTERS = """#!/bin/sh
+# Keeps contents outside of the repository, as git-lfs does.
+store={store}
+if [ "$1" = clean ]; then
+  cat > "$store/new" && id=$(cksum < "$store/new" | tr ' ' -) && mv "$store/new" "$store/$id"
+  echo "pointer $id"
+else
+  read -r _ id && cat "$store/$id"
+fi
+"""
+
+
+@aio
+async def test_filters_of_the_user_run_in_the_copy_and_for_the_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, store = tmp_path / "home", tmp_path / "store"
+    home.mkdir()
+    store.mkdir()
+    (home / "pointers").write_text(POINTERS.format(store=store))
+    (home / "pointers").chmod(0o755)
+    program = home / "pointers"
+    (home / ".gitconfig").write_text(
+        f'[filter "lfs"]\n\tclean = {program} clean\n\tsmudge = {program} smudge\n\trequired\n'
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    folder = make(tmp_path / "repo")
+    # What the repository says of the same filter does not count.
+    git(folder, "config", "filter.lfs.clean", f"touch {tmp_path / 'ran'}; cat")
+    (folder / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (folder / "large.bin").write_text("large\n")
+    async with isolated(tmp_path, folder) as isolation:
+        copy = isolation.workspace / "large.bin"
+        assert copy.read_text() == "large\n"
+        assert await isolation.patch() == b""
+        copy.write_text("larger\n")
+        patch = await isolation.patch()
+        assert b"+pointer " in patch and b"larger" not in patch
+        assert (await isolation.apply()).ok
+    assert (folder / "large.bin").read_text() == "larger\n"
+    assert not (tmp_path / "ran").exists()
