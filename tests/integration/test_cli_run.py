@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ import pytest
 from dragoman.hub.verify.card import Card
 from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.testing.storyteller import Crash, Fail, Say, SetPlan, Story, Think, command
-from tests.integration.cli_shell import AGENT, Cli, cli_in
+from tests.integration.cli_shell import AGENT, TIMEOUT, Cli, cli_in
+
+QUIET = ("--format", "quiet")
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -54,6 +59,57 @@ def test_a_prompt_comes_from_a_pipe_a_file_or_both_together(cli: Cli) -> None:
     assert dashed.out == "you said from a dash\n"
     assert filed.out == "you said from a file\n"
     assert joined.out == "you said look at this\n\na diff\n"
+
+
+def test_what_is_piped_belongs_to_the_prompt(cli: Cli) -> None:
+    framed = "you said why?\n\n<stdin>\na diff\n</stdin>\n"
+    # The second one is read by typer, for its options are joined.
+    for words in (("why?", *QUIET), ("why?", "-vf", "/dev/null", *QUIET)):
+        done = cli.child("run", *words, "--", *AGENT, stdin="a diff\n")
+        assert (done.code, done.out.replace("\n\n\n", "\n")) == (0, framed)
+    left = cli.child("run", "why?", "--no-stdin", *QUIET, "--", *AGENT, stdin="a diff\n")
+    assert (left.code, left.out) == (0, "you said why?\n")
+    cli.child("delegate", "exploration", "why?", "--cold", stdin="a diff\n")
+    listed = cli("sessions", "list", "--closed", "--format", "json").out.splitlines()
+    titles = [json.loads(line)["title"] for line in listed if json.loads(line)["peer"] == "scout"]
+    assert titles == ["why? <stdin> a diff </stdin>"]
+
+
+@contextmanager
+def with_open_stdin(cli: Cli, *words: str) -> Iterator[subprocess.Popen[str]]:  # noqa: TID251 - only its type
+    """A command whose stdin is a pipe that nobody has closed yet."""
+    with subprocess.Popen(  # noqa: TID251 - its stdin has to stay open
+        cli.argv(*words),
+        cwd=cli.cwd,
+        env=cli.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_an_open_and_silent_stdin_is_named_and_read_to_its_end(cli: Cli) -> None:
+    with with_open_stdin(cli, "run", "why?", *QUIET, "--", *AGENT) as process:
+        assert process.stderr is not None
+        assert "reading stdin until its end; --no-stdin" in process.stderr.readline()
+        out, _ = process.communicate("late", timeout=TIMEOUT)
+    assert (process.returncode, out) == (0, "you said why?\n\n<stdin>\nlate\n</stdin>\n")
+
+
+def test_a_stdin_that_never_ends_is_left_alone_or_ends_with_the_time_limit(cli: Cli) -> None:
+    with with_open_stdin(cli, "run", "why?", "--no-stdin", *QUIET, "--", *AGENT) as process:
+        assert process.wait(TIMEOUT) == 0
+    limited = ("run", "why?", "--timeout", "0.2", "--", *AGENT)
+    with with_open_stdin(cli, *limited) as process:
+        assert process.wait(TIMEOUT) == 3
+        assert process.stderr is not None
+        assert "stdin did not end within 0.2 s" in process.stderr.read()
+    assert cli("jobs", "list", "--format", "quiet").out.count("j-") == 1
 
 
 def test_mentioned_files_and_images_travel_with_the_prompt(cli: Cli) -> None:

@@ -54,7 +54,7 @@ Examples:
   dragoman run scout "where is main defined?"   ask the built-in one
   dragoman run codex "fix the failing test"     ask an installed one
   dragoman run "hello" -- my-agent --acp        ask any program that speaks ACP
-  git diff | dragoman run gemini "why?" -f -    add what comes from a pipe
+  git diff | dragoman run gemini "why?"         what is piped belongs to the prompt
   dragoman chat qwen                            go on talking
   dragoman doctor                               why does it not work?
 """

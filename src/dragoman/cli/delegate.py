@@ -6,6 +6,8 @@ failure, is decided in `dragoman.hub.delegating`; how it is shown is in `output.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +28,8 @@ Give work to the peer that has earned it.
 ROLE is the kind of work, such as review, research or execute: `dragoman peers` lists who claims
 which. Of the enabled peers the first that can do it is asked, and `dragoman explain ROLE` tells
 beforehand who that is and why. With --agent the role and the peer come from an agent file's
-`delegate_to`, and its instructions go along; then the only argument is the prompt.
+`delegate_to`, and its instructions go along; then the only argument is the prompt. What is piped to
+stdin is added to the prompt; --no-stdin leaves it alone.
 
 A failure is never hidden. The next peer is asked only if the failed one has changed nothing, then
 the configured local model, then scout; every attempt is in the result with its reason, time and
@@ -39,7 +42,7 @@ Examples:
   dragoman delegate execute "rename Foo to Bar" --approve-all --isolate --apply
   dragoman delegate --agent agents/reviewer.md "look at @src/app.py"
   dragoman delegate plan "split the parser" --peer cursor --no-fallback
-  git diff | dragoman delegate review -f - --strict
+  git diff | dragoman delegate review "is this safe?" --strict
   dragoman delegate research "what is HTTP/3?" --tier fast --format json | jq .type
 
 \b
@@ -65,6 +68,7 @@ def delegate(
             "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
         ),
     ] = None,
+    no_stdin: options.NoStdin = False,
     agent: options.AgentFile = None,
     peer: Annotated[
         str | None,
@@ -141,6 +145,8 @@ def delegate(
             cold=cold,
             permissions=_permissions(approve_all, approve_reads, deny_all),
             timeout=timeout,
+            no_stdin=no_stdin,
+            on_wait=show.notice,
         )
         code = _run(wish, place, show)
     except DragomanError as error:
@@ -175,15 +181,19 @@ def _wish(
     file: str | None,
     agent: Path | None,
     peer: str | None,
+    no_stdin: bool,
+    timeout: float | None,
+    on_wait: Callable[[str], object],
     **more: object,
 ) -> Wish:
-    from dragoman.cli import prompting
+    from dragoman.cli import inputs, prompting
     from dragoman.hub.delegating import Wish, read_agent
 
-    timeout = more["timeout"]
-    if isinstance(timeout, float) and not timeout > 0:
+    if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
-    text = prompting.read_prompt(prompt, file)
+    began_at = time.monotonic()
+    text = prompting.read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
+    timeout = inputs.remaining(timeout, time.monotonic() - began_at)
     typed = "" if prompt in (None, prompting.STDIN) else str(prompt)
     files = len(list(prompting.mentioned(typed, place.cwd)))
     if agent is not None:
@@ -201,6 +211,7 @@ def _wish(
         prompt=text,
         workspace=place.cwd,
         peer=peer,
+        timeout=timeout,
         files=files,
         attach=lambda workspace, can: [
             prompting.content_of(path, can) for path in prompting.mentioned(typed, workspace)

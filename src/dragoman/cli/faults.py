@@ -16,6 +16,7 @@ from dragoman.errors import (
     CallTimeout,
     DragomanError,
     HandshakeFailed,
+    InputTimeout,
     NoPeer,
     ProtocolMismatch,
     RemoteError,
@@ -46,6 +47,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "config_invalid": "mend it there; `dragoman config show` tells where every value comes from",
     "front_matter_invalid": "mend the file by hand, then try again",
     "turn_in_progress": "wait for the end of the running turn, or cancel it",
+    "input_timeout": "close stdin or let it come from /dev/null, or add --no-stdin",
     "session_unusable": "begin a new session",
     "unknown_session": "`dragoman sessions list --all` lists the sessions there are",
     "unknown_job": "`dragoman jobs list` lists the jobs there are",
@@ -187,6 +189,8 @@ def exit_code(error: DragomanError) -> Exit:
             return Exit.NO_SESSION
         case NoPeer():
             return Exit.BUDGET if error.over_budget else Exit.NO_PEER
+        case InputTimeout():
+            return Exit.TIMEOUT
         case UsageError():
             return Exit.USAGE
         case CallTimeout():

@@ -1,6 +1,6 @@
 """Stored sessions, shown and moved: what `dragoman sessions` does without any peer.
 
-Owns the reading and writing of exported files, the show of what is stored, and the question before
+Owns the writing of exported files, the show of what is stored, and the question before
 old sessions go. What is stored, and how, is `dragoman.hub.sessions`'s business.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,18 +63,6 @@ def _is_stdout(output: Path) -> bool:
         return os.path.samestat(os.stat(output), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):
         return False
-
-
-def read_lines(file: Path) -> Iterator[bytes]:
-    """The lines of a file; ``-`` is stdin."""
-    try:
-        if str(file) == "-":
-            yield from (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
-            return
-        with file.open("rb") as opened:
-            yield from (line.rstrip(b"\r\n") for line in opened)
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: Format) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dragoman.cli.inputs import MAX_CONFIG_SIZE, read_named
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 
@@ -25,9 +26,7 @@ _KEYS: Final = {
 def read_servers(path: Path) -> list[acp.McpServer]:
     """The servers that a file names."""
     try:
-        told: Any = json.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+        told: Any = json.loads(read_named(path, max_size=MAX_CONFIG_SIZE).decode("utf-8-sig"))
     except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}") from None
     except RecursionError:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.times import seconds_of
@@ -176,6 +176,13 @@ def _card(way: Way, paths: Paths) -> Card | None:
     from dragoman.hub.verify.store import CARDS, CardStore
 
     return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
+
+
+def within(plan: Plan, timeout: float | None) -> Plan:
+    """The plan with what is left of its time limit; without a limit it stays as it is."""
+    if timeout is None or timeout == plan.budgets.total:
+        return plan
+    return structs.replace(plan, budgets=_budgets(plan.budgets, timeout))
 
 
 def _inherited(

@@ -1,6 +1,6 @@
 """What is sent to an agent: where a prompt comes from, files that it mentions, images.
 
-Owns reading prompts from the argument, a file or stdin, and making content of ``@file`` and
+Owns what belongs to a prompt (the argument, a file, stdin), and making content of ``@file`` and
 ``--image``. It sends nothing, and it reads nothing outside of the workspace unless the person named
 the file in an option of its own.
 """
@@ -10,15 +10,18 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from dragoman.cli import inputs
 from dragoman.cli.output.terminal import is_terminal
 from dragoman.errors import Unsupported, UsageError
 from dragoman.events.parts import Block, Capabilities, Image, Link, Resource, Text
 
 STDIN: Final = "-"
+
+LINE_END: Final = "\n"
 
 MENTION: Final = re.compile(r"""(?<![\w@./\\`])@(?:"([^"\n]+)"|([\w./~+=,:-]+))""")
 """``@path`` or ``@"path with spaces"``, not in the middle of a word such as an address."""
@@ -37,22 +40,37 @@ _MAGIC: Final = (
 )
 
 
-def read_prompt(argument: str | None, file: str | None) -> str:
-    """The text of a prompt: the argument, then what the file holds.
+def read_prompt(
+    argument: str | None,
+    file: str | None,
+    *,
+    no_stdin: bool = False,
+    timeout: float | None = None,
+    on_wait: Callable[[str], object] | None = None,
+) -> str:
+    """The text of a prompt: the argument, then what the file holds, then what was piped.
 
-    Without either it is read from stdin, unless that is a terminal, where nobody would know that
-    something is waited for.
+    What was piped is marked as such, unless it is all there is or a dash stands for it. A terminal
+    is not read: nobody would know that something is waited for. How long stdin is waited for, and
+    who is told, is up to `inputs.read_stdin`.
     """
     if argument == STDIN:
         argument, file = None, file or STDIN
+    if no_stdin and file == STDIN:
+        raise UsageError("- and --no-stdin contradict each other")
     parts = [] if argument is None else [argument]
-    if file is not None:
-        parts.append(_stdin() if file == STDIN else _file(Path(file)))
-    elif argument is None:
-        if is_terminal(sys.stdin):
-            raise UsageError("there is no prompt: give it as an argument, with -f FILE, or by pipe")
-        parts.append(_stdin())
-    prompt = "\n\n".join(part.strip("\n") for part in parts)
+    if file is not None and file != STDIN:
+        parts.append(_text(inputs.read_named(Path(file), max_size=inputs.MAX_PROMPT_SIZE), file))
+    wanted = file == STDIN or not parts
+    if wanted and (no_stdin or (file is None and is_terminal(sys.stdin))):
+        raise UsageError("there is no prompt: give it as an argument, with -f FILE, or by pipe")
+    if wanted or (not no_stdin and inputs.is_piped()):
+        piped = _text(inputs.read_stdin(timeout=timeout, on_wait=on_wait), "stdin")
+        if wanted:
+            parts.append(piped)
+        elif piped.strip():
+            parts.append(f"<stdin>\n{piped.strip(LINE_END)}\n</stdin>")
+    prompt = "\n\n".join(part.strip(LINE_END) for part in parts)
     if not prompt.strip():
         raise UsageError("the prompt is empty")
     return _sendable(prompt)
@@ -65,21 +83,6 @@ def _sendable(text: str) -> str:
     except UnicodeEncodeError:
         raise UsageError("the prompt is not UTF-8 text") from None
     return text
-
-
-def _stdin() -> str:
-    return _text(sys.stdin.buffer.read(), "stdin")
-
-
-def _file(path: Path) -> str:
-    return _text(_bytes(path), str(path))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _text(data: bytes, what: str) -> str:
@@ -142,9 +145,7 @@ def content_of(path: Path, can: Capabilities) -> Block:
 
 def read_image(path: Path) -> Image:
     """An image file as content."""
-    data = _bytes(path)
-    if len(data) > IMAGE_SIZE:
-        raise UsageError(f"{path} has {len(data)} bytes, and images may have {IMAGE_SIZE}")
+    data = inputs.read_named(path, max_size=IMAGE_SIZE)
     return Image(base64.b64encode(data).decode(), _kind(data, path))
 
 

@@ -19,7 +19,9 @@ Ask an agent for one thing and watch it work.
 
 PEER is the name of an agent that dragoman knows (`dragoman peers` lists them), or the address of
 one that runs. Any other agent is started by its command line after --; then the only argument is
-the prompt. Without a prompt, and as `-`, it is read from stdin.
+the prompt. What is piped to stdin is added to the prompt; without one, and as `-`, it is the
+prompt. Stdin is read to its end unless it is a terminal or /dev/null; --no-stdin leaves it alone,
+for a shell or a loop that keeps it open.
 
 A file mentioned as @path in the prompt is sent along, if it is in the workspace.
 
@@ -36,7 +38,7 @@ Examples:
   dragoman run scout "where is Connection defined?"
   dragoman run codex "fix the failing test" --approve-all
   dragoman run gemini "explain @src/app.py" --cwd ~/project
-  git diff | dragoman run claude "review this change" -f -
+  git diff | dragoman run claude "review this change"
   dragoman run copilot "what is wrong here?" --image shot.png
   dragoman run codex "begin with the parser" -s parser
   dragoman run codex "now its tests" -s parser
@@ -75,6 +77,7 @@ def run(
         list[Path] | None,
         typer.Option("--image", metavar="FILE", help="Send an image along. May be repeated."),
     ] = None,
+    no_stdin: options.NoStdin = False,
     cwd: options.Cwd = None,
     format: options.OutputFormat = None,
     json_strict: options.JsonStrict = False,
@@ -108,6 +111,7 @@ def run(
         prompt=prompt,
         file=file,
         image=image,
+        no_stdin=no_stdin,
         cwd=cwd,
         format=None if format is None else format.value,
         json_strict=json_strict,

@@ -7,6 +7,7 @@ happen), `talk` (it happens) and `output` (it is shown).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ def run(
     prompt: str | None = None,
     file: str | None = None,
     image: Sequence[Path] | None = None,
+    no_stdin: bool = False,
+    timeout: float | None = None,
     trace: Path | None = None,
     env: Sequence[str] | None = None,
     **wished: Any,
@@ -37,13 +40,18 @@ def run(
     if peer is None and command is None:
         raise UsageError("name a peer, or give a command line after --")
 
-    from dragoman.cli.plans import Wishes
+    from dragoman.cli.inputs import remaining
+    from dragoman.cli.plans import Wishes, within
+    from dragoman.cli.prompting import read_prompt
     from dragoman.cli.setting import prepare
 
-    wishes = Wishes(peer=peer, command=command, env=env or (), **wished)
+    wishes = Wishes(peer=peer, command=command, env=env or (), timeout=timeout, **wished)
     plan, show = prepare(wishes, trace)
     try:
-        return _run(plan, show, prompt, file, image or ())
+        began_at = time.monotonic()
+        text = read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
+        plan = within(plan, remaining(timeout, time.monotonic() - began_at))
+        return _run(plan, show, prompt, text, image or ())
     except DragomanError as error:
         from dragoman.cli import faults
 
@@ -51,15 +59,12 @@ def run(
         return faults.exit_code(error)
 
 
-def _run(
-    plan: Plan, show: Show, prompt: str | None, file: str | None, images: Sequence[Path]
-) -> int:
+def _run(plan: Plan, show: Show, prompt: str | None, text: str, images: Sequence[Path]) -> int:
     from dragoman.cli import prompting
     from dragoman.cli.setting import perform
     from dragoman.cli.stage import Stage
     from dragoman.cli.talk import talking
 
-    text = prompting.read_prompt(prompt, file)
     # Read and refused before an agent is started for it.
     shown = [prompting.read_image(path) for path in images]
     typed = "" if prompt in (None, prompting.STDIN) else str(prompt)

@@ -339,7 +339,7 @@ def import_command(
     Examples:
       dragoman sessions import parser.jsonl
     """
-    from dragoman.cli.history import read_lines
+    from dragoman.cli.inputs import read_lines
 
     with _store() as store:
         record = store.import_(read_lines(file))

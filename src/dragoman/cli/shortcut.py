@@ -28,6 +28,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "--deny-all": "deny_all",
     "--fresh": "fresh",
     "--no-wait": "no_wait",
+    "--no-stdin": "no_stdin",
     "--cold": "cold",
     "--verbose": "verbose",
     "-v": "verbose",

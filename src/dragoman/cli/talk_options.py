@@ -141,6 +141,12 @@ Ttl: TypeAlias = Annotated[
         help="How long the agent is kept for the next command: 90s, 30m, 2h; 30m if not given.",
     ),
 ]
+NoStdin: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-stdin", help="Do not read stdin. What is piped there belongs to the prompt otherwise."
+    ),
+]
 Role: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="ROLE", help="The kind of work.", show_default=False)
 ]

@@ -12,6 +12,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── Unsupported             the other side did not say that it can do this
     │   ├── TurnInProgress          a second prompt in a session whose turn is still running
     │   ├── SessionUnusable         the session was given up; open another
+    │   ├── InputTimeout            stdin did not end in time; nothing was started
     │   ├── UnknownSession          no stored session has this name or id
     │   ├── UnknownJob              no job has this id
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
@@ -132,6 +133,7 @@ from dragoman.errors.usage import (
     ConfigInvalid,
     DelegationInvalid,
     FrontMatterInvalid,
+    InputTimeout,
     MessageTooLong,
     NoPeer,
     PolicyNotEnforced,
@@ -173,6 +175,7 @@ __all__ = [
     "FilterFailed",
     "FrontMatterInvalid",
     "HandshakeFailed",
+    "InputTimeout",
     "InvalidAnswer",
     "IsolationFailed",
     "LineTooLong",

@@ -81,6 +81,16 @@ class SessionUnusable(UsageError):
     error_class = "session_unusable"
 
 
+class InputTimeout(UsageError):
+    """Stdin, which belongs to the prompt, did not end in time. Nothing was started."""
+
+    error_class = "input_timeout"
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(f"stdin did not end within {timeout:g} s")
+        self.timeout = timeout
+
+
 class UnknownSession(UsageError):
     """No stored session has this name or id, or what it had at its peer is gone."""
 

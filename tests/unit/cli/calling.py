@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,4 +59,5 @@ def shell_in(
         monkeypatch.setenv(f"DRAGOMAN_{name}", str(home / name.lower()))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(cwd)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     return Shell(cwd, home, capture)

@@ -70,6 +70,7 @@ def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
         (errors.UnknownPeer("x"), 2),
         (errors.Unsupported("x"), 2),
         (errors.SessionUnusable("x"), 4),
+        (errors.InputTimeout(5.0), 3),
         (errors.CallTimeout("initialize", 1.0), 3),
         (errors.AuthRequired(), 6),
         (errors.RemoteError(-32002, "session not found"), 4),

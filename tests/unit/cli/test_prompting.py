@@ -33,9 +33,41 @@ def typed(monkeypatch: pytest.MonkeyPatch, data: bytes, *, terminal: bool = Fals
 # -- sources
 
 
-def test_an_argument_is_the_prompt_and_stdin_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    assert read_prompt("do it", None) == "do it"
+@pytest.mark.parametrize("how", ["closed", "terminal", "empty", "blank", "--no-stdin"])
+def test_an_argument_alone_is_the_prompt_where_nothing_was_piped(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    data = {"empty": b"", "blank": b" \n\n"}.get(how, b"piped")
+    typed(monkeypatch, data, terminal=how == "terminal")
+    if how == "closed":
+        monkeypatch.setattr(sys, "stdin", None)
+    assert read_prompt("do it", None, no_stdin=how == "--no-stdin") == "do it"
+
+
+def test_what_was_piped_is_added_to_the_prompt_and_marked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "p.txt").write_text("the rest\n")
+    framed = "<stdin>\na\n\nb\n</stdin>"
+    for argument, file, prompt in (
+        ("why?", None, f"why?\n\n{framed}"),
+        (None, str(tmp_path / "p.txt"), f"the rest\n\n{framed}"),
+        ("why?", str(tmp_path / "p.txt"), f"why?\n\nthe rest\n\n{framed}"),
+        ("why?", "-", "why?\n\na\n\nb"),
+    ):
+        typed(monkeypatch, b"a\n\nb\n")
+        assert read_prompt(argument, file) == prompt
+
+
+@pytest.mark.parametrize(("argument", "file"), [("-", None), ("do it", "-")])
+def test_a_dash_and_no_stdin_contradict_each_other(argument: str, file: str | None) -> None:
+    with pytest.raises(UsageError, match="contradict"):
+        read_prompt(argument, file, no_stdin=True)
+
+
+def test_without_stdin_there_has_to_be_a_prompt() -> None:
+    with pytest.raises(UsageError, match="there is no prompt"):
+        read_prompt(None, None, no_stdin=True)
 
 
 @pytest.mark.parametrize(("argument", "file"), [(None, None), ("-", None), (None, "-")])
@@ -46,7 +78,8 @@ def test_a_pipe_is_read_to_its_end(
     assert read_prompt(argument, file) == "do it\nnow"
 
 
-def test_a_file_is_added_to_the_argument(tmp_path: Path) -> None:
+def test_a_file_is_added_to_the_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, b"")
     (tmp_path / "p.txt").write_text("the rest\n")
     assert read_prompt("first", str(tmp_path / "p.txt")) == "first\n\nthe rest"
 
@@ -157,7 +190,7 @@ def test_what_is_no_image_or_too_large_is_an_error(
     with pytest.raises(UsageError, match="no PNG, JPEG, GIF or WebP"):
         read_image(tmp_path / "x.png")
     monkeypatch.setattr(prompting, "IMAGE_SIZE", 5)
-    with pytest.raises(UsageError, match="images may have 5"):
+    with pytest.raises(UsageError, match="has more than 5 bytes"):
         read_image(tmp_path / "x.png")
 
 
