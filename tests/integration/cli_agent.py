@@ -7,12 +7,13 @@ Started with ``maker`` it also has a model with the name of its maker.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import AuthRequired
+from dragoman.errors import AuthRequired, RemoteError
 
 BARE = "bare" in sys.argv
 LAUNCHED_WITH = sys.argv[sys.argv.index("--model") + 1] if "--model" in sys.argv else "none"
@@ -84,6 +85,8 @@ async def answer(turn: Turn) -> str | None:
                 await turn.say(f"line {number}\n")
         case "nothing":
             return None
+        case "fail":
+            raise RemoteError(-32603, "Internal error", json.loads(rest))
         case "refuse":
             return "refusal"
         case _:

@@ -164,6 +164,8 @@ def whose(error: DragomanError) -> str:
     """Who has to change something."""
     if isinstance(error, ProtocolMismatch) and error.remedy:
         return "nobody's: the two speak different versions of the protocol"
+    if (end := _end_of(error)) is not None:
+        return end[1]
     return "the way it was called" if isinstance(error, UsageError) else _WHOSE[error.blame]
 
 
@@ -173,6 +175,8 @@ def advice(error: DragomanError) -> str:
         own = getattr(error, name, "")
         if isinstance(own, str) and own:
             return own
+    if (end := _end_of(error)) is not None:
+        return end[2]
     for kind in type(error).__mro__:
         known = ADVICE.get(getattr(kind, "error_class", ""))
         if known is not None:
@@ -204,13 +208,25 @@ def exit_code(error: DragomanError) -> Exit:
 
 
 def _remote(error: RemoteError) -> Exit:
-    from dragoman.client.results import explain
-
-    _, failure = explain(error)
     by_kind = {
         "not_found": Exit.NO_SESSION,
         "quota": Exit.QUOTA,
         "rate_limited": Exit.QUOTA,
         "auth_required": Exit.AUTH_REQUIRED,
     }
-    return by_kind.get(failure.kind, Exit.FAILED)
+    return by_kind.get(_kind_of(error), Exit.FAILED)
+
+
+def _kind_of(error: RemoteError) -> str:
+    from dragoman.client.results import explain
+
+    return str(explain(error)[1].kind)
+
+
+def _end_of(error: DragomanError) -> tuple[str, str, str] | None:
+    """What is told about a login or a quota that an agent only put in words."""
+    if not isinstance(error, RemoteError) or isinstance(error, AuthRequired):
+        return None
+    by_kind = {"quota": "quota", "rate_limited": "quota", "auth_required": "auth_required"}
+    end = by_kind.get(_kind_of(error))
+    return None if end is None else ENDS[end]

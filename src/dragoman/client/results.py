@@ -6,6 +6,7 @@ Owns `Result` and the way from errors to outcomes. It does not know when a turn 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -22,6 +23,7 @@ from dragoman.errors import (
     ProtocolMismatch,
     RemoteError,
 )
+from dragoman.errors.talking import own_words
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 
@@ -117,8 +119,32 @@ _CODES: Final = {
 }
 
 
-_REFUSED_LOGINS: Final = ("401 ", "403 ")
-"""How the details of an error begin where the model did not accept the key."""
+_STATUS: Final = (
+    r"(?:^|\bstatus\b|\bstatus[ _-]?code\b|\bhttp\b|\bhttp/\d(?:\.\d)?|\berror\b|\bcode\b)"
+    r"[\"':=( ]*"
+)
+"""What stands before the number of an HTTP status in the words of an error."""
+
+_LOGIN: Final = re.compile(
+    _STATUS + r"(?:401|403)\b|\bunauthori[sz]ed\b|authentication[ _](?:failed|error|required)"
+    r"|(?:invalid|incorrect|missing|expired)[ _](?:x-)?api[ _-]?key|api[ _-]key not valid"
+    r"|invalid authentication|token (?:has |is )?(?:expired|invalid)|not logged in",
+)
+"""The words of a model that did not accept the key, or of an agent that has none."""
+
+_QUOTA: Final = re.compile(
+    _STATUS + r"429\b|\b429\b|quota|rate[ _-]?limit|too many requests|usage limit"
+    r"|out of credits?|credit balance"
+)
+"""The words of a limit that was reached."""
+
+_STATUS_FIELDS: Final = (
+    *("status", "statusCode", "status_code", "httpStatus", "http_status", "httpStatusCode"),
+    *("http_status_code", "code"),
+)
+_STATUS_DEPTH: Final = 6
+_STATUS_ENTRIES: Final = 32
+"""How deep and how wide the data of an error is searched for a status."""
 
 _NOT_FOUND: Final = ("not found", "unknown", "invalid session identifier", "no previous sessions")
 
@@ -126,17 +152,38 @@ _NOT_FOUND: Final = ("not found", "unknown", "invalid session identifier", "no p
 def error_kind(code: int, message: str, data: Any) -> ErrorKind:
     """The kind of a JSON-RPC error. Its words only refine the kind, they never cause a resend."""
     kind = _CODES.get(code, ErrorKind.PEER)
-    if code in (-32603, -32602, -32600):
-        text = message.lower()
-        if isinstance(data, dict) and isinstance(data.get("details"), str):
-            details = data["details"].lower()
-            text += " " + details
-            if details.startswith(_REFUSED_LOGINS):
-                return ErrorKind.AUTH_REQUIRED
-        if "session" in text and any(words in text for words in _NOT_FOUND):
-            return ErrorKind.NOT_FOUND
-        if "quota" in text or "rate limit" in text or "429" in text:
+    if kind is not ErrorKind.PEER and code not in (-32603, -32602, -32600):
+        return kind
+    details = own_words(data).lower()
+    text = f"{message.lower()} {details}"
+    if _is_validation(data):
+        return ErrorKind.INVALID_PARAMS
+    if code in _CODES and "session" in text and any(words in text for words in _NOT_FOUND):
+        return ErrorKind.NOT_FOUND
+    status = _CODES.get(_status_in(data, _STATUS_DEPTH))
+    if status is not None:
+        return status
+    # The end of a text is not a beginning of the other, so that both are looked at alone.
+    for said in (details, message.lower()):
+        if _QUOTA.search(said):
             return ErrorKind.RATE_LIMITED
-        if isinstance(data, list) or (isinstance(data, dict) and "_errors" in data):
-            return ErrorKind.INVALID_PARAMS
+        if _LOGIN.search(said):
+            return ErrorKind.AUTH_REQUIRED
     return kind
+
+
+def _is_validation(data: Any) -> bool:
+    """Whether the data lists what is wrong with a request, as validators do."""
+    return isinstance(data, list) or (isinstance(data, dict) and "_errors" in data)
+
+
+def _status_in(data: Any, depth: int) -> int:
+    """The HTTP status of a refused login or a reached limit among the data of an error; 0 if
+    there is none."""
+    if depth == 0 or not isinstance(data, dict):
+        return 0
+    for name in _STATUS_FIELDS:
+        if data.get(name) in (401, 403, 429):
+            return int(data[name])
+    inner = (_status_in(value, depth - 1) for value in list(data.values())[:_STATUS_ENTRIES])
+    return next(filter(None, inner), 0)

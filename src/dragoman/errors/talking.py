@@ -5,6 +5,7 @@ The whole tree is drawn in `dragoman.errors`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,71 @@ from dragoman.errors.base import DragomanError
 
 SHOWN_DETAILS_SIZE = 500
 """Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
+
+
+SHOWN_MESSAGE_SIZE = 4 * 1024
+"""Characters of an error's own message that are shown. One real agent lists all of its methods."""
+
+_WORDS = (
+    *("details", "detail", "message", "error", "errors", "reason", "description", "cause"),
+    *("additionalDetails", "error_description", "title", "body", "stderr", "_errors"),
+)
+"""Where real agents put what happened, the most telling first. They nest it, too: providers wrap
+errors in errors, and agents wrap those."""
+
+_JSON_SIZE = 64 * 1024
+"""Characters of a text that is looked at as JSON."""
+
+_DEPTH = 6
+"""How deep the data of an error is looked at."""
+
+_ITEMS = 3
+"""How many entries of a list of errors are told."""
+
+
+def own_words(data: Any) -> str:
+    """What an agent says of its failure, from the data of an error of any shape, cut to
+    `SHOWN_DETAILS_SIZE`; empty if it says nothing. Whoever prints it makes it harmless."""
+    return " ".join(_words(data, _DEPTH).split())[:SHOWN_DETAILS_SIZE]
+
+
+def _words(data: Any, depth: int) -> str:
+    if depth == 0:
+        return ""
+    if isinstance(data, str):
+        inner = _json_in(data)
+        return data if inner is None else _words(inner, depth - 1) or data
+    if isinstance(data, dict):
+        for name in _WORDS:
+            if said := _words(data.get(name), depth - 1):
+                return said
+        if "_errors" in data:
+            # Errors by the name of what is wrong, as validators tell them.
+            found = [(name, _words(value, depth - 1)) for name, value in data.items()]
+            return "; ".join(f"{name}: {said}" for name, said in found[: _ITEMS + 1] if said)
+        return ""
+    if isinstance(data, list):
+        return "; ".join(filter(None, (_entry(each, depth) for each in data[:_ITEMS])))
+    return ""
+
+
+def _entry(entry: Any, depth: int) -> str:
+    said = _words(entry, depth - 1)
+    path = entry.get("path") if isinstance(entry, dict) else None
+    if said and isinstance(path, list) and path:
+        return f"{'.'.join(map(str, path[:_DEPTH]))}: {said}"
+    return said
+
+
+def _json_in(text: str) -> Any:
+    """The object that a text consists of: agents pass on the answer of a provider as it came."""
+    if not text.startswith("{") or len(text) > _JSON_SIZE:
+        return None
+    try:
+        inner = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return inner if isinstance(inner, dict) else None
 
 
 class SpawnError(DragomanError):
@@ -185,13 +251,18 @@ class RemoteError(CallError):
     """The other side answered with an error object; a handler may raise it to send one."""
 
     error_class = "remote_error"
+    code: int = 0
+    message: str = ""
+    data: Any = None
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        told = f"{message} ({code})"
+        inner = _json_in(message)
+        said = message if inner is None else own_words(inner) or message
+        told = f"{said[:SHOWN_MESSAGE_SIZE]} ({code})"
         # Real agents say "Internal error" and put what happened beside it.
-        details = data.get("details") if isinstance(data, dict) else None
-        if isinstance(details, str) and details:
-            told += f": {details[:SHOWN_DETAILS_SIZE]}"
+        details = own_words(data)
+        if details and details not in said:
+            told += f": {details}"
         super().__init__(told)
         self.code = code
         self.message = message

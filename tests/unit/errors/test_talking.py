@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from dragoman.errors import (
     CallError,
     CallTimeout,
@@ -16,6 +20,7 @@ from dragoman.errors import (
     RemoteError,
     UsageError,
 )
+from dragoman.errors.talking import own_words
 
 
 def test_the_three_ways_a_stream_can_fail_blame_three_different_sides() -> None:
@@ -62,4 +67,54 @@ def test_an_error_of_the_other_side_tells_what_it_put_beside_its_message() -> No
     assert str(error) == "Internal error (-32603): 401 bad key"
     assert error.message == "Internal error"
     assert len(str(RemoteError(-32603, "x", {"details": "y" * 10_000}))) < 1_000
-    assert str(RemoteError(-32603, "x", {"details": ["y"]})) == "x (-32603)"
+    assert str(RemoteError(-32603, "x", {"details": 3})) == "x (-32603)"
+    assert str(RemoteError(-32603, "x is gone", {"details": "gone"})) == "x is gone (-32603)"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        # As real agents send it.
+        ({"details": "400 fake http error"}, "400 fake http error"),
+        (
+            {"message": "unexpected status 401 Unauthorized: no", "codex_error_info": "other"},
+            "unexpected status 401 Unauthorized: no",
+        ),
+        ("foo/bar", "foo/bar"),
+        (
+            [
+                {"code": "invalid_type", "path": ["cwd"], "message": "expected string"},
+                {"code": "invalid_type", "path": ["mcpServers"], "message": "expected array"},
+            ],
+            "cwd: expected string; mcpServers: expected array",
+        ),
+        ({"_errors": [], "cwd": {"_errors": ["expected string"]}}, "cwd: expected string"),
+        ({"error": {"error": {"message": "no credits", "type": "x"}}}, "no credits"),
+        ({"details": '{"error":{"code":429,"message":"slow down"}}'}, "slow down"),
+        ({"error": ["one", {"message": "two"}]}, "one; two"),
+        # As nobody should.
+        (None, ""),
+        (3, ""),
+        ({}, ""),
+        ({"details": {"details": {"a": 1}}}, ""),
+        ({"details": "  a\n b "}, "a b"),
+        ({"details": "{not json"}, "{not json"),
+    ],
+)
+def test_an_agents_own_words_are_found_in_data_of_any_shape(data: Any, said: str) -> None:
+    assert own_words(data) == said
+
+
+def test_an_agents_own_words_are_bounded_however_deep_and_long_they_are() -> None:
+    deep: Any = "hidden"
+    for _ in range(2_000):
+        deep = {"error": deep}
+    assert own_words(deep) == ""
+    assert len(own_words({"errors": ["x" * 10_000] * 10_000})) <= 500
+    assert own_words('{"a":' * 10_000) != ""
+
+
+def test_a_message_that_is_json_is_told_in_the_words_inside() -> None:
+    error = RemoteError(401, '{"error":{"code":401,"message":"bad key","status":"X"}}')
+    assert str(error) == "bad key (401)"
+    assert error.message.startswith("{")

@@ -1,0 +1,50 @@
+"""What an agent says of its failure is shown, and decides the exit code, at every door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.integration.cli_shell import AGENT, Cli, warm_cli
+
+CASES: list[tuple[str, Any, int, str]] = [
+    ("alpha", {"message": "unexpected status 401 Unauthorized: no"}, 6, "status 401 Unauthorized"),
+    ("beta", {"error": {"message": "slow down", "statusCode": 429}}, 8, "slow down"),
+    ("gamma", {"details": "\x1b]0;owned\x07 broken"}, 1, "owned"),
+]
+"""A peer for each: what is learned of one of them says nothing about the others."""
+
+
+@pytest.fixture(scope="module")
+def cli() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        home = cli.home / "config_home"
+        (home / "peers").mkdir(parents=True)
+        names = [name for name, *_ in CASES]
+        for name in names:
+            (home / "peers" / f"{name}.toml").write_text(
+                f'name = "{name}"\ntitle = "{name}"\nprotocol = "acp"\nroles = ["execute"]\n'
+                f"[[launch]]\ncommand = {json.dumps(AGENT)}\n"
+            )
+        (home / "config.toml").write_text(f"enabled_peers = {json.dumps(names)}\n")
+        yield cli
+
+
+@pytest.mark.parametrize(("peer", "data", "code", "said"), CASES)
+def test_the_agents_own_words_are_told_and_decide(
+    cli: Cli, peer: str, data: Any, code: int, said: str
+) -> None:
+    prompt = f"fail {json.dumps(data)}"
+    cold = replace(cli, extra={**cli.extra, "DRAGOMAN_WARM": "0"})
+    for done in (
+        cli.child("run", peer, prompt),
+        cold("run", peer, prompt),
+        cli("delegate", "execute", prompt, "--peer", peer, "--strict"),
+    ):
+        shown = done.out + done.err
+        assert done.code == code, done
+        assert said in shown and "\x1b" not in shown
