@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+from typing import Any
 
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
@@ -44,6 +45,10 @@ agent = Agent(
 )
 
 
+SPENT: dict[str, float] = {}
+"""Dollars by session."""
+
+
 @agent.new_session
 async def new(session: Session) -> None:
     if "locked" in sys.argv:
@@ -56,7 +61,7 @@ async def dance(turn: Turn, where: str) -> None:
 
 
 @agent.prompt
-async def answer(turn: Turn) -> str | None:
+async def answer(turn: Turn) -> Any:
     scene, _, rest = turn.text.partition(" ")
     match scene:
         case "blocks":
@@ -87,11 +92,23 @@ async def answer(turn: Turn) -> str | None:
             return None
         case "fail":
             raise RemoteError(-32603, "Internal error", json.loads(rest))
+        case "spend":
+            return await spend(turn)
         case "refuse":
             return "refusal"
         case _:
             await turn.say(f"you said {turn.text}")
     return None
+
+
+async def spend(turn: Turn) -> acp.PromptResponse:
+    """Every turn costs a quarter of a dollar; what is told is what the session has cost so far."""
+    SPENT[turn.session.id] = SPENT.get(turn.session.id, 0.0) + 0.25
+    cost = acp.Cost(amount=SPENT[turn.session.id], currency="USD")
+    await turn.say("spent")
+    await turn.update(acp.UsageUpdate(used=10, size=100, cost=cost))
+    usage = {"inputTokens": 7, "outputTokens": 3, "totalTokens": 10}
+    return acp.PromptResponse(stop_reason="end_turn", extra={"usage": usage})
 
 
 async def write(turn: Turn) -> None:

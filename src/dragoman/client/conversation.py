@@ -308,8 +308,12 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             if event.scope == "call":
                 self._calls = _added(self._calls, event.usage)
             else:
-                self._usage = event.usage
+                self._usage = self._of_turn(event.usage)
         self.put(event, size)
+
+    def _of_turn(self, usage: Usage) -> Usage:
+        """What a report that may be about more than this turn says about it."""
+        return usage
 
     def _replace_message(self, event: model.MessageSet) -> None:
         """A message came as a whole. If it was streamed before, that was the same text."""
@@ -351,7 +355,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             text,
             ended.stop,
             ended.failure,
-            ended.usage or self._used(),
+            _completed(ended.usage, self._used()),
             tuple(self.denials),
             error,
         )
@@ -362,12 +366,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         if calls is None or other is None:
             return calls or other
         # How full the context is may be told beside them.
-        return replace(
-            calls,
-            context_used=other.context_used,
-            context_size=other.context_size,
-            cost=calls.cost or other.cost,
-        )
+        return _completed(calls, other)
 
     @abc.abstractmethod
     def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
@@ -445,4 +444,17 @@ def _added(before: Usage | None, usage: Usage) -> Usage:
             name: None if pair == (None, None) else (pair[0] or 0) + (pair[1] or 0)
             for name, pair in counts.items()
         },
+    )
+
+
+def _completed(usage: Usage | None, told: Usage | None) -> Usage | None:
+    """What the end of a turn says of it, with what only was told before: how full the context is,
+    and in most agents the cost."""
+    if usage is None or told is None:
+        return usage or told
+    return replace(
+        usage,
+        context_used=told.context_used if usage.context_used is None else usage.context_used,
+        context_size=told.context_size if usage.context_size is None else usage.context_size,
+        cost=usage.cost or told.cost,
     )

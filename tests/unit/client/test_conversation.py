@@ -25,7 +25,7 @@ from dragoman.client.conversation import (
 from dragoman.client.permissions import Denial, approve_all
 from dragoman.errors import BudgetExceeded, RemoteError, Unsupported
 from dragoman.events import model
-from dragoman.events.parts import Block, Capabilities, Failure, PeerInfo, Text, Usage
+from dragoman.events.parts import Block, Capabilities, Cost, Failure, PeerInfo, Text, Usage
 from dragoman.events.words import Outcome, Role, Stage, ToolStatus
 from dragoman.rpc import Call, Limits
 from dragoman.rpc.lanes import Flow
@@ -118,11 +118,15 @@ async def test_a_turn_in_which_nothing_happened_is_empty() -> None:
 
 
 @aio
-async def test_usage_is_that_of_the_end_or_else_the_last_that_was_told() -> None:
+async def test_usage_is_that_of_the_end_and_the_rest_the_last_that_was_told() -> None:
     told = make(model.UsageReported, "context", Usage(context_used=5))
     assert (await result_of(told)).usage == Usage(context_used=5)
     ended = make(model.TurnEnded, Outcome.OK, usage=Usage(total_tokens=9))
-    assert (await result_of(told, ended=ended)).usage == Usage(total_tokens=9)
+    assert (await result_of(told, ended=ended)).usage == Usage(total_tokens=9, context_used=5)
+    paid = make(model.UsageReported, "context", Usage(cost=Cost(0.5, "USD")))
+    assert (await result_of(paid, ended=ended)).usage == Usage(
+        total_tokens=9, cost=Cost(0.5, "USD")
+    )
 
 
 @aio

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -37,10 +37,22 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError
 from dragoman.events import model
-from dragoman.events.parts import AuthMethod, Block, Capabilities, Choice, Failure, PeerInfo
+from dragoman.events.parts import (
+    AuthMethod,
+    Block,
+    Capabilities,
+    Choice,
+    Cost,
+    Failure,
+    PeerInfo,
+    Usage,
+)
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
 from dragoman.transports.base import Stream
+
+_NOTHING_SPENT: Final = Cost(0.0, "")
+"""The cost of a session that has just begun, in any currency."""
 
 
 def options_of(terms: Terms) -> ClientOptions:
@@ -151,6 +163,7 @@ class AcpPeer(Peer):
             case _:
                 session = await client.new_session(opening.cwd, make=make, **shared)
         assert isinstance(session, AcpSession)
+        session.began_here = opening.how == "new"
         if opening.mode or opening.model or client.options.starting_mode:
             session.settings_changed()
         return AcpConversation(session)
@@ -175,7 +188,7 @@ class AcpPeer(Peer):
 class AcpSession(Session):
     """A session whose updates become events as they arrive."""
 
-    __slots__ = ("_early", "_turns", "events", "place", "record")
+    __slots__ = ("_early", "_turns", "began_here", "events", "place", "record")
 
     def __init__(
         self, record: Record, client: AcpClient, id: str, cwd: Path, others: Sequence[Path] = ()
@@ -188,6 +201,8 @@ class AcpSession(Session):
         """Updates that come once more because the session is open now. They were told before."""
         self.events: list[model.Event] = []
         """The replayed history."""
+        self.began_here = False
+        """Whether the session is a new one, so that nothing was spent in it before."""
 
     # -- settings
 
@@ -358,7 +373,7 @@ class AcpConversation(Conversation):
 class AcpConversationTurn(ConversationTurn):
     """A prompt over ACP v1 as a stream of events."""
 
-    __slots__ = ("_blocks", "_client", "_here", "_meta", "_wire")
+    __slots__ = ("_blocks", "_client", "_cost_before", "_here", "_meta", "_wire")
 
     def __init__(
         self,
@@ -369,6 +384,7 @@ class AcpConversationTurn(ConversationTurn):
     ) -> None:
         self._here = session
         self._meta = meta
+        self._cost_before: Cost | None = None
         self._client = session.client
         self._blocks = blocks
         self._wire = wire
@@ -377,6 +393,11 @@ class AcpConversationTurn(ConversationTurn):
     def _send(self) -> Call:
         session = self._here
         session.new_turn()
+        told = None if session.usage is None else session.usage.cost
+        if told is not None:
+            self._cost_before = Cost(told.amount, told.currency)
+        elif session.began_here:
+            self._cost_before = _NOTHING_SPENT
         request = acp.PromptRequest(session_id=session.id, prompt=self._wire, meta=self._meta)
         started = model.TurnStarted(
             *session.place.base(acp.SESSION_PROMPT.name, None), tuple(self._blocks)
@@ -404,6 +425,19 @@ class AcpConversationTurn(ConversationTurn):
 
     def made(self, event: model.Event) -> None:
         self._here.record.tell(event)
+
+    def _of_turn(self, usage: Usage) -> Usage:
+        """An agent tells what the whole session has cost. What a session had cost that goes on is
+        not known before it is told once."""
+        cost, before = usage.cost, self._cost_before
+        if cost is None:
+            return usage
+        if before is None:
+            return replace(usage, cost=None)
+        if before.unit == cost.unit and before.amount <= cost.amount:
+            cost = Cost(cost.amount - before.amount, cost.unit)
+        # Else the agent counts from nothing again, as one does that was started again.
+        return replace(usage, cost=cost)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
         if isinstance(error, CallCancelled) and self.cancelling:
