@@ -5,7 +5,7 @@ The whole tree is drawn in `dragoman.errors`.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +26,10 @@ _WORDS = (
 errors in errors, and agents wrap those."""
 
 _JSON_SIZE = 64 * 1024
-"""Characters of a text that is looked at as JSON."""
+"""Characters of a text that looks like JSON in which a message is searched."""
+
+_MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
+_ESCAPE = re.compile(r"\\(.)")
 
 _DEPTH = 6
 """How deep the data of an error is looked at."""
@@ -45,8 +48,7 @@ def _words(data: Any, depth: int) -> str:
     if depth == 0:
         return ""
     if isinstance(data, str):
-        inner = _json_in(data)
-        return data if inner is None else _words(inner, depth - 1) or data
+        return _plain(data)
     if isinstance(data, dict):
         for name in _WORDS:
             if said := _words(data.get(name), depth - 1):
@@ -69,15 +71,18 @@ def _entry(entry: Any, depth: int) -> str:
     return said
 
 
-def _json_in(text: str) -> Any:
-    """The object that a text consists of: agents pass on the answer of a provider as it came."""
-    if not text.startswith("{") or len(text) > _JSON_SIZE:
-        return None
-    try:
-        inner = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return inner if isinstance(inner, dict) else None
+def _plain(text: str) -> str:
+    """A text, or the message inside where it is an object of JSON: agents pass on the answer of a
+    provider as it came."""
+    if not text.startswith("{"):
+        return text
+    # By its looks: streams raise these errors too, and must not know what JSON is.
+    found = _MESSAGE.search(text, 0, _JSON_SIZE)
+    return text if found is None else _ESCAPE.sub(_unescaped, found[1])
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return " " if found[1] in "nrt" else found[1]
 
 
 class SpawnError(DragomanError):
@@ -256,8 +261,7 @@ class RemoteError(CallError):
     data: Any = None
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        inner = _json_in(message)
-        said = message if inner is None else own_words(inner) or message
+        said = _plain(message)
         told = f"{said[:SHOWN_MESSAGE_SIZE]} ({code})"
         # Real agents say "Internal error" and put what happened beside it.
         details = own_words(data)
