@@ -24,9 +24,11 @@ demo: $(READY)  ## ask an agent in a child process a question about this reposit
 test: $(READY)  ## run the tests; wire/ must be covered whole
 	@sh scripts/run-tests.sh $(BIN) $(ARGS)
 
-# Every property test with its long profile, and 100,000 shell lines against real shells.
+# Every property test with its long profile, 100,000 shell lines against real shells, and commands
+# that read a gigabyte.
 soak: $(READY)  ## run the property tests and the fuzzing for a night
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest tests/property tests/faults/test_policy_shells.py \
+	  tests/integration/test_cli_memory.py \
 	  -o timeout=0 --numprocesses=auto --dist=loadfile $(ARGS)
 
 # import-linter keeps what it read of a file until that file changes, but what an import leads to

@@ -31,6 +31,7 @@ from dragoman.events.parts import Block
 from dragoman.events.view import View
 from dragoman.hub import models
 from dragoman.hub.continuing import (
+    ANSWER_SIZE,
     LIVE,
     RESTORED,
     Opened,
@@ -82,7 +83,7 @@ class Talk:
         self.plan = plan
         self.show = show
         self.view = View()
-        """The session as it looks now."""
+        """How the session is set up now. What is said in it is shown and not kept."""
         self.peer: Peer
         self.opened: Opened
         self.warm = False
@@ -244,7 +245,7 @@ class Talk:
         return models.model_in_use(self.view)
 
     def _watch(self, event: Event) -> None:
-        fold.apply(self.view, event)
+        fold.apply_settings(self.view, event)
         if self._keeper is not None:
             self._keeper.event(event)
         kind = type(event)
@@ -269,6 +270,7 @@ class Talk:
         try:
             async with self._prompt(blocks) as turn:
                 self._turn = turn
+                turn.max_text_size = ANSWER_SIZE
                 result = await turn.wait()
         finally:
             self._turn = None

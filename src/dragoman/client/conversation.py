@@ -42,6 +42,7 @@ from dragoman.events.parts import (
     Text,
     Usage,
 )
+from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
 from dragoman.rpc.lanes import Flow
 
@@ -262,7 +263,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         super().__init__(session, flow, budgets)
-        self._text: list[str] = []
+        self._text = Growing()
         self._spoken: set[str | None] = set()
         """The messages whose text is known."""
         self._acted = 0
@@ -272,6 +273,16 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self._calls: Usage | None = None
         """What the calls to a model used that were told one by one."""
         self._said_end: model.TurnEnded | None = None
+
+    @property
+    def max_text_size(self) -> int | None:
+        """Characters of what the agent says that the result has at most: its beginning. Without
+        a limit, which is how a turn begins, all of it is kept in memory."""
+        return self._text.limit
+
+    @max_text_size.setter
+    def max_text_size(self, size: int | None) -> None:
+        self._text.limit = size
 
     @property
     def ready(self) -> bool:
@@ -292,7 +303,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             if event.role is Role.AGENT:
                 self._acted += 1
                 self._spoken.add(event.message_id)
-                self._text.append(event.text)
+                self._text.add(event.text)
             if size:
                 # `put` written out.
                 self._watchdog.signs += 1
@@ -322,7 +333,9 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self._acted += 1
         if event.message_id not in self._spoken:
             self._spoken.add(event.message_id)
-            self._text += [block.text for block in event.blocks if isinstance(block, Text)]
+            for block in event.blocks:
+                if isinstance(block, Text):
+                    self._text.add(block.text)
 
     def denied(self, denial: Denial) -> None:
         """A permission was refused."""
@@ -342,7 +355,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         self._finish(End(self._result(ended, error)))
 
     def _result(self, ended: model.TurnEnded, error: DragomanError | None = None) -> Result:
-        text = "".join(self._text) or ended.text or ""
+        text = str(self._text) or ended.text or ""
         outcome = ended.outcome
         if outcome is Outcome.OK:
             if self._denied_at == self._acted:
@@ -358,6 +371,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             _completed(ended.usage, self._used()),
             tuple(self.denials),
             error,
+            self._text.truncated,
         )
 
     def _used(self) -> Usage | None:

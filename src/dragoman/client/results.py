@@ -43,6 +43,9 @@ class Result:
     """Permissions that were refused on the way."""
     error: DragomanError | None = None
     """What went wrong on our side of the wire, for those who want to raise it."""
+    truncated: bool = False
+    """Whether `text` is only the beginning of what the agent said, see
+    `ConversationTurn.max_text_size`."""
 
     @property
     def ok(self) -> bool:

@@ -28,6 +28,21 @@ def apply(view: View, event: happened.Event) -> None:
         rule(view, event)
 
 
+def apply_briefly(view: View, event: happened.Event) -> None:
+    """`apply` for a reader who shows what is said as it comes, and has no use for it afterwards: no
+    message and no text of a plan is kept, so the view does not grow with what is said."""
+    if type(event) not in _SPOKEN:
+        apply(view, event)
+        view.messages.clear()
+        view.prompt = None
+
+
+def apply_settings(view: View, event: happened.Event) -> None:
+    """`apply` for a reader who only wants to know how the session is set up and what it used."""
+    if type(event) in _SETTINGS:
+        apply(view, event)
+
+
 def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
     """What a session looks like after these events."""
     view = view or View()
@@ -253,6 +268,18 @@ def _noticed(view: View, event: happened.Noticed) -> None:
 def _error(view: View, event: happened.ErrorReported) -> None:
     view.failures.append(event.failure)
 
+
+_SPOKEN: Final = frozenset({happened.MessageDelta, happened.MessageSet, happened.PlanDelta})
+
+_SETTINGS: Final = frozenset(
+    {
+        happened.SessionOpened,
+        happened.SessionChanged,
+        happened.SettingsChanged,
+        happened.CommandsChanged,
+        happened.UsageReported,
+    }
+)
 
 _RULES: Final[dict[type, Callable[[View, Any], None]]] = {
     happened.MessageDelta: _delta,

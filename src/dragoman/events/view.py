@@ -23,23 +23,58 @@ from dragoman.events.parts import (
 )
 from dragoman.events.words import Outcome, Role, Stage, ToolKind, ToolStatus
 
+MANY_PIECES: Final = 1024
+"""Pieces of a text that are joined: a short one takes many times the memory of its characters."""
+
+UNJOINED_SIZE: Final = 1024 * 1024
+"""Characters of pieces after which a text with a limit looks whether it is full."""
+
 
 class Growing:
-    """A text that grows by pieces. They are joined when somebody looks: adding to a string would
-    copy it for every piece, and an answer has thousands of them."""
+    """A text that grows by pieces. They are joined when somebody looks, and some at a time: adding
+    to a string would copy it for every piece, and an answer has thousands of them.
 
-    __slots__ = ("_pieces",)
+    With a `limit` only its beginning is kept; `size` counts all.
+    """
 
-    def __init__(self, text: str = "") -> None:
-        self._pieces = [text]
+    __slots__ = ("_blocks", "_due", "_kept", "_pieces", "limit", "size")
+
+    def __init__(self, text: str = "", *, limit: int | None = None) -> None:
+        self.limit = limit
+        self.size = len(text)
+        self._pieces = [text] if text else []
+        self._blocks: list[str] = []
+        self._kept = 0
+        self._due = UNJOINED_SIZE
 
     def add(self, piece: str) -> None:
-        self._pieces.append(piece)
+        pieces = self._pieces
+        pieces.append(piece)
+        self.size += len(piece)
+        if len(pieces) >= MANY_PIECES or self.size > self._due:
+            self._join()
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some of it was not kept."""
+        return self.limit is not None and self.size > self.limit
+
+    def _join(self) -> None:
+        block = "".join(self._pieces)
+        self._pieces.clear()
+        if self.limit is not None:
+            block = block[: max(0, self.limit - self._kept)]
+        if block:
+            self._blocks.append(block)
+            self._kept += len(block)
+        self._due = self.size + UNJOINED_SIZE
 
     def __str__(self) -> str:
-        if len(self._pieces) > 1:
-            self._pieces = ["".join(self._pieces)]
-        return self._pieces[0]
+        if self._pieces:
+            self._join()
+        if len(self._blocks) > 1:
+            self._blocks = ["".join(self._blocks)]
+        return self._blocks[0] if self._blocks else ""
 
     def __eq__(self, other: object) -> bool:
         return str(self) == str(other) if isinstance(other, Growing) else NotImplemented

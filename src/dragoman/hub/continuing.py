@@ -70,6 +70,11 @@ FRESH: Final = "fresh"
 """The peer has forgotten it, and a new one took its place."""
 
 
+ANSWER_SIZE: Final = 8 * 1024 * 1024
+"""Characters of an answer that a command or a door keeps in memory and gives back: its beginning. A
+longer one is in the store, and is said to be cut."""
+
+
 # -- finding
 
 

@@ -23,6 +23,7 @@ from dragoman.events.parts import Text
 from dragoman.events.view import View
 from dragoman.hub import models
 from dragoman.hub.continuing import (
+    ANSWER_SIZE,
     LIVE,
     RESTORED,
     Opened,
@@ -287,7 +288,7 @@ class _Asking:
         self._audience.notice(f"{self._question.peer} is started for this question alone: {error}")
 
     def _watch(self, event: Event) -> None:
-        fold.apply(self._view, event)
+        fold.apply_settings(self._view, event)
         if self._keeper is not None:
             self._keeper.event(event)
         kind = type(event)
@@ -306,6 +307,7 @@ class _Asking:
         self._audience.job(self._job)
         try:
             async with self._prompt(opened.conversation, blocks) as turn:
+                turn.max_text_size = ANSWER_SIZE
                 self._lead.hold(turn)
                 result: Result = await turn.wait()
         finally:

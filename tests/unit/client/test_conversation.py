@@ -78,8 +78,11 @@ def said(text: str, message_id: str | None = None) -> model.Event:
     return make(model.MessageDelta, Role.AGENT, text, message_id=message_id)
 
 
-async def result_of(*events: model.Event, ended: model.TurnEnded | None = None) -> Result:
+async def result_of(
+    *events: model.Event, ended: model.TurnEnded | None = None, max_text_size: int | None = None
+) -> Result:
     async with Talk() as turn:
+        turn.max_text_size = max_text_size
         for event in events:
             turn.event(event, 10)
         turn.conclude(ended or make(model.TurnEnded, *OK))
@@ -94,6 +97,14 @@ async def test_the_text_of_a_result_is_what_the_agent_said() -> None:
     thought = make(model.MessageDelta, Role.THOUGHT, "hm")
     result = await result_of(said("a"), thought, said("b"))
     assert (result.text, result.outcome, result.stop) == ("ab", Outcome.OK, "end_turn")
+
+
+@aio
+async def test_a_result_has_as_much_of_the_text_as_was_asked_for_and_says_so() -> None:
+    result = await result_of(said("abc"), said("def"), max_text_size=4)
+    assert (result.text, result.truncated) == ("abcd", True)
+    result = await result_of(said("abc"), said("def"))
+    assert (result.text, result.truncated) == ("abcdef", False)
 
 
 @aio

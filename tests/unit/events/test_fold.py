@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman.events import model, parts
-from dragoman.events.fold import fold
+from dragoman.events.fold import apply_briefly, apply_settings, fold
+from dragoman.events.view import View
 from dragoman.events.words import (
     FileOp,
     Outcome,
@@ -237,3 +238,28 @@ def test_notices_and_errors_are_kept_and_the_rest_changes_nothing() -> None:
         make(model.ServiceCalled, "fs", "read"),
     ):
         assert fold([event]) == before
+
+
+# -- readers who do not keep what is said
+
+
+def test_a_brief_view_has_tools_and_usage_and_nothing_that_was_said() -> None:
+    view = View()
+    for event in (
+        make(model.TurnStarted, (parts.Text("go"),)),
+        delta("a"),
+        make(model.PlanDelta, "p", "text"),
+        tool(title="read"),
+        make(model.TurnEnded, Outcome.OK, "end_turn", text="all of it"),
+    ):
+        apply_briefly(view, event)
+    assert (view.messages, view.plans, view.prompt) == ([], {}, None)
+    assert view.tools["t"].title == "read"
+    assert [turn.outcome for turn in view.turns] == [Outcome.OK]
+
+
+def test_a_view_of_settings_has_nothing_else() -> None:
+    view = View()
+    for event in (delta("a"), tool(), make(model.SettingsChanged, mode="plan")):
+        apply_settings(view, event)
+    assert view == View(mode="plan")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.events import view as view_module
 from dragoman.events.view import Growing, Message, Plan, Tool, View
 from dragoman.events.words import Role
 
@@ -44,3 +45,23 @@ def test_the_answer_is_what_the_agent_said_since_the_user_spoke() -> None:
 def test_tools_and_plans_show_their_texts() -> None:
     assert Tool("t", printed=Growing("out")).text == "out"
     assert Plan(written=Growing("plan")).text == "plan"
+
+
+def test_a_text_with_a_limit_keeps_its_beginning_and_counts_all() -> None:
+    text = Growing(limit=10)
+    for _ in range(5000):
+        text.add("abc")
+    assert str(text) == "abcabcabca"
+    assert (text.size, text.truncated) == (15000, True)
+    whole = Growing()
+    for _ in range(5000):
+        whole.add("abc")
+    assert str(whole) == "abc" * 5000 and not whole.truncated
+
+
+def test_a_full_text_holds_no_long_piece() -> None:
+    text = Growing(limit=10)
+    for _ in range(4):
+        text.add("x" * view_module.UNJOINED_SIZE)
+    held = sum(map(len, (*text._pieces, *text._blocks)))
+    assert held <= view_module.UNJOINED_SIZE + 10

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import msgspec
 
 from dragoman.cli import faults
-from dragoman.cli.output.showing import Report, Show
+from dragoman.cli.output.showing import Report, Show, cut_notice
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -77,6 +77,7 @@ def of_report(report: Report) -> dict[str, Any]:
         "exit_code": report.exit_code,
         "interrupted": report.interrupted,
         "text": result.text,
+        "truncated": result.truncated,
         "stop": result.stop,
         "failure": result.failure,
         "error": None if result.error is None else of_error(result.error),
@@ -116,6 +117,8 @@ class JsonLines(Show):
     def ended(self, report: Report) -> None:
         self.line(of_report(report))
         self.flush()
+        if report.result.truncated:
+            self.notice(cut_notice(report))
         trouble = faults.of_report(report)
         if trouble is not None and not self.strict:
             self.err.write(trouble)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli import faults
 from dragoman.cli.output.neutral import neutral
-from dragoman.cli.output.showing import Report, Show
+from dragoman.cli.output.showing import Report, Show, cut_notice
 from dragoman.cli.output.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Quiet(Show):
             # In a pipe the bytes are the agent's own: nothing there obeys control characters.
             self.write((neutral(text) if is_terminal(self.out) else text) + "\n")
             self.flush()
+        if report.result.truncated:
+            self.notice(cut_notice(report))
         if (trouble := faults.of_report(report)) is not None:
             self.err.write(trouble)
 

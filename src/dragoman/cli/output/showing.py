@@ -47,6 +47,14 @@ class Report(Struct, frozen=True, kw_only=True):
     """The names of MCP servers that were handed over and that the agent does not use."""
 
 
+def cut_notice(report: Report) -> str:
+    """Says that the text of a result is not all that the agent said, and where all of it is."""
+    return (
+        f"the answer is longer than {len(report.result.text)} characters and was cut there;"
+        f" `dragoman sessions show {report.session_key} --format quiet` prints all of it"
+    )
+
+
 class Show(abc.ABC):
     """Shows what happens, as it happens."""
 

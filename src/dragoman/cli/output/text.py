@@ -31,6 +31,15 @@ SHOWN_OUTPUT: Final = 6
 SHOWN_LOCATIONS: Final = 8
 """Places of a tool call that are shown unless all are asked for."""
 
+KEPT_OUTPUT: Final = 1024 * 1024
+"""Characters of a tool's output that are kept until it ends, and is shown."""
+
+KEPT_ITEMS: Final = 1000
+"""Pieces of a tool's content that are kept until then."""
+
+KEPT_TOOLS: Final = 10_000
+"""Tool calls that are known: a change of an older one is shown as if it began."""
+
 _MARKS: Final = {
     PlanStatus.PENDING: "[ ]",
     PlanStatus.RUNNING: "[>]",
@@ -54,7 +63,8 @@ class TextShow(Show):
         self._at_start = True
         """Whether the next character begins a line."""
         self._told_tools: dict[str, ToolStatus] = {}
-        self._told_changes: set[tuple[str, tuple[FileChange, ...]]] = set()
+        self._told_changes: set[int] = set()
+        """Changes that were shown, by their hashes: they may be long."""
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
         self._questions: dict[str, str] = {}
         self._answered_something = False
@@ -65,7 +75,8 @@ class TextShow(Show):
     # -- what happens
 
     def event(self, event: model.Event) -> None:
-        fold.apply(self._view, event)
+        if not self._overflows(event):
+            fold.apply_briefly(self._view, event)
         if event.replay:
             return
         match event:
@@ -109,6 +120,19 @@ class TextShow(Show):
                 self._piece(Role.AGENT, event.text)
             case _:
                 pass
+
+    def _overflows(self, event: model.Event) -> bool:
+        """Whether an event would add to the output of a tool that is longer than what is kept."""
+        if not isinstance(event, model.ToolDelta):
+            return False
+        tool = self._view.tools.get(event.tool_id)
+        if tool is None:
+            return False
+        return (
+            tool.printed.size > KEPT_OUTPUT
+            if event.item is None
+            else len(tool.content) >= KEPT_ITEMS
+        )
 
     # -- words
 
@@ -169,6 +193,10 @@ class TextShow(Show):
         if told is None and not tool.title and not tool.name and not tool.status.over:
             return  # It has no words yet; the next change brings them.
         self._told_tools[tool_id] = tool.status
+        while len(self._told_tools) > KEPT_TOOLS:
+            oldest = next(iter(self._told_tools))
+            del self._told_tools[oldest]
+            self._view.tools.pop(oldest, None)
         title = one_line(tool.title or tool.name or tool.kind.value, width=160)
         match tool.status:
             case ToolStatus.COMPLETED:
@@ -180,6 +208,8 @@ class TextShow(Show):
                 self._line(f"[tool] {title} ({tool.kind.value})", "cyan")
         if tool.status.over:
             self._details(tool)
+            # It was shown: of a thousand calls with long outputs nothing need stay.
+            self._view.tools[tool_id] = Tool(tool_id, tool.title, tool.name, tool.kind, tool.status)
 
     def _details(self, tool: Tool) -> None:
         limit = None if self.verbose else SHOWN_LOCATIONS
@@ -205,11 +235,13 @@ class TextShow(Show):
             self._line(f"  | {line}", "dim")
         if limit is not None and len(lines) > limit:
             self._line(f"  | … {len(lines) - limit} more lines (--verbose shows all)", "dim")
+        if tool.printed.size > KEPT_OUTPUT:
+            self._line(f"  | … cut after {KEPT_OUTPUT} characters", "dim")
 
     def _files(self, event: model.FilesChanged) -> None:
         if event.tool_id is None:
             return  # The whole turn so far, whose parts were shown one by one.
-        key = (event.tool_id, event.changes)
+        key = hash((event.tool_id, event.changes))
         if key not in self._told_changes:
             self._told_changes.add(key)
             if event.tool_id not in self._told_tools:

@@ -35,6 +35,7 @@ from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
 from dragoman.hub.continuing import (
+    ANSWER_SIZE,
     RESTORED,
     Opened,
     Wanted,
@@ -304,7 +305,7 @@ class Worker:
         self._on_notice(f"{self.name} is started for this session alone: {error}")
 
     def _happened(self, event: Event) -> None:
-        fold.apply(self.view, event)
+        fold.apply_settings(self.view, event)
         if self._keeper is not None:
             self._keeper.event(event)
         self._on_event(event)
@@ -316,13 +317,16 @@ class Worker:
         blocks = [self._taken(block) for block in blocks]
         if not self._warm:
             turn = self._turn = self.conversation.prompt(blocks)
+            turn.max_text_size = ANSWER_SIZE
             if self._keeper is not None:
                 self._keeper.began(job, blocks)
             return turn
         terms = job_terms(job, policy=unattended(self.policy, peer=self.name, role=""))
         # A client that is gone has closed its window: nobody waits for the rest.
         terms["dragoman"]["stay"] = False
-        return self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
+        turn = self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
+        turn.max_text_size = ANSWER_SIZE
+        return turn
 
     def _stop(self) -> None:
         """Somebody elsewhere has cancelled the job that runs here."""

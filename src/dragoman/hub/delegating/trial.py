@@ -25,7 +25,14 @@ from dragoman.events.parts import Block, Failure, Text
 from dragoman.events.view import View
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.hub import models
-from dragoman.hub.continuing import Opened, Wanted, broker_of, job_terms, open_session
+from dragoman.hub.continuing import (
+    ANSWER_SIZE,
+    Opened,
+    Wanted,
+    broker_of,
+    job_terms,
+    open_session,
+)
 from dragoman.hub.delegating.ceiling import unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
@@ -236,6 +243,7 @@ class Trial:
         self._running = None
         try:
             turn = self._prompt(conversation, blocks)
+            turn.max_text_size = ANSWER_SIZE
             seen.prompted = True
             async with turn:
                 self._running = turn
@@ -270,7 +278,7 @@ class Trial:
 
     def _watch(self, event: Event) -> None:
         seen, terms = self.seen, self.terms
-        fold.apply(seen.view, event)
+        fold.apply_settings(seen.view, event)
         if self._keeper is not None:
             self._keeper.event(event)
         if seen.prompted and _is_life(event):

@@ -40,7 +40,8 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
         *place.base("", None), "load", session.cwd, session.title, session.model
     )
     gaps = store.gaps(key)
-    turns = _Turns(place, [job for job in store.jobs(session_key=key, limit=-1) if job.started_at])
+    jobs = store.jobs(session_key=key, limit=-1, texts=False)
+    turns = _Turns(place, [job for job in jobs if job.started_at])
     for number, line in store.lines(key, stop=session.next_event):
         while gaps and gaps[0].first < number:
             yield from turns.before(gaps[0].first)

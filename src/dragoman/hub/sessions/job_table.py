@@ -31,6 +31,7 @@ _COUNTED: Final = "missing_events"
 
 COLUMNS: Final = tuple(name for name in JobRecord.__struct_fields__ if name != _COUNTED)
 _NAMES: Final = ", ".join(COLUMNS)
+_TEXTLESS: Final = ", ".join("''" if name == "text" else name for name in COLUMNS)
 _MARKS: Final = ", ".join("?" * len(COLUMNS))
 _JSON: Final = frozenset({"failure", "usage", "runner"})
 _TEXTS: Final = {"prompt": PROMPT_SIZE, "text": TEXT_SIZE}
@@ -85,8 +86,9 @@ class JobTable(Database):
         *,
         session_key: str | None = None,
         limit: int = MANY,
+        texts: bool = True,
     ) -> list[JobRecord]:
-        """Jobs, the newest first."""
+        """Jobs, the newest first; without `texts`, what was answered in them is left out."""
         wanted = ["TRUE"]
         values: list[Any] = []
         for column, value in (("state", state), ("root", root), ("session_key", session_key)):
@@ -96,7 +98,7 @@ class JobTable(Database):
         where = " AND ".join(wanted)
         with self._reading() as connection:
             rows = connection.execute(
-                f"SELECT {_NAMES} FROM jobs WHERE {where}"
+                f"SELECT {_NAMES if texts else _TEXTLESS} FROM jobs WHERE {where}"
                 " ORDER BY created_at DESC, id DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()

@@ -16,13 +16,20 @@ from msgspec import UNSET, Raw, Struct, structs
 from dragoman.bridge.speaking import Speaker
 from dragoman.dialects.acp.v1 import codec, updates
 from dragoman.events import model
+from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
+from dragoman.hub.sessions.job_table import TEXT_SIZE
 from dragoman.hub.sessions.records import JobRecord, SessionRecord
 from dragoman.hub.sessions.runs import LineRedactor
 from dragoman.hub.sessions.writing import Writer
 from dragoman.redaction.redactor import Redactor
 
 ACP: Final = "acp"
+
+SAID_SIZE: Final = 2 * TEXT_SIZE
+"""Characters of an answer that are kept for its job: more than are stored of it, so that a secret
+at the cut is still whole when it is looked for."""
+
 UPDATE: Final = "session/update:"
 
 
@@ -49,7 +56,7 @@ class Recorder:
         self._stored = session.next_event
         self._raw: bytes | None = None
         self._job: JobRecord | None = None
-        self._said: list[str] = []
+        self._said = Growing(limit=SAID_SIZE)
 
     def begin(self, job: JobRecord) -> JobRecord:
         """A job begins. It is stored as running, from here on."""
@@ -61,7 +68,7 @@ class Recorder:
             first_event=self.next_event,
             next_event=self.next_event,
         )
-        self._said = []
+        self._said = Growing(limit=SAID_SIZE)
         self._writer.put(lambda store: store.create_job(job))
         return job
 
@@ -74,7 +81,7 @@ class Recorder:
             self._store(self._runs.feed(line))
         match event:
             case model.MessageDelta(role=Role.AGENT, text=text):
-                self._said.append(text)
+                self._said.add(text)
             case model.SessionChanged(title=title) if title is not UNSET:
                 self._change(title=title)
             case model.SettingsChanged(mode=mode, model=model_id):
@@ -110,7 +117,7 @@ class Recorder:
             "state": "ended",
             "outcome": str(outcome),
             "stop": stop,
-            "text": "".join(self._said) if text is None else text,
+            "text": str(self._said) if text is None else text,
             "failure": failure,
             "usage": usage,
             "ended_at": time.time(),

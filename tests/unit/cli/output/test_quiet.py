@@ -39,3 +39,10 @@ def test_a_pipe_gets_the_agents_bytes_and_a_terminal_gets_them_without_power() -
     for out in (pipe, screen):
         Quiet(out).ended(report(text="\x1b[2Jx"))
     assert (pipe.getvalue(), screen.getvalue()) == ("\x1b[2Jx\n", "␛[2Jx\n")
+
+
+def test_an_answer_that_was_cut_is_said_to_be() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    Quiet(out, err).ended(report(text="begin", truncated=True))
+    assert out.getvalue() == "begin\n"
+    assert "longer than 5 characters and was cut there" in err.getvalue()

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from dragoman.cli.output.text import SHOWN_OUTPUT, TextShow
+from dragoman.cli.output.text import KEPT_OUTPUT, SHOWN_OUTPUT, TextShow
 from dragoman.errors import UsageError
 from dragoman.events import model
 from dragoman.events.parts import (
@@ -265,3 +265,25 @@ def test_no_word_of_an_agent_has_power() -> None:
         verbose=True,
     )
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\x7f", "\r"}
+
+
+def test_nothing_that_was_shown_is_kept() -> None:
+    show = TextShow(io.StringIO(), io.StringIO())
+    for number in range(3):
+        show.event(said("word " * 100))
+        show.event(happened(model.ToolDelta, f"c{number}", "output", "x" * KEPT_OUTPUT))
+        show.event(happened(model.ToolDelta, f"c{number}", "output", "y"))
+        show.event(happened(model.ToolDelta, f"c{number}", "output", "z"))
+    assert show._view.messages == []
+    assert show._view.tools["c1"].printed.size == KEPT_OUTPUT + 1
+    show.event(happened(model.ToolChanged, "c1", title="Run", status=ToolStatus.COMPLETED))
+    assert f"cut after {KEPT_OUTPUT} characters" in show.out.getvalue()  # type: ignore[attr-defined]
+    assert show._view.tools["c1"].printed.size == 0
+
+
+def test_the_oldest_tool_calls_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.cli.output.text.KEPT_TOOLS", 2)
+    show = TextShow(io.StringIO(), io.StringIO())
+    for number in range(4):
+        show.event(happened(model.ToolChanged, f"c{number}", title="Run"))
+    assert list(show._view.tools) == ["c2", "c3"]
