@@ -268,7 +268,8 @@ def test_no_word_of_an_agent_has_power() -> None:
 
 
 def test_nothing_that_was_shown_is_kept() -> None:
-    show = TextShow(io.StringIO(), io.StringIO())
+    out = io.StringIO()
+    show = TextShow(out, io.StringIO())
     for number in range(3):
         show.event(said("word " * 100))
         show.event(happened(model.ToolDelta, f"c{number}", "output", "x" * KEPT_OUTPUT))
@@ -277,7 +278,7 @@ def test_nothing_that_was_shown_is_kept() -> None:
     assert show._view.messages == []
     assert show._view.tools["c1"].printed.size == KEPT_OUTPUT + 1
     show.event(happened(model.ToolChanged, "c1", title="Run", status=ToolStatus.COMPLETED))
-    assert f"cut after {KEPT_OUTPUT} characters" in show.out.getvalue()  # type: ignore[attr-defined]
+    assert f"cut after {KEPT_OUTPUT} characters" in out.getvalue()
     assert show._view.tools["c1"].printed.size == 0
 
 
