@@ -218,6 +218,10 @@ for _name, _same in (("fdfind", "fd"), ("gawk", "awk"), ("mawk", "awk"), ("gmake
     TABLES[_name] = TABLES[_same]
 
 
+NOT_A_RESPONSE_FILE: Final = frozenset({"git", "npm", "pnpm"})
+"""Programs for which `@` at the beginning of a word does not mean a file with more options."""
+
+
 class Table(NamedTuple):
     """The harmless options of a program or of one of its subcommands."""
 
@@ -267,8 +271,19 @@ def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
             found = table(key)
             if found is None or not (found.every or options_ended(words[:place])):
                 yield place
+        elif name == "tar" and place == 1 and word[0:1] != "-":
+            # Its options may stand without a dash in the first word.
+            if not _is_harmless(f"-{word}", table(key)):
+                yield place
         elif word.startswith("-") and not _is_harmless(word, table(key)):
             yield place
+        elif word.startswith("@") and not _takes_names(name, table(key)):
+            yield place
+
+
+def _takes_names(name: str, known: Table | None) -> bool:
+    """Whether a word with `@` at its beginning is only a name."""
+    return name in NOT_A_RESPONSE_FILE or (known is not None and known.every)
 
 
 def _subcommand_place(name: str, words: Sequence[str]) -> int | None:

@@ -208,6 +208,8 @@ def _beyond(name: str, words: Sequence[str]) -> Iterator[Found]:
             yield from (Found(at) for at in range(1, len(words)))
     elif AWK.fullmatch(name):
         yield from _awk(words)
+    elif name == "date":
+        yield from _date(words)
     elif name in SECOND_IS_WRITTEN:
         yield from _second(words, SECOND_IS_WRITTEN[name])
     elif name in SUBSCRIPTS:
@@ -220,6 +222,9 @@ def _optional(name: str, words: Sequence[str], extras: Extras) -> Iterator[Found
     for at, word in enumerate(words[1:], 1):
         bundle = f"-{word}" if name == "tar" and at == 1 and word[:1] != "-" else word
         if _is_extra(bundle, extras.names, extras.letters, extras.valued):
+            yield Found(at)
+        elif extras is _MAKE and "=" in word and word[:1] != "-":
+            # Variables of a makefile are commands as often as not: `CC=…`.
             yield Found(at)
         elif name == "less" and word.startswith("+") and not LESS_MOVES.fullmatch(word):
             yield Found(at)
@@ -336,6 +341,15 @@ def _awk(words: Sequence[str]) -> Iterator[Found]:
         script = words[at].replace("||", "").replace(">=", "")
         if UNKNOWN in script or AWK_ACTS.search(script):
             yield Found(at)
+
+
+def _date(words: Sequence[str]) -> Iterator[Found]:
+    """The options that set the clock, and the words that do so without one."""
+    yield from _optional("date", words, EXTRAS["date"])
+    for at, word in enumerate(words[1:], 1):
+        value = words[at - 1] in ("-d", "-r", "--date", "--reference", "-ud")
+        if word[:1] not in ("-", "+", UNKNOWN) and not value:
+            yield Found(at, runs=False)
 
 
 def _second(words: Sequence[str], valued: str) -> Iterator[Found]:

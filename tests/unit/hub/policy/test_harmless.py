@@ -29,6 +29,10 @@ def places(line: str) -> list[int]:
         "rg -n -A3 x -- ?",
         "cat - x",
         "sort -rn -k2",
+        "tar xzf a.tgz",
+        "npm install @types/node",
+        "git log @ @~1",
+        "echo @x",
     ],
 )
 def test_harmless_options_are_known(line: str) -> None:
@@ -47,6 +51,9 @@ def test_harmless_options_are_known(line: str) -> None:
         ("git log --?", [2]),
         ("git log --grep -- ?", [4]),
         ("find . -namex", [2]),
+        ("mypy @options", [1]),
+        ("tool @options", [1]),
+        ("tar cPf a.tar x", [1]),
         ("find -- -delete", [2]),
         ("tool -v --x a -- ?", [1, 2, 5]),
     ],
