@@ -248,6 +248,11 @@ async def find_repository(folder: Path) -> tuple[Repository | None, str]:
     if len(lines) != 3:
         return None, "the name of a folder has a line break in it"
     top, git_folder, common = lines
+    here = real(folder)
+    found = next((each for each in (here, *here.parents) if has_repository(each)), None)
+    if found is None or found != real(Path(top)):
+        # The files of another folder would be copied for a peer, because an archive says so.
+        return None, f"its configuration says that its files are in {top} (core.worktree)"
     # The last one is told relative to where the question was asked.
     return Repository(Path(top), real(Path(git_folder)), real(folder / common)), ""
 

@@ -105,6 +105,22 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         git.real_folder(tmp_path / "file")
 
 
+@aio
+async def test_a_repository_that_claims_the_files_of_another_folder_is_none(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("swordfish")
+    folder = make(tmp_path / "repo")
+    repositories.git(folder, "config", "core.worktree", str(tmp_path))
+    repositories.git(folder, "add", "../secret")
+    for asked in (folder, folder / "src"):
+        found, why = await git.find_repository(asked)
+        assert found is None and "core.worktree" in why
+    bare = tmp_path / "bare"
+    repositories.git(tmp_path, "init", "-q", "--bare", str(bare))
+    repositories.git(bare, "config", "core.bare", "false")
+    repositories.git(bare, "config", "core.worktree", str(tmp_path))
+    assert (await git.find_repository(bare))[0] is None
+
+
 def at_home(home: Path, monkeypatch: pytest.MonkeyPatch, config: str) -> None:
     """A user with this configuration of git."""
     home.mkdir()
