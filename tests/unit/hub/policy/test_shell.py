@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -147,3 +148,16 @@ def test_without_the_grammar_every_line_is_an_unknown_command(
 
 def test_a_long_chain_of_commands_is_read() -> None:
     assert len(words("a&&" * 6_000 + "b")) == 6_001
+
+
+def test_the_grammar_is_loaded_when_a_command_is_judged_and_not_before() -> None:
+    code = (
+        "import sys\n"
+        "from dragoman.hub.policy import Act, Policy, judge\n"
+        "judge(Policy(), Act(kind='read', paths=('a',), workspace='/'))\n"
+        "before = 'tree_sitter' in sys.modules\n"
+        "judge(Policy(), Act(kind='execute', line='ls', workspace='/'))\n"
+        "print(before, 'tree_sitter' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
