@@ -28,6 +28,7 @@ from dragoman.transports.base import Stream
 from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, state_of
 from dragoman.transports.process import reap_detached, spawn
 from dragoman.transports.sockets import listen_unix
+from dragoman.transports.warden import parent_of
 from tests.aio import aio
 from tests.integration.broker_places import (
     PROGRAM,
@@ -90,7 +91,7 @@ async def test_a_killed_broker_takes_its_peer_along_and_is_replaced(place: Place
 
 
 @aio
-async def test_a_peer_that_survived_its_broker_and_the_warden_is_found_and_killed(
+async def test_a_peer_that_survived_its_broker_and_all_who_watch_it_is_found_and_killed(
     place: Place,
 ) -> None:
     spec = place.spec()
@@ -100,7 +101,9 @@ async def test_a_peer_that_survived_its_broker_and_the_warden_is_found_and_kille
     [warden] = wardens_of(broker.pid)
     # The peer reads from its broker and would end by itself; stopped, it cannot.
     os.kill(peer.pid, signal.SIGSTOP)
-    for pid in (warden, broker.pid):
+    # Nor can the broker replace the warden.
+    os.kill(broker.pid, signal.SIGSTOP)
+    for pid in (warden, parent_of(broker.pid), broker.pid):
         os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(wait_dead, broker)
     await reached.stream.aclose()

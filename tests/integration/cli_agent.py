@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from typing import Any
 
@@ -85,6 +86,8 @@ async def answer(turn: Turn) -> Any:
             await asyncio.Event().wait()
         case "stubborn":
             await stubborn(turn)
+        case "daemon":
+            await turn.say(str(daemon()))
         case "talk":
             for number in range(100_000):
                 await turn.say(f"line {number}\n")
@@ -118,6 +121,19 @@ async def write(turn: Turn) -> None:
             await turn.say("written")
         else:
             await tool.fail("not allowed")
+
+
+def daemon() -> int:
+    """Start a process that has neither our environment nor our session; its number."""
+    life = "import time; time.sleep(120)"
+    return subprocess.Popen(  # noqa: TID251 - it is not to be under anybody's care
+        [sys.executable, "-I", "-S", "-c", life],
+        env={},
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ).pid
 
 
 async def stubborn(turn: Turn) -> None:

@@ -483,7 +483,7 @@ async def test_a_command_can_be_interrupted() -> None:
     os.close(reader)
 
 
-def test_a_detached_program_has_no_mark_and_its_own_session(
+def test_a_detached_program_has_no_owner_and_its_own_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DRAGOMAN_MARK", "somebody.1")
@@ -499,7 +499,7 @@ def test_a_detached_program_has_no_mark_and_its_own_session(
     while part := os.read(reader, 100):
         said += part
     os.close(reader)
-    assert said == b"none True"
+    assert said == b"detached True"
     wait_dead(pid)
     second = start_detached([sys.executable, "-I", "-S", "-c", ""])
     assert not os.path.exists(f"/proc/{pid}"), "the first was not reaped by the second"

@@ -168,6 +168,7 @@ class ChildProcess:
         self._output: asyncio.Future[None] = loop.create_future()
         self._gone: asyncio.Future[None] = loop.create_future()
         self._pidfd = -1
+        self._warden_fd = -1
         self._keeper: asyncio.Task[None] | None = None
         self._end_now = functools.partial(end_now, handle, mark)
         # For a child whose loop was closed over it. The end of the program is the guard's business.
@@ -191,6 +192,7 @@ class ChildProcess:
             threading.Thread(
                 target=self._watch_in_thread, name="dragoman-wait", daemon=True
             ).start()
+        self._watch_warden()
         self._keeper = self._loop.create_task(self._keep(), name=f"dragoman-child-{self.pid}")
 
     def output_ended(self) -> None:
@@ -271,6 +273,23 @@ class ChildProcess:
         self._loop.add_reader(self._pidfd, self._died)
         return True
 
+    def _watch_warden(self) -> None:
+        """Have the warden replaced if it is killed while the child lives."""
+        self._warden_fd = guard.open_warden()
+        if self._warden_fd >= 0:
+            self._loop.add_reader(self._warden_fd, self._warden_died)
+
+    def _unwatch_warden(self) -> None:
+        if self._warden_fd >= 0:
+            self._loop.remove_reader(self._warden_fd)
+            os.close(self._warden_fd)
+            self._warden_fd = -1
+
+    def _warden_died(self) -> None:
+        self._unwatch_warden()
+        if guard.replace_warden():
+            self._watch_warden()
+
     def _watch_in_thread(self) -> None:
         self._handle.wait()
         # A loop that was closed meanwhile refuses the call: nobody is left to tell.
@@ -281,6 +300,7 @@ class ChildProcess:
         """The direct child is dead. It is not reaped yet, which keeps its number from reuse."""
         if self._death.done():
             return
+        self._unwatch_warden()
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)

@@ -29,6 +29,9 @@ from dragoman.transports import environment, warden
 EXIT_TIMEOUT = 1.0
 """Seconds that the end of a program may be held up by hunting for what its children left."""
 
+MAX_REPLACED = 20
+"""Wardens that are replaced while children live. Whoever kills more of them means it."""
+
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +47,7 @@ class Guard:
         self._register_fd = -1
         self._used = False
         self._warned = False
+        self._replaced = 0
 
     @property
     def warden_pid(self) -> int:
@@ -60,6 +64,28 @@ class Guard:
                 atexit.register(self.finish)
             if not self._warden_lives():
                 self._start_warden()
+
+    def open_warden(self) -> int:
+        """A descriptor that can be read when the warden has died, for the caller to close; -1 where
+        there is none to be had."""
+        with self._lock:
+            try:
+                return os.pidfd_open(self._warden_pid) if self._warden_pid else -1
+            except (AttributeError, OSError):
+                return -1
+
+    def replace_warden(self) -> bool:
+        """The warden may have died before its time: see to it that there is one. False if that
+        happened too often."""
+        with self._lock:
+            if self._warden_lives():
+                return True
+            if not self._used or self._replaced >= MAX_REPLACED:
+                return False
+            self._replaced += 1
+            log.warning("the warden was killed; another one takes its place")
+            self._start_warden()
+            return self._warden_pid != 0
 
     def register(self, pid: int, end_now: Callable[[], None]) -> None:
         """A child that leads its own session lives. `end_now` kills it without a loop."""
@@ -141,8 +167,8 @@ class Guard:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[self._register_fd],
-                # No mark, or the hunt would find the hunter.
-                env={},
+                # No mark of ours, or the hunt would find the hunter.
+                env={warden.MARK_NAME: warden.DETACHED},
                 cwd="/",
                 start_new_session=True,
             )

@@ -35,7 +35,7 @@ from dragoman.transports.environment import build_environment, new_mark
 from dragoman.transports.guard import guard
 from dragoman.transports.pipes import AnyReadPipe, AnyWritePipe, open_read_pipe, open_write_pipe
 from dragoman.transports.programs import check_folder, find_program
-from dragoman.transports.warden import MARK_NAME
+from dragoman.transports.warden import DETACHED, MARK_NAME
 
 END_TO_EXIT_TIMEOUT = 1.0
 """Seconds between the end of the output and the exit that usually follows it at once: time enough
@@ -173,10 +173,11 @@ def start_detached(
 ) -> int:
     """Start a program that is meant to outlive us, and return its process id.
 
-    It has its own session and no mark, so neither a shutdown nor the warden finds it. Whoever
-    starts it answers for it by other means, such as a lease.
+    It has its own session and the mark of such programs, so neither a shutdown, nor the warden, nor
+    a supervisor above us ends it. Whoever starts it answers for it by other means, such as a lease.
     """
     environment = build_environment(inherit=inherit, extra=env, platform=platform)
+    environment[MARK_NAME] = DETACHED
     popen = _start(argv, environment, cwd, (stdin, stdout, stderr), platform=platform)
     reap_detached()
     if sys.platform != "win32":

@@ -5,8 +5,9 @@ by the mark in its environment (see `environment`), also in a session of its own
 name. The search itself is in `warden`, which hunts when we do not live any more.
 
 A process that replaced the mark lives on its own and is not found: a dragoman process below us
-answers for its children itself. Nor is one found that emptied its environment and left both the
-session and its parents. Linux only: elsewhere there is no /proc and nothing is found.
+answers for its children itself. Nor is one found here that emptied its environment and left the
+session; where a supervisor adopted it (`subreaper`), that one ends it. Linux only: elsewhere there
+is no /proc and nothing is found.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ pipe is the death of that process; REGISTER is the descriptor of a file with the
 process's children. When the pipe ends without a goodbye, everything that carries the owner's mark
 or belongs to one of the sessions is killed, again and again until nothing is left or the time is
 over. It owns the search through /proc, which `strays` uses too. `guard` starts it.
+
+With `supervise PID` it is a supervisor instead, which `subreaper` makes: it waits for its child
+PID, and then ends every process that the kernel gave it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,13 @@ if TYPE_CHECKING:
 
 MARK_NAME = "DRAGOMAN_MARK"
 """The environment variable that says whose child a process is: `<owner>.<serial>`."""
+
+DETACHED = "detached"
+"""The mark of a process that is meant to outlive whoever started it: a broker, or a warden. It has
+no owner, so that no hunt looks for it, and parentage does not count for it either."""
+
+SUPERVISE = "supervise"
+"""The first word of a command line that asks for a supervisor."""
 
 SWEEP_TIMEOUT = 5.0
 """Seconds after which the warden gives up on what will not die: it must not live on for long."""
@@ -199,10 +209,62 @@ def read_register(fd: int) -> set[int]:
     return {int.from_bytes(data[at : at + ENTRY_SIZE], "little") for at in entries} - {0}
 
 
+def parent_of(pid: int) -> int:
+    """The parent of a process; 0 if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name in parentheses may itself hold a parenthesis.
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def supervise(child: int) -> None:
+    """Reap everything that ends until this child has; then end whatever else was adopted."""
+    while True:
+        try:
+            if os.wait()[0] == child:
+                break
+        except ChildProcessError:
+            break
+    end_children()
+
+
+def end_children(end_timeout: float = SWEEP_TIMEOUT) -> None:
+    """Kill and reap every child of this process until none is left. The children of a killed one
+    are adopted in turn. What was started to outlive its starter is left alone."""
+    detached = mark_needle(DETACHED)
+    own = os.getpid()
+    deadline = time.monotonic() + end_timeout
+    while time.monotonic() < deadline:
+        children = [pid for pid in list_processes() if parent_of(pid) == own and not reap(pid)]
+        left = [pid for pid in children if detached not in read_environ(pid)]
+        if not left:
+            return
+        for pid in left:
+            # Only we reap our children, so that the number of one is still its own.
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        time.sleep(SWEEP_INTERVAL)
+
+
+def reap(child: int) -> bool:
+    """Whether a child is dead; then it is reaped."""
+    try:
+        return os.waitpid(child, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        return True
+
+
 def main() -> None:
     """Run as a program. Signals meant for our dragoman process do not end its warden."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
+    if sys.argv[1] == SUPERVISE:
+        supervise(int(sys.argv[2]))
+        return
     owner, register = sys.argv[1], int(sys.argv[2])
     if not said_goodbye(0):
         sweep(owner, read_register(register))

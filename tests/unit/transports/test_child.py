@@ -66,6 +66,9 @@ class FakeGuard:
     def forget(self, pid: int) -> None:
         self._done.append("forget")
 
+    def open_warden(self) -> int:
+        return -1
+
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:

@@ -55,7 +55,7 @@ def test_one_warden_serves_all_children(guard: Guard) -> None:
     assert not warden.is_zombie(first)
     guard.protect()
     assert guard.warden_pid == first
-    assert warden.read_environ(first) == b"\0"
+    assert warden.read_environ(first) == b"\0DRAGOMAN_MARK=detached\0"
     assert os.getsid(first) == first
     assert os.readlink(f"/proc/{first}/cwd") == "/"
 

@@ -59,6 +59,11 @@ def found(needle: bytes, *sessions: int) -> set[int]:
     return set(warden.find(needle, sessions))
 
 
+def test_the_parent_of_a_process_is_known() -> None:
+    assert warden.parent_of(os.getpid()) == os.getppid()
+    assert warden.parent_of(2**22 + 1) == 0
+
+
 def test_processes_are_found_by_the_whole_mark_or_by_the_owner(
     children: Children, owner: str
 ) -> None:

@@ -34,6 +34,7 @@ from dragoman.transports import environment
 from dragoman.transports.identity import own_identity
 from dragoman.transports.listener import Listener
 from dragoman.transports.sockets import listen_unix
+from dragoman.transports.subreaper import supervise
 
 Make = Callable[[BrokerSpec, Host], Serving]
 
@@ -272,9 +273,11 @@ def _read_spec() -> bytes:
 
 def _leave_parent() -> None:
     """Go on in a process that is nobody's child: whoever started us need not reap us one day, and
-    we cannot get a terminal by accident, because we lead no session."""
+    we cannot get a terminal by accident, because we lead no session. On Linux a supervisor stays
+    above us, which ends what is left below us, whatever ends us."""
     if sys.platform != "win32" and os.fork():
         os._exit(0)
+    supervise()
 
 
 class _Word:

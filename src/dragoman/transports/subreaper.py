@@ -1,0 +1,67 @@
+"""A process that adopts the orphans below it, and ends them when the process it watches has ended.
+
+Owns the supervisor of a long-lived program of ours (a broker): the kernel gives it every process
+whose own parent has died, whatever environment and session that has, so that it is found by
+parentage where neither the mark nor the session tells (`strays`). What it does is in `warden`, so
+that it needs no more memory than that. Linux only: elsewhere nothing is supervised.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from dragoman.transports import warden
+
+PR_SET_CHILD_SUBREAPER = 36
+"""The number of this option of prctl(2), on every architecture."""
+
+
+def become_subreaper() -> bool:
+    """Let the kernel make this process the parent of every orphan below it. False if it cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        # Slow to import, and only needed here.
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def supervise() -> None:
+    """Go on in a child of this process, which stays to clean up after it.
+
+    Returns in the child, or in this very process where there is nothing to adopt orphans with.
+    """
+    if sys.platform == "win32" or not become_subreaper():
+        return
+    try:
+        pid = os.fork()
+    except OSError:
+        return
+    if pid == 0:
+        return
+    try:
+        _stay_quiet()
+        try:
+            # Orphans are adopted by the process, whatever program it runs, and this one is small.
+            words = [sys.executable, "-I", "-S", warden.__file__, warden.SUPERVISE, str(pid)]
+            os.execve(words[0], words, {warden.MARK_NAME: warden.DETACHED})
+        except (OSError, ValueError):
+            warden.supervise(pid)
+    finally:
+        os._exit(0)
+
+
+def _stay_quiet() -> None:
+    """Hold none of the files of the program, and do not end before it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    if null > 2:
+        os.close(null)
