@@ -360,6 +360,42 @@ def test_the_exit_code_says_why_nothing_was_done(tmp_path: Path) -> None:
     assert os.listdir(cli.cwd) == []
 
 
+def test_a_peer_that_was_named_does_the_work_or_the_command_fails(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    config = cli.home / "config_home"
+    add_peer(config, cli.home, "alpha", "ok", ("execute",))
+    add_peer(config, cli.home, "beta", "error", ("execute",))
+    settings = config / "config.toml"
+    settings.write_text(f'enabled_peers = ["alpha", "beta"]\n{QUICK}')
+    named = cli.child("delegate", "review", "look", "--peer", "alpha", "--format", "json")
+    (attempt,) = json.loads(named.out.splitlines()[-1])["attempts"]
+    assert named.code == 0 and attempt["peer"] == "alpha"
+    failed = cli("delegate", "review", "look", "--peer", "beta", "--format", "json")
+    attempts = json.loads(failed.out.splitlines()[-1])["attempts"]
+    assert failed.code == 1 and [each["peer"] for each in attempts] == ["beta"]
+    settings.write_text(f'enabled_peers = ["beta"]\n{QUICK}')
+    passed_over = cli("delegate", "review", "look", "--peer", "alpha")
+    assert passed_over.code == 7
+    assert "alpha" in passed_over.err and "it is not enabled" in passed_over.err
+
+
+def test_roles_are_given_by_the_settings_and_shown(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    config = cli.home / "config_home"
+    add_peer(config, cli.home, "alpha", "ok", ("execute",))
+    settings = config / "config.toml"
+    enabled = f'enabled_peers = ["alpha"]\n{QUICK}'
+    settings.write_text(f'{enabled}[peer.alpha]\nroles = ["review"]\n[peer.codex]\nroles = []\n')
+    done = cli("delegate", "review", "look", "--format", "json")
+    assert json.loads(done.out.splitlines()[-1])["attempts"][0]["peer"] == "alpha"
+    shown = json.loads(cli("peers", "show", "alpha", "--format", "json").out)
+    assert shown["roles"] == ["review"]
+    assert "roles       none" in cli("peers", "show", "codex").out
+    settings.write_text(f'{enabled}[peer.alpha]\nroles = ["Re View"]\n')
+    broken = cli("delegate", "review", "look")
+    assert broken.code == 2 and "peer.alpha.roles" in broken.err
+
+
 def test_a_person_at_the_terminal_is_asked_for_permissions(tmp_path: Path) -> None:
     cli = cli_in(tmp_path)
     config = cli.home / "config_home"

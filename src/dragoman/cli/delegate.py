@@ -75,7 +75,7 @@ def delegate(
         typer.Option(
             "--peer",
             metavar="NAME",
-            help="Only this peer, and the last resorts.",
+            help="Only this peer, whatever roles it claims.",
             autocompletion=options.complete_peer,
         ),
     ] = None,

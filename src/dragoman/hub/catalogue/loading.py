@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dragoman.errors import ConfigInvalid, UnknownPeer
 from dragoman.hub.catalogue.descriptor import Descriptor
@@ -45,7 +46,10 @@ class Catalogue:
         problems: Iterable[ConfigInvalid] = (),
         *,
         waiting: Mapping[str, Callable[[], Known]] | None = None,
+        roles: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
+        self._roles = dict(roles or {})
+        """The roles that the user gives to peers, in place of their own."""
         self._peers: dict[str, Known] = {}
         # Read when somebody asks for them: most commands need one peer of many.
         self._waiting = dict(waiting or {})
@@ -67,7 +71,13 @@ class Catalogue:
                 "names are unique",
                 key="name",
             )
-        self._peers[name] = known
+        self._peers[name] = self._with_roles(known)
+
+    def _with_roles(self, known: Known) -> Known:
+        roles = self._roles.get(known.descriptor.name)
+        if roles is None:
+            return known
+        return replace(known, descriptor=replace(known.descriptor, roles=roles))
 
     def get(self, name: str) -> Descriptor:
         """A peer by its name; `UnknownPeer` names the nearest."""
@@ -82,7 +92,7 @@ class Catalogue:
                 raise UnknownPeer(
                     name, () if problem else nearest(name, self.names), problem=problem
                 )
-            known = self._peers[name] = self._waiting.pop(name)()
+            known = self._peers[name] = self._with_roles(self._waiting.pop(name)())
         return known
 
     def _problem_of(self, name: str) -> str:
@@ -130,7 +140,9 @@ def load_catalogue(
 
     If `strict`, the first thing that is wrong is raised; else it is in `Catalogue.problems`.
     """
-    catalogue = Catalogue(waiting=_built_in())
+    given = config.settings.peer.items()
+    roles = {name: tuple(dict.fromkeys(own.roles)) for name, own in given if own.roles is not None}
+    catalogue = Catalogue(waiting=_built_in(), roles=roles)
     find = entry_points or functools.partial(find_entry_points, config)
     for read in _found(config, find):
         try:

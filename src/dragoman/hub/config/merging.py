@@ -8,7 +8,7 @@ that files define are handed on as they stand (`hub.catalogue.loading`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -231,6 +231,7 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
                 raise ConfigInvalid(
                     origin, f"{variable!r} is no name of a variable", key=f"peer.{name}.env"
                 )
+        _check_roles(peer.roles or (), f"peer.{name}.roles", origin)
     if settings.policy.rules or settings.policy.limits:
         from dragoman.hub.policy.checking import check_policy
 
@@ -314,6 +315,21 @@ def _narrowing(
                 ignored.append(Ignored(file, key, UNTRUSTED))
         else:
             ignored.append(Ignored(file, key, UNTRUSTED))
+
+
+def _check_roles(roles: Sequence[str], key: str, origin: str) -> None:
+    if not roles:
+        return
+    # Not at the top: the catalogue reads settings, and most of them name no role.
+    from dragoman.hub.catalogue.roles import ROLE
+
+    for role in roles:
+        if ROLE.fullmatch(role) is None:
+            raise ConfigInvalid(
+                origin,
+                f"{short(role)!r} is not a role: lower case letters, digits, single hyphens",
+                key=key,
+            )
 
 
 def _is_limit(key: str) -> bool:

@@ -95,6 +95,8 @@ class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The model to ask for, unless a command names another."""
     mode: str | None = None
     """The mode to open sessions in, unless a command names another."""
+    roles: tuple[str, ...] | None = None
+    """The roles that it is asked for in delegation, in place of those that it claims by itself."""
     permissions: Permissions | None = None
     """Who decides about permissions for this peer."""
     limits: Limits = Limits()

@@ -158,6 +158,8 @@ def _merits(peer: PeerFacts, inputs: Inputs) -> list[str]:
         said.append("the last resort, which answers what it can")
     elif inputs.role in peer.roles:
         said.append(f"it claims {inputs.role}")
+    elif is_named(peer, inputs):
+        said.append(f"it does not claim {inputs.role}")
     if not is_last_resort(peer, inputs):
         said += _doubts(peer, inputs)
     return said

@@ -62,16 +62,18 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Not what was asked for. A last resort is measured by nothing but what it answers."""
-    if peer.always:
-        return None
+    """Not what was asked for. A last resort is measured by nothing but what it answers, and takes
+    nobody's place who was asked for by name."""
     if inputs.peer is not None and not is_named(peer, inputs):
         return PassedOver(
             peer=peer.name,
             reason=Reason.NOT_WISHED,
             detail=f"{inputs.peer} was asked for; ask for {peer.name}, or name no peer",
         )
-    if inputs.role not in peer.roles:
+    if peer.always:
+        return None
+    # A peer that was asked for by name does whatever it is asked for.
+    if inputs.role not in peer.roles and not is_named(peer, inputs):
         claimed = f"it claims {', '.join(peer.roles)}" if peer.roles else "it claims none"
         return PassedOver(
             peer=peer.name,

@@ -57,13 +57,21 @@ def test_two_peers_of_one_name_are_refused() -> None:
         decided(peer("amber"), peer("amber"))
 
 
-def test_a_named_peer_is_the_only_one_besides_the_last_resort() -> None:
+def test_a_named_peer_is_the_only_one() -> None:
     decision = decided(peer("amber"), peer("birch"), scout(), peer="birch")
-    assert names(decision) == ["birch", "scout"]
+    assert names(decision) == ["birch"]
     assert [(item.peer, item.reason) for item in decision.passed_over] == [
-        ("amber", Reason.NOT_WISHED)
+        ("amber", Reason.NOT_WISHED),
+        ("scout", Reason.NOT_WISHED),
     ]
     assert decision.why == "birch was asked for"
+
+
+def test_a_named_peer_is_asked_for_a_role_that_it_does_not_claim() -> None:
+    decision = decided(peer("amber"), peer("birch", roles=()), scout(), peer="birch")
+    (candidate,) = decision.candidates
+    assert candidate.peer == "birch"
+    assert candidate.why.startswith("it was asked for by name; it does not claim ")
 
 
 def test_a_last_resort_that_is_named_is_no_last_resort() -> None:

@@ -118,7 +118,12 @@ def test_naming_a_peer_does_not_put_it_on_the_allow_list() -> None:
 
 def test_a_last_resort_needs_neither_role_nor_enabling_nor_card() -> None:
     assert reason_against(scout(), inputs(scout(), require_card=True), NOW) is None
-    assert reason_against(scout(), inputs(scout(), peer="amber", model="b-1"), NOW) is None
+    assert reason_against(scout(), inputs(scout(), model="b-1"), NOW) is None
+
+
+def test_a_last_resort_takes_nobodys_place_who_was_named() -> None:
+    against = reason_against(scout(), inputs(scout(), peer="amber"), NOW)
+    assert against is not None and against.reason is Reason.NOT_WISHED
 
 
 @pytest.mark.parametrize(
