@@ -140,6 +140,8 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             if chosen == "y":
                 wrote(session, cwd / "done.txt", "done\n")
                 say(session, "written")
+            else:
+                say(session, "it is not needed, all is well")
             answer(id, {"stopReason": "end_turn"})
         case "nest":
             source = str(Path(__file__).resolve().parents[2] / "src")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_shell import Cli, cli_in, warm_cli
+from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
 
 READ = {"kind": "read", "title": "Read a", "locations": [{"path": "a"}]}
 RUN = {"kind": "read", "title": "Read a", "rawInput": {"command": "touch b"}}
@@ -102,6 +102,62 @@ def test_a_file_is_written_alike_behind_a_broker_with_and_without_a_caller(warm:
         left = warm("run", prompt, flag, "-s", "talk", "--no-wait", *agent(warm))
         assert said(warm("jobs", "result", left.out.strip(), "--wait").out) == expected
     assert not (warm.cwd / ".git/hooks/pre-commit").exists()
+
+
+# -- what a denied turn is
+
+
+def result_of(out: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return result
+
+
+def told(done: Done) -> str:
+    assert done.out, done.err
+    outcome: str = json.loads(done.out)["outcome"]
+    return outcome
+
+
+MIXED = json.dumps([{"ask": READ}, {"ask": RUN}, {"save": "a"}])
+DENIED = json.dumps([{"ask": RUN}])
+DENIED_WRITE = json.dumps([{"save": "a"}])
+
+
+@pytest.mark.parametrize("prompt", [DENIED, DENIED_WRITE])
+def test_a_turn_with_a_denial_and_no_approval_is_denied_whatever_the_agent_says(
+    cli: Cli, prompt: str
+) -> None:
+    done = cli("run", prompt, "--format", "json", *agent(cli))
+    result = result_of(done.out)
+    assert "all is well" in result["text"]
+    assert (done.code, result["exit_code"], result["outcome"]) == (5, 5, "denied")
+    assert (len(result["denials"]), result["approvals"]) == (1, 0)
+    told = cli("run", prompt, *agent(cli))
+    assert told.code == 5 and "[ended] denied" in told.out and "denied in it" in told.err
+
+
+def test_a_mixture_of_denials_and_approvals_is_told_in_the_result(cli: Cli) -> None:
+    done = cli("run", MIXED, "--format", "json", *agent(cli))
+    result = result_of(done.out)
+    assert (done.code, result["outcome"]) == (0, "ok")
+    assert (len(result["denials"]), result["approvals"]) == (2, 1)
+    assert "2 permissions denied, 1 approved" in cli("run", MIXED, *agent(cli)).out
+
+
+def test_a_denied_turn_is_a_denied_job_with_and_without_a_caller(warm: Cli) -> None:
+    for prompt, code, outcome in (
+        (DENIED, 5, "denied"),
+        (DENIED_WRITE, 5, "denied"),
+        (MIXED, 0, "ok"),
+    ):
+        done = warm("run", prompt, "-s", "talk", "--format", "json", *agent(warm))
+        result = result_of(done.out)
+        assert (done.code, result["outcome"]) == (code, outcome), done.err
+        stored = warm("jobs", "result", result["job"], "--wait", "--format", "json")
+        assert (stored.code, told(stored)) == (code, outcome)
+        left = warm("run", prompt, "-s", "talk", "--no-wait", *agent(warm))
+        stored = warm("jobs", "result", left.out.strip(), "--wait", "--format", "json")
+        assert (stored.code, told(stored)) == (code, outcome)
 
 
 # -- at a terminal

@@ -131,9 +131,14 @@ async def test_a_refused_permission_is_no_reason_to_ask_somebody_else(bench: Ben
     bench.peer("alpha", "ask")
     bench.peer("beta", "ok")
     bench.settings("alpha", "beta")
-    done = await bench.delegate()
+    done = await bench.delegate(check="echo checked")
     assert done.outcome.value == "denied" and [one.title for one in done.final.denials] == ["Write"]
+    assert "all is well" in done.text and not done.ok
+    assert done.final.check is not None and done.final.check.ok, "the check still runs"
     assert bench.told("beta", "starts") == []
+    assert bench.attempts(done.job)[-1].outcome == "denied"
+    with Ledger.open(ledger_path(bench.state), read_only=True) as ledger:
+        assert ledger.posteriors() == {}, "a refusal says nothing about the peer"
     allowed = await bench.delegate(permissions="approve-all")
     assert allowed.ok and (bench.work / "done.txt").exists()
 

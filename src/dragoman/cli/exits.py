@@ -38,7 +38,7 @@ MEANINGS: Final = {
     Exit.USAGE: "The command line cannot be done like this, or names a peer that does not exist.",
     Exit.TIMEOUT: "A time budget ran out: the handshake, the session or the turn.",
     Exit.NO_SESSION: "The session that was asked for does not exist.",
-    Exit.DENIED: "The turn needed a permission that was denied, and did not succeed without it.",
+    Exit.DENIED: "A permission was denied and none approved, whatever the agent said afterwards.",
     Exit.AUTH_REQUIRED: "The agent wants a login first.",
     Exit.NO_PEER: "No enabled peer can take the work.",
     Exit.QUOTA: "The agent's quota is used up, or its model turns requests away.",
@@ -58,22 +58,15 @@ _OUTCOMES: Final = {
 }
 """Outcomes that have a code of their own; every other one is a failure."""
 
-_BLAMELESS: Final = frozenset({"failed", "refused", "empty", "cancelled", "unknown"})
-"""Ends that a denied permission explains: an agent that may not do what it was asked to do says
-that it failed, refuses, says nothing more, or stops. A crash has reasons of its own."""
-
 
 def of_result(result: Result) -> Exit:
     """The code for the end of a turn that nobody interrupted."""
     outcome = result.outcome.value
     if result.failure is not None and result.failure.kind == "not_found":
         return Exit.NO_SESSION
-    return of_outcome(outcome, denied=bool(result.denials))
+    return of_outcome(outcome)
 
 
-def of_outcome(outcome: str, *, denied: bool = False) -> Exit:
-    """The code for an outcome of which nothing more is known than whether something was `denied`,
-    such as that of a stored job."""
-    if denied and outcome in _BLAMELESS:
-        return Exit.DENIED
+def of_outcome(outcome: str) -> Exit:
+    """The code for an outcome, such as that of a stored job."""
     return _OUTCOMES.get(outcome, Exit.FAILED)

@@ -100,7 +100,8 @@ def of_report(report: Report) -> str | None:
     if report.exit_code == Exit.DENIED:
         denied = ", ".join(denial.title or denial.kind for denial in result.denials)
         return _lines(
-            f"the turn did not succeed ({result.outcome}), and this was denied in it: {denied}",
+            f"the turn counts as denied, because this was denied in it: {denied}"
+            + (f"; the agent says: {result.failure.message}" if result.failure else ""),
             "nobody's: it was refused",
             "allow it at the prompt, or for everything with --approve-all",
         )

@@ -25,7 +25,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.folders import absolute
 from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Denial, Permit, deny_all
-from dragoman.client.results import Result, explain, stop_of
+from dragoman.client.results import BY_DENIAL, Result, explain, outcome_with, stop_of
 from dragoman.client.turns import BaseTurn, End, Prompted, State
 from dragoman.errors import (
     DragomanError,
@@ -356,10 +356,16 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     def _result(self, ended: model.TurnEnded, error: DragomanError | None = None) -> Result:
         text = str(self._text) or ended.text or ""
-        outcome = ended.outcome
+        outcome = outcome_with(
+            ended.outcome,
+            denials=len(self.denials),
+            approvals=self.approvals,
+            cancelled=self.cancelling,
+        )
+        # Nothing came after the refusal: the turn ended because of it.
+        by_denial = self._denied_at == self._acted and ended.outcome in BY_DENIAL
         if outcome is Outcome.OK:
-            if self._denied_at == self._acted:
-                # Nothing came after the refusal: the turn ended because of it.
+            if by_denial:
                 outcome = Outcome.DENIED
             elif not text.strip() and not self._acted:
                 outcome = Outcome.EMPTY
@@ -372,6 +378,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             tuple(self.denials),
             error,
             self._text.truncated,
+            self.approvals,
+            by_denial,
         )
 
     def _used(self) -> Usage | None:

@@ -46,6 +46,10 @@ class Result:
     truncated: bool = False
     """Whether `text` is only the beginning of what the agent said, see
     `ConversationTurn.max_text_size`."""
+    approvals: int = 0
+    """How many permissions were given on the way, by a person or a policy."""
+    ended_by_denial: bool = False
+    """Whether nothing came after a refusal but the end."""
 
     @property
     def ok(self) -> bool:
@@ -59,6 +63,24 @@ class Result:
             raise self.error
         detail = self.failure.message if self.failure else self.stop
         raise DragomanError(f"the turn ended as {self.outcome}" + (f": {detail}" if detail else ""))
+
+
+BY_DENIAL: Final = frozenset({Outcome.OK, Outcome.CANCELLED})
+"""How agents put an end that a refusal has caused."""
+
+_SAID: Final = BY_DENIAL | {Outcome.EMPTY, Outcome.REFUSED, Outcome.FAILED, Outcome.UNKNOWN}
+"""Ends that are only the agent's word for a turn. A crash or a timeout has reasons of its own."""
+
+
+def outcome_with(outcome: Outcome, *, denials: int, approvals: int, cancelled: bool) -> Outcome:
+    """The outcome of a turn in which permissions were asked for.
+
+    Where some were denied and none was approved the turn was denied, whatever the agent says
+    afterwards. `cancelled`: whether we have cancelled it.
+    """
+    if denials and not approvals and outcome in _SAID:
+        return outcome if cancelled and outcome is Outcome.CANCELLED else Outcome.DENIED
+    return outcome
 
 
 def explain(error: DragomanError) -> tuple[Outcome, Failure]:

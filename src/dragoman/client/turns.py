@@ -85,6 +85,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         "_over",
         "_watchdog",
         "_why",
+        "approvals",
         "denials",
         "session",
         "state",
@@ -103,6 +104,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._why: DragomanError | None = None
         self._end: End[Result] | None = None
         self._over = asyncio.Event()
+        self.approvals = 0
+        """How many permissions were given, by a person or a policy."""
         self.denials: list[Denial] = []
         self.state = State.NEW
 

@@ -116,7 +116,7 @@ class Outcome(enum.StrEnum):
     TRUNCATED = "truncated"
     """A limit of tokens or requests was reached."""
     DENIED = "denied"
-    """It ended because a permission was refused."""
+    """A permission was refused and none was given, or it ended because of a refusal."""
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"

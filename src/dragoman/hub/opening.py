@@ -118,13 +118,13 @@ def options_of(way: Way, dialect: str, permit: Permit = deny_all) -> dict[str, A
 def judge(result: Result, quirks: Quirks) -> Result:
     """The result as it is to be taken: errors that a peer only tells as text are failures, and a
     turn of which nothing but remarks came after a refusal was denied."""
-    if result.outcome is not Outcome.OK:
+    if result.outcome not in (Outcome.OK, Outcome.DENIED):
         return result
     text = _without_notices(result.text, quirks.notice_texts)
     if result.denials and quirks.reject_ends_turn and not text:
         # Only remarks came after the refusal: the turn ended because of it.
-        return dataclasses.replace(result, outcome=Outcome.DENIED)
-    if not text.startswith(quirks.error_texts):
+        return dataclasses.replace(result, outcome=Outcome.DENIED, ended_by_denial=True)
+    if result.outcome is Outcome.DENIED or not text.startswith(quirks.error_texts):
         return result
     line = text.splitlines()[0].strip()
     kind = next((kind for look, kind in ERROR_LOOKS if re.search(look, text, re.I)), ErrorKind.PEER)

@@ -58,6 +58,8 @@ class Report(Struct, frozen=True, kw_only=True, rename="camel"):
     outside: tuple[str, ...] = ()
     """Files outside the workspace that its tool calls say it wrote."""
     denials: tuple[Denial, ...] = ()
+    approvals: int = 0
+    """How many permissions were given on the way."""
     check: CheckResult | None = None
     tokens: Tokens = NO_TOKENS
     cost: Charge = UNKNOWN
@@ -160,6 +162,7 @@ def report_of(
         # Once a turn has begun the prompt is out; only an error can say that it never arrived.
         "may_have_run": True if error is None else error.may_have_run,
         "denials": result.denials,
+        "approvals": result.approvals,
         "tokens": tokens_of(result.usage),
         **more,
     }
@@ -204,6 +207,9 @@ def _lines(report: Report) -> list[str]:
         told += [f"  note: {note}" for note in report.changed.notes]
     told += [f"  wrote outside the workspace: {path}" for path in report.outside]
     told += [f"  refused: {one.title or one.kind}" for one in report.denials]
+    if report.denials and report.approvals:
+        many = "s were" if report.approvals > 1 else " was"
+        told.append(f"  {report.approvals} other permission{many} approved")
     if report.applied is not None and not report.applied.ok:
         told += [f"  conflict: {one.path}: {one.why}" for one in report.applied.conflicts]
     if (kept := report.patch or (report.applied and report.applied.kept)) is not None:

@@ -38,11 +38,6 @@ def test_outcomes_that_users_act_on_have_codes_of_their_own(outcome: Outcome, co
     assert of_result(Result(outcome, "")) == code
 
 
-def test_a_turn_that_failed_after_a_denial_is_denied() -> None:
-    for outcome in (Outcome.FAILED, Outcome.REFUSED, Outcome.EMPTY, Outcome.CANCELLED):
-        assert of_result(Result(outcome, "", denials=DENIED)) is Exit.DENIED
-
-
 def test_a_denial_explains_neither_a_success_nor_a_crash_nor_a_timeout() -> None:
     assert of_result(Result(Outcome.OK, "done", denials=DENIED)) is Exit.OK
     assert of_result(Result(Outcome.CRASHED, "", denials=DENIED)) is Exit.FAILED

@@ -157,7 +157,7 @@ async def test_a_turn_is_reported_with_its_code_and_denials(
 ) -> None:
     play = Play(monkeypatch, agent := ActedAgent())
     denials = (Denial("c1", "Write", "edit"),)
-    agent.answers = lambda turn: Result(Outcome.FAILED, "", denials=denials)
+    agent.answers = lambda turn: Result(Outcome.DENIED, "", denials=denials)
     async with play.talking(plan()) as talk:
         report = await talk.turn(PROMPT)
     assert (report.exit_code, report.peer, report.session) == (5, "actor", "s1")

@@ -155,27 +155,32 @@ async def test_a_turn_used_what_its_calls_used_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "outcome"),
+    ("after", "ends"),
     [
-        ([], Outcome.DENIED),
-        ([make(model.ToolChanged, "t", status=ToolStatus.FAILED)], Outcome.DENIED),
-        ([make(model.ToolChanged, "other")], Outcome.OK),
-        ([said("then I will not")], Outcome.OK),
+        ([], True),
+        ([make(model.ToolChanged, "t", status=ToolStatus.FAILED)], True),
+        ([make(model.ToolChanged, "other")], False),
+        ([said("then I will not")], False),
     ],
 )
+@pytest.mark.parametrize("approvals", [0, 1])
 @aio
 async def test_a_turn_ends_because_of_a_refusal_if_nothing_but_its_failure_follows(
-    after: list[model.Event], outcome: Outcome
+    after: list[model.Event], ends: bool, approvals: int
 ) -> None:
     async with Talk() as turn:
+        turn.approvals = approvals
         turn.event(make(model.ToolChanged, "t"), 1)
         turn.denied(Denial("t", "Dig", "execute"))
         for event in after:
             turn.event(event, 1)
         turn.conclude(make(model.TurnEnded, *OK))
         result = await turn.wait()
-    assert result.outcome is outcome
+    assert result.ended_by_denial is ends
+    # Where nothing was approved, it does not matter what the agent says afterwards.
+    assert result.outcome is (Outcome.DENIED if ends or not approvals else Outcome.OK)
     assert result.denials == (Denial("t", "Dig", "execute"),)
+    assert result.approvals == approvals
 
 
 @aio

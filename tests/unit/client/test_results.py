@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.client.results import Result, error_kind, explain
+from dragoman.client.results import Result, error_kind, explain, outcome_with
 from dragoman.errors import (
     AuthRequired,
     BrokerBusy,
@@ -105,3 +105,17 @@ def test_a_good_result_is_given_back_and_a_bad_one_raises_what_it_knows() -> Non
         Result(Outcome.REFUSED, "", "refusal").require_ok()
     with pytest.raises(DragomanError, match="ended as failed: why"):
         Result(Outcome.FAILED, "", failure=Failure("why")).require_ok()
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_turn_is_denied_if_something_was_denied_and_nothing_approved(outcome: Outcome) -> None:
+    words = {"ok", "empty", "refused", "failed", "unknown", "cancelled"}
+    expected = Outcome.DENIED if outcome.value in words else outcome
+    assert outcome_with(outcome, denials=1, approvals=0, cancelled=False) is expected
+    assert outcome_with(outcome, denials=0, approvals=0, cancelled=False) is outcome
+    assert outcome_with(outcome, denials=2, approvals=1, cancelled=False) is outcome
+
+
+def test_a_turn_that_we_cancelled_is_cancelled() -> None:
+    told = outcome_with(Outcome.CANCELLED, denials=1, approvals=0, cancelled=True)
+    assert told is Outcome.CANCELLED

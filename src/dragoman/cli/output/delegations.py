@@ -105,4 +105,4 @@ def exit_code(done: Delegation, *, terminated: bool = False) -> int:
         return Exit.TERMINATED if terminated else Exit.INTERRUPTED
     if done.final.error_class == OVER_BUDGET:
         return Exit.BUDGET
-    return of_outcome(done.final.outcome.value, denied=bool(done.final.denials)) or Exit.FAILED
+    return of_outcome(done.final.outcome.value) or Exit.FAILED

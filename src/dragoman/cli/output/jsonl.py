@@ -82,6 +82,7 @@ def of_report(report: Report) -> dict[str, Any]:
         "failure": result.failure,
         "error": None if result.error is None else of_error(result.error),
         "denials": result.denials,
+        "approvals": result.approvals,
         "usage": result.usage,
         "seconds": round(report.seconds, 3),
         "peer": report.peer,

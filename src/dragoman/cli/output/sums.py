@@ -33,6 +33,8 @@ def line(report: Report, seen: Mapping[str, Usage]) -> str:
     if report.result.denials:
         count = len(report.result.denials)
         parts.append(f"{count} permission{'s' if count > 1 else ''} denied")
+        if report.result.approvals:
+            parts.append(f"{report.result.approvals} approved")
     return ", ".join(parts)
 
 

@@ -291,9 +291,10 @@ class AcpSession(Session):
 
     def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         turn = self.turn
-        if turn is not None and not answer.allows and answer is not Answer.CANCEL:
-            assert isinstance(turn, AcpConversationTurn)
-            turn.denied(Denial(question.tool_call_id, question.title, question.kind))
+        if answer.allows:
+            self.approved()
+        elif answer is not Answer.CANCEL:
+            self.denied(question)
         event = model.PermissionAnswered(
             *self.place.base(acp.SESSION_REQUEST_PERMISSION.name, None),
             question.request_id,

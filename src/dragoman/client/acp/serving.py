@@ -349,7 +349,11 @@ class Serving:
         assert guard is not None
         asking = decided(guard, question)
         answer = await self._answered(session, session.turn, asking, Answer.CANCEL)
-        if not answer.allows and answer is not Answer.CANCEL:
+        if answer.allows:
+            # Reading a file is not a permission that an agent would ask for.
+            if question.kind != "read":
+                session.approved()
+        elif answer is not Answer.CANCEL:
             session.denied(question)
         require(question, answer)
 

@@ -422,8 +422,15 @@ class Session:
 
     def answered(self, question: Question, answer: Decision, option_id: str | None) -> None:
         """The question was answered."""
-        if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
-            self.turn.denials.append(Denial(question.tool_call_id, question.title, question.kind))
+        if answer.allows:
+            self.approved()
+        elif answer is not Answer.CANCEL:
+            self.denied(question)
+
+    def approved(self) -> None:
+        """Something was allowed: what the agent asked for, or what we should do for it."""
+        if self.turn is not None:
+            self.turn.approvals += 1
 
     def denied(self, question: Question) -> None:
         """Something that we should have done for the agent was refused."""

@@ -30,6 +30,8 @@ class TurnResult(Struct, frozen=True):
     """The agent's answer; None if the turn was settled without it."""
     denials: tuple[Denial, ...] = ()
     """Permissions that were refused on the way."""
+    approvals: int = 0
+    """How many permissions were given on the way."""
 
     @property
     def usage(self) -> dict[str, Any] | None:
@@ -73,7 +75,7 @@ class Turn(BaseTurn[acp.SessionUpdate, TurnResult]):
         )
 
     def _cancelled(self) -> TurnResult:
-        return TurnResult("cancelled", None, tuple(self.denials))
+        return TurnResult("cancelled", None, tuple(self.denials), self.approvals)
 
     def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
         """The answer, in wire order behind the last update."""
@@ -92,4 +94,5 @@ class Turn(BaseTurn[acp.SessionUpdate, TurnResult]):
                 self._why.args = (f"{self._why}; {error}",)
             self._finish(self._failed(error))
         else:
-            self._finish(End(TurnResult(response.stop_reason, response, tuple(self.denials))))
+            denials, approvals = tuple(self.denials), self.approvals
+            self._finish(End(TurnResult(response.stop_reason, response, denials, approvals)))

@@ -357,7 +357,11 @@ class DocumentConversation(Conversation):
         return otherwise if task.cancelled() else task.result()
 
     def answered(self, question: Question, answer: Decision) -> None:
-        if self.turn is not None and not answer.allows and answer is not Answer.CANCEL:
+        if self.turn is None:
+            return
+        if answer.allows:
+            self.turn.approvals += 1
+        elif answer is not Answer.CANCEL:
             self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
 
     def cancel_questions(self) -> None:

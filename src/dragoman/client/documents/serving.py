@@ -171,7 +171,9 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
         case _:
             return
     answer = await conversation.asking(guarding.decided(guard, question), Answer.CANCEL)
-    conversation.answered(question, answer)
+    if question.kind != "read" or not answer.allows:
+        # Reading a file is not a permission that an agent would ask for.
+        conversation.answered(question, answer)
     guarding.require(question, answer)
 
 

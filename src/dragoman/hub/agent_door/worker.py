@@ -18,7 +18,7 @@ from dragoman.bridge import answers
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.guarding import decided, reading, require, running, writing
-from dragoman.client.permissions import Question
+from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.results import Result
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
@@ -292,10 +292,16 @@ class Worker:
         return self._guarded(served, question)
 
     async def _guarded(self, served: Coroutine[Any, Any, Any], question: Question) -> Any:
+        answer: Decision = Answer.CANCEL
         try:
-            require(question, await decided(self._desk.guard, question))
+            answer = await decided(self._desk.guard, question)
+            require(question, answer)
+            if self._turn is not None and question.kind != "read":
+                self._turn.approvals += 1
             return await served
         except NotPermitted as error:
+            if self._turn is not None and answer is not Answer.CANCEL:
+                self._turn.denied(Denial("", question.title, question.kind))
             raise answers.refusal(error) from error
         finally:
             # Without effect on what has run.
@@ -324,7 +330,7 @@ class Worker:
         terms = job_terms(job, policy=unattended(self.policy, peer=self.name, role=""))
         # A client that is gone has closed its window: nobody waits for the rest.
         terms["dragoman"]["stay"] = False
-        turn = self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
+        turn = self._turn = self.conversation.prompt(blocks, meta=terms)  # type: ignore[call-arg]
         turn.max_text_size = ANSWER_SIZE
         return turn
 

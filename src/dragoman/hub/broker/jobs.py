@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
+from dragoman.client.results import outcome_with
 from dragoman.errors import BudgetExceeded, UsageError
 from dragoman.events.words import Outcome
 from dragoman.hub.broker.extensions import PolicyTerms, TurnBudgets
@@ -76,6 +77,11 @@ class Job:
         """Whether the agent said or did anything."""
         self.denied = False
         """Whether a refused permission was the last that happened."""
+        self.denials = 0
+        self.approvals = 0
+        """How many permissions were refused and given."""
+        self.cancelled = False
+        """Whether somebody here has asked to cancel it."""
         # Instants are for people, so they are the wall's; nothing is measured with them.
         self.created_at = time.time()
         self.started_at: float | None = None
@@ -124,11 +130,26 @@ class Job:
 
     def conclude(self) -> None:
         """Its text is known now: look once more at what looked like a success."""
+        if self.outcome is not None:
+            self.outcome = outcome_with(
+                self.outcome,
+                denials=self.denials,
+                approvals=self.approvals,
+                cancelled=self.cancelled,
+            )
         if self.outcome is Outcome.OK and not self.text.strip():
             if self.denied:
                 self.outcome = Outcome.DENIED
             elif not self.acted:
                 self.outcome = Outcome.EMPTY
+
+    def decided(self, *, allowed: bool) -> None:
+        """A permission was given or refused."""
+        self.denied = not allowed
+        if allowed:
+            self.approvals += 1
+        else:
+            self.denials += 1
 
     def settled(self) -> None:
         """Everything about it is known."""

@@ -209,8 +209,12 @@ class Questions:
         self._answer(request, result)
         if request.method == PERMISSION:
             self._note_decision(request, result)
+        elif request.method in SERVICES and request.method != READ and self.session.job is not None:
+            self.session.job.decided(allowed=True)
 
     def refused(self, request: Request, error: RemoteError) -> None:
+        if request.method in SERVICES and self.session.job is not None and _is_refusal(error):
+            self.session.job.decided(allowed=False)
         self.session.refuse(request, error.code, error.message, error.data)
 
     def unanswered(self, request: Request) -> None:
@@ -238,7 +242,9 @@ class Questions:
         kinds = {option.option_id: option.kind for option in asked.options}
         kind = str(kinds.get(option_id or ""))
         if self.session.job is not None:
-            self.session.job.denied = kind.startswith("reject")
+            self.session.job.denied = False
+            if kind.startswith(("allow", "reject")):
+                self.session.job.decided(allowed=kind.startswith("allow"))
             if kind.startswith("allow"):
                 # Looked at only if the caller leaves before the peer has us do it.
                 self._allowed.append((self.session.job, asked))
@@ -263,7 +269,7 @@ class Questions:
         question = self._question(asked)
         option_id, decision = settled(asked.options, self._desk().alone(question))
         if job is not None:
-            job.denied = not decision.allows
+            job.decided(allowed=decision.allows)
         policy = _name(None if job is None else job.policy)
         log.info("permission for %r by policy %s: %s", question.title, policy, decision)
         self._note(f"policy {policy}", asked, option_id)
@@ -291,13 +297,15 @@ class Questions:
                 # What the caller allowed before it left is still to be done.
                 desk.was_allowed(self._question(earlier))
         if desk.guard_alone(question).allows:
+            if job is not None and request.method != READ:
+                job.decided(allowed=True)
             return
         self._refuse(question, f"policy {_name(policy)}")
 
     def _refuse(self, question: Question, by: str) -> NoReturn:
         """Refuse what the peer wants us to do, and count it."""
         if self.session.job is not None:
-            self.session.job.denied = True
+            self.session.job.decided(allowed=False)
         log.info("%r is refused by %s", question.title, by)
         self.session.note("permission", {"by": by, "title": question.title})
         raise _refused(NotPermitted(question.title))
@@ -349,6 +357,11 @@ class Questions:
 
 def _refused(error: NotPermitted) -> RemoteError:
     return RemoteError(codes.INVALID_PARAMS, str(error), {"errorClass": error.error_class})
+
+
+def _is_refusal(error: RemoteError) -> bool:
+    data = error.data
+    return isinstance(data, dict) and data.get("errorClass") == NotPermitted.error_class
 
 
 def _policy(terms: PolicyTerms | None) -> Policy:

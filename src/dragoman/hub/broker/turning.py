@@ -310,6 +310,7 @@ class Turns:
             return False
         session = job.session
         if session.job is job:
+            job.cancelled = True
             if session.cancelling.on(Trigger.CANCEL) is Move.SEND:
                 self._send_cancel(job)
             return True

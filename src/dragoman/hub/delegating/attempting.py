@@ -303,7 +303,9 @@ class Attempt:
         wish = self.setting.wish
         settings = self.setting.place.config.settings
         command = settings.check if wish.check is None else wish.check
-        if not command or report.outcome is not Outcome.OK or self.setting.reins.pulled:
+        # What was denied may not have been needed: the check says whether the work is good.
+        over = report.outcome in (Outcome.OK, Outcome.DENIED)
+        if not command or not over or self.setting.reins.pulled:
             return report
         return structs.replace(report, check=await run_check(command, workspace))
 

@@ -28,6 +28,8 @@ def test_everything_that_is_known_is_there() -> None:
         "denied, 2.0 s, gpt-5, 1,200 in + 34 out tokens, context 50 % of 1,000, 0.0213 USD, "
         "2 permissions denied"
     )
+    mixed = Result(Outcome.OK, "", denials=(Denial("t", "W", "edit"),), approvals=2)
+    assert line(report(mixed), {}) == "ok, 2.0 s, 1 permission denied, 2 approved"
 
 
 @pytest.mark.parametrize(

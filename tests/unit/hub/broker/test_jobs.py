@@ -58,6 +58,31 @@ def test_a_success_with_nothing_in_it_is_none(
     assert one.outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("said", "cancelled", "outcome"),
+    [
+        (Outcome.OK, False, Outcome.DENIED),
+        (Outcome.FAILED, False, Outcome.DENIED),
+        (Outcome.CANCELLED, False, Outcome.DENIED),
+        (Outcome.CANCELLED, True, Outcome.CANCELLED),
+        (Outcome.CRASHED, False, Outcome.CRASHED),
+    ],
+)
+def test_where_nothing_was_approved_and_something_denied_it_was_denied(
+    said: Outcome, cancelled: bool, outcome: Outcome
+) -> None:
+    for approved in (False, True):
+        one = job()
+        one.decided(allowed=False)
+        if approved:
+            one.decided(allowed=True)
+        one.cancelled = cancelled
+        one.end(said, next_event=0)
+        one.text = "all is well"
+        one.conclude()
+        assert one.outcome is (said if approved else outcome)
+
+
 def test_an_id_is_used_once() -> None:
     jobs = Jobs()
     jobs.add(job())

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from dragoman.bridge.relay import HERE
 from dragoman.errors import CallCancelled, DragomanError, RemoteError
 from dragoman.hub.broker import permitting
 from dragoman.hub.broker.cancelling import Trigger
+from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.permitting import ELICITATION, PERMISSION
 from dragoman.hub.broker.session import LiveSession
 from dragoman.hub.policy import Policy, Rule
@@ -56,8 +56,7 @@ async def asking(
     notes = Notes()
     async with near(NearAgent()) as far:
         live = Answers(notes, far, "s1", key="s-k", name=None, cwd=tmp_path, mcp_servers=Raw(b"[]"))
-        job: Any = SimpleNamespace(caller=caller, policy=policy, denied=False, first_event=0)
-        live.job = job
+        live.job = Job("j-1", live, {}, caller=caller, policy=policy)  # type: ignore[arg-type]
         yield live, notes
 
 

@@ -63,8 +63,8 @@ async def permission(climb: Climb) -> Finding:
         if there:
             return warned(evidence, remedies.SELF_APPROVING, asks_permission=False)
         return warned(evidence, remedies.DID_NOTHING, asks_permission=True)
-    end = judge(result, climb.way.quirks).outcome
-    ends = end in (Outcome.DENIED, Outcome.CANCELLED)
+    judged = judge(result, climb.way.quirks)
+    ends = judged.ended_by_denial or judged.outcome is Outcome.CANCELLED
     facts = {"asks_permission": True, "respects_refusal": not there, "refusal_ends_turn": ends}
     if there:
         return failed(

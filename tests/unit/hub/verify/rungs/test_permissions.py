@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ async def test_a_peer_that_asks_and_obeys_passes(tmp_path: Path) -> None:
 @aio
 async def test_a_refusal_that_ends_the_turn_is_worth_knowing(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
-    climb.act = writer(after=DENIED)
+    climb.act = writer(after=replace(DENIED, ended_by_denial=True))
     finding = await permissions.permission(climb)
     assert finding.verdict is Verdict.WARN
     assert finding.facts["refusal_ends_turn"] is True
