@@ -20,6 +20,7 @@ from dragoman.errors import StoreCorrupt, StoreTooNew
 from dragoman.hub.bandit import Arm
 from dragoman.hub.ledger import PROCESS_GONE, Ledger
 from dragoman.hub.ledger.schema import FORM
+from dragoman.hub.sessions.damage import aside_of
 from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
 from tests.faults.children import CHILD_TIMEOUT, child, go, heard, last_words, run, small_disk
 
@@ -191,10 +192,14 @@ def test_a_newer_ledger_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> 
     assert path.read_bytes() == before
 
 
-def test_a_damaged_ledger_is_told_as_such_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_told_as_such_and_set_aside_whole(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(b"not a database at all" * 500)
     before = path.read_bytes()
     with pytest.raises(StoreCorrupt, match="move it away"):
-        Ledger.open(path)
-    assert path.read_bytes() == before
+        Ledger.open(path, read_only=True)
+    with Ledger.open(path) as ledger:
+        (aside,) = aside_of(path)
+        assert str(aside) in ledger.replaced
+        assert aside.read_bytes() == before
+        assert ledger.healths() == {}

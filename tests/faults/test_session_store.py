@@ -16,6 +16,7 @@ import pytest
 
 from dragoman.errors import DragomanError, StoreCorrupt, StoreError
 from dragoman.hub.sessions import SessionRecord, Store, Writer
+from dragoman.hub.sessions.damage import aside_of
 from tests.aio import aio
 from tests.faults.children import (
     CHILD_TIMEOUT,
@@ -263,7 +264,9 @@ def test_a_folder_that_cannot_be_made_is_refused_with_advice(tmp_path: Path) -> 
 
 
 @aio
-async def test_a_damaged_file_is_told_once_and_left_for_its_owner(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_told_once_and_set_aside_and_a_new_one_takes_what_comes(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "sessions.db"
     with Store.open(path) as store:
         store.create_session(session("s-one"))
@@ -275,14 +278,17 @@ async def test_a_damaged_file_is_told_once_and_left_for_its_owner(tmp_path: Path
     path.write_bytes(data)
     told: list[DragomanError] = []
     with Store.open(path) as store:
-        with pytest.raises(StoreCorrupt, match="move it away"):
-            list(store.lines("s-one"))
         async with Writer(store, on_trouble=told.append) as writer:
-            for number in range(3):
-                writer.append("s-one", number, [b"{}"])
-                assert not await writer.flush()
-        assert [type(error) for error in told] == [StoreCorrupt]
-    assert path.read_bytes()[size:] == data[size:]
+            writer.append("s-one", 2000, [b"{}"])
+            assert not await writer.flush()
+            assert [type(error) for error in told] == [StoreCorrupt]
+            assert "a new one was begun" in str(told[0])
+            writer.retry()
+            writer.put(lambda store: store.create_session(session("s-two")))
+            writer.append("s-two", 0, [b"{}"])
+        assert [number for number, _ in store.lines("s-two")] == [0]
+    (aside,) = aside_of(path)
+    assert aside.read_bytes()[size:] == data[size:]
 
 
 def test_a_file_that_was_cut_off_is_called_damaged(tmp_path: Path) -> None:
@@ -291,7 +297,7 @@ def test_a_file_that_was_cut_off_is_called_damaged(tmp_path: Path) -> None:
         store.create_session(session("s-one"))
         store.append("s-one", 0, [line(n) for n in range(2000)])
     os.truncate(path, path.stat().st_size // 3)
-    with pytest.raises(StoreCorrupt), Store.open(path) as store:
+    with pytest.raises(StoreCorrupt), Store.open(path, read_only=True) as store:
         list(store.lines("s-one"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,28 @@ def test_a_report_can_be_shown_to_strangers(cli: Cli) -> None:
 
 def test_python_can_be_asked_about_it_too(cli: Cli) -> None:
     assert cli("--version").out.splitlines()[0] in cli("doctor", "--report").out
+
+
+def test_damaged_stores_are_found_set_aside_and_work_goes_on(cli: Cli) -> None:
+    (cli.cwd / "app.py").write_text("def main(): ...\n")
+    ask = ("delegate", "exploration", "where is main defined?")
+    assert cli.child(*ask).code == 0
+    state = cli.home / "state_home"
+    with sqlite3.connect(state / "ledger.db") as ledger:
+        # A text that is none, as a broken disk leaves it.
+        ledger.execute("UPDATE health SET data = CAST(x'7bff' AS TEXT)")
+    ledger.close()
+    (state / "sessions.db").write_bytes(b"garbage " * 1000)
+    sick = cli.child("doctor")
+    assert sick.code == 1
+    assert sick.out.count(" is damaged: ") == 2
+    done = cli.child(*ask)
+    assert done.code == 0, done.err
+    assert "app.py" in done.out
+    for name in ("ledger.db", "sessions.db"):
+        assert done.err.count(f"{name}: it was damaged and is now ") == 1
+        assert len(list(state.glob(f"{name}.damaged-*[0-9]"))) == 1
+    again = cli.child(*ask)
+    assert again.code == 0 and "damaged" not in again.err
+    cured = cli.child("doctor")
+    assert cured.code == 0 and cured.out.count("set aside") == 2

@@ -149,3 +149,18 @@ def test_an_agent_that_speaks_only_a_newer_acp_is_not_blamed(cli: Cli) -> None:
     assert "this agent speaks only ACP version 2, and dragoman speaks version 1" in done.err
     assert "whose fault: nobody's" in done.err
     assert "use a version of the agent that speaks ACP 1, or a newer dragoman" in done.err
+
+
+def test_a_damaged_store_is_set_aside_by_the_broker_and_told_once() -> None:
+    with warm_cli() as cli:
+        state = cli.home / "state_home"
+        state.mkdir(exist_ok=True)
+        (state / "sessions.db").write_bytes(b"garbage " * 1000)
+        ask = ("run", "hello", "-s", "talk", "--", *cli.agent)
+        first = cli.child(*ask)
+        assert first.code == 0, first.err
+        assert first.err.count("sessions.db: it was damaged and is now ") == 1
+        assert "damaged" not in cli.child(*ask).err
+        assert "you said hello" in cli.child("sessions", "show", "talk").out
+        (aside,) = state.glob("sessions.db.damaged-*")
+        assert aside.read_bytes() == b"garbage " * 1000

@@ -42,6 +42,7 @@ from dragoman.hub.continuing import (
     context_of,
     discard,
     job_terms,
+    notice_of,
     open_session,
     place_of,
     recall,
@@ -111,7 +112,9 @@ class Talk:
         """Connect and open a session; both end with the stack."""
         plan = self.plan
         name, peer, folder = plan.session, plan.name, plan.workspace
-        record = None if name is None else recall(name, peer=peer, folder=folder)
+        record = None
+        if name is not None:
+            record = recall(name, peer=peer, folder=folder, on_notice=self.show.notice)
         if name is None or record is not None:
             await self._open(stack, way, record)
             return
@@ -298,6 +301,8 @@ class Talk:
         )
         if not self.show.broken:
             self._tell_unstored(unstored_of(self._told.get(TurnEnded)))
+            if (notice := notice_of(self._told.get(TurnEnded))) is not None:
+                self.show.notice(notice)
             self.show.ended(report)
         return report
 

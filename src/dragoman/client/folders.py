@@ -33,7 +33,8 @@ def make_private(folder: Path) -> None:
         try:
             _make(folder)
         except FileNotFoundError:
-            if folder.parent == folder:
+            # Some places, such as /proc, say this of a folder whose parent is there.
+            if folder.parent == folder or folder.parent.is_dir():
                 raise
             missing.append(folder)
             folder = folder.parent

@@ -82,9 +82,26 @@ class StoreRefused(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged, or it is no file of ours. It is left as it is."""
+    """The file is damaged, or it is no file of ours. It is left as it is, or set aside.
+
+    `damaged` is False for a file of another program. With `replaced` the damaged file was set aside
+    and a new one begun: what failed may be tried again.
+    """
 
     error_class = "store_corrupt"
+
+    def __init__(
+        self,
+        path: str,
+        problem: str,
+        *,
+        remedy: str = "",
+        damaged: bool = False,
+        replaced: bool = False,
+    ) -> None:
+        super().__init__(path, problem, remedy=remedy)
+        self.damaged = damaged
+        self.replaced = replaced
 
 
 class StoreTooNew(StoreError):

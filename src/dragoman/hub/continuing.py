@@ -30,6 +30,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     RemoteError,
+    StoreCorrupt,
     UnknownSession,
     Unsupported,
     UsageError,
@@ -345,11 +346,30 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversat
         raise
 
 
-def recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
+def recall(
+    word: str,
+    *,
+    peer: str,
+    folder: Path,
+    on_notice: Callable[[str], None] | None = None,
+) -> SessionRecord | None:
     """The stored session of a peer that a person means, or None for a name that is still free.
 
-    A closed session is found by its key or its id, not by its name: that is free again.
+    A closed session is found by its key or its id, not by its name: that is free again. With
+    `on_notice` a store that is damaged is set aside, and it is told so; a new one has no session.
     """
+    try:
+        return _recall(word, peer=peer, folder=folder)
+    except StoreCorrupt as error:
+        if on_notice is None or not error.damaged:
+            raise
+    from dragoman.hub.storing import replace_damaged
+
+    on_notice(replace_damaged())
+    return _recall(word, peer=peer, folder=folder)
+
+
+def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
     from dragoman.hub.sessions.records import root_of
     from dragoman.hub.storing import open_store
 
@@ -448,6 +468,11 @@ def unstored_of(event: Event | None) -> str | None:
     return _ours(event).unstored
 
 
+def notice_of(event: Event | None) -> str | None:
+    """What a broker has to tell its user, as it says with the end of a turn."""
+    return _ours(event).notice
+
+
 def _ours(event: Event | None) -> _Ours:
     if event is None or event.raw is None or b'"dragoman"' not in event.raw:
         return _Ours()
@@ -460,6 +485,7 @@ def _ours(event: Event | None) -> _Ours:
 class _Ours(Struct):
     context: str | None = None
     unstored: str | None = None
+    notice: str | None = None
 
 
 class _Meta(Struct):

@@ -7,6 +7,7 @@ finding looks, and what of it strangers may see is decided by `redaction`.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import os
 import sys
@@ -21,9 +22,12 @@ from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.config import Trust
 from dragoman.hub.config.paths import RUNTIME, runtime_problem
 from dragoman.hub.launching import Way, current_platform, refuse_described, resolve
+from dragoman.hub.ledger.ledger import ledger_path
 from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.hub.place import Place
 from dragoman.hub.runtimes import check_runtime, node_version
+from dragoman.hub.sessions.damage import aside_of, find_damage
+from dragoman.hub.sessions.store import store_path
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
 from dragoman.transports.programs import which
@@ -74,6 +78,8 @@ async def examine(place: Place, machine: Machine | None = None) -> AsyncIterator
     async for finding in _peers(place):
         yield finding
     for finding in _folders(place, machine):
+        yield finding
+    for finding in await asyncio.to_thread(lambda: list(_stores(place))):
         yield finding
     for finding in _leftovers(machine):
         yield finding
@@ -165,6 +171,28 @@ def _runtime_folder(place: Place) -> Iterator[Finding]:
             f"{RUNTIME} names {given}, which is not used: {problem}",
             f"let it name a directory of yours with the mode 0700, or unset {RUNTIME}",
         )
+
+
+def _stores(place: Place) -> Iterator[Finding]:
+    """Whether the files that dragoman keeps are whole. All of them is read."""
+    for path in (store_path(place.paths.state), ledger_path(place.paths.state)):
+        problems = find_damage(path)
+        if problems:
+            yield Finding(
+                "stores",
+                State.BAD,
+                f"{path} is damaged: {'; '.join(problems)}",
+                f"dragoman broker stop --all; mv {path} {path}.old",
+            )
+        elif path.exists():
+            yield Finding("stores", State.OK, f"{path} is whole")
+        for aside in aside_of(path):
+            yield Finding(
+                "stores",
+                State.WARN,
+                f"{aside} was found damaged and set aside",
+                f"take from it what you need, then rm {aside}*",
+            )
 
 
 def _variable(name: str) -> str:

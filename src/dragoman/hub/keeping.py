@@ -196,6 +196,8 @@ def keeper_for(
     store: Store | None = None
     try:
         store = open_store(paths=paths, credentials=credentials, handed=handed, workspace=workspace)
+        if store.replaced:
+            on_trouble(f"{store.path}: {store.replaced}")
     except StoreError as error:
         on_trouble(f"this is not stored: {error}")
     return Keeper(

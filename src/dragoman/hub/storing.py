@@ -39,6 +39,14 @@ def open_store(
     return Store.open(store_path(paths.state), redact)
 
 
+def replace_damaged(*, paths: Paths | None = None) -> str:
+    """Set the store aside, which has been found damaged; the sentence that says so."""
+    with open_store(paths=paths) as store:
+        if not store.replaced:
+            store.replace()
+        return f"{store.path}: {store.replaced}"
+
+
 def redactor(
     credentials: Iterable[str],
     environ: Mapping[str, str] | None = None,

@@ -9,6 +9,7 @@ import pytest
 from dragoman.hub.doctor import Finding, Machine, State, examine
 from dragoman.hub.leftovers import Leftover
 from dragoman.hub.place import Place
+from dragoman.hub.sessions.store import Store
 from dragoman.hub.verify.store import CardStore
 from tests.aio import aio
 from tests.unit.hub.places import agent_file, card_of, place_in, program
@@ -193,3 +194,17 @@ async def test_processes_that_were_left_behind_are_named_with_the_way_to_end_the
     machine = Machine(leftovers=lambda: [Leftover(42, "agent --acp")], writable=lambda path: True)
     (finding,) = await of("processes", place_in(tmp_path), machine)
     assert (finding.state, finding.cure) == (State.WARN, "kill 42")
+
+
+@aio
+async def test_damaged_stores_are_bad_and_what_was_set_aside_is_told(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    place.paths.state.mkdir(parents=True, exist_ok=True)
+    store, ledger = place.paths.state / "sessions.db", place.paths.state / "ledger.db"
+    ledger.write_bytes(b"garbage " * 1000)
+    Store.open(store).close()
+    aside = store.with_name("sessions.db.damaged-20260101-000000")
+    aside.write_bytes(b"x")
+    whole, old, bad = await of("stores", place)
+    assert (whole.state, old.state, bad.state) == (State.OK, State.WARN, State.BAD)
+    assert str(aside) in old.text and str(ledger) in bad.text and "mv " in bad.cure

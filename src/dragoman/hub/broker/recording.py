@@ -74,6 +74,8 @@ class Recording:
         """The sessions that are in the store, or will be before anything that is put now."""
         self.trouble = ""
         """Why nothing is stored; empty while all is well."""
+        self.notice = ""
+        """What the next caller has to be told, once."""
 
     async def open(self) -> None:
         """Open the store. That it cannot be opened is no reason not to serve."""
@@ -82,7 +84,10 @@ class Recording:
         store: Store | Callable[[], Store] = opening
         trouble: StoreError | None = None
         try:
-            store = await asyncio.to_thread(opening)
+            store = opened = await asyncio.to_thread(opening)
+            if opened.replaced:
+                self.notice = f"{path}: {opened.replaced}"
+                log.warning("%s", self.notice)
         except StoreError as error:
             self._in_trouble(error)
             trouble = error

@@ -247,6 +247,11 @@ class Broker:
         """Why nothing is stored; empty while all is well."""
         return self.recording.trouble
 
+    def take_notice(self) -> str:
+        """What a user has to be told, once; empty if there is nothing."""
+        notice, self.recording.notice = self.recording.notice, ""
+        return notice
+
     async def restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
         return await self.sessions.restore(session, far, fresh=fresh)
 

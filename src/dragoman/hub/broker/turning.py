@@ -75,6 +75,9 @@ class Hall(Protocol):
     def unstored(self) -> str:
         """Why nothing is stored; empty while all is well."""
 
+    def take_notice(self) -> str:
+        """What a user has to be told, once; empty if there is nothing."""
+
     async def ready(self) -> Far:
         """The peer, as soon as it answers. Raises why it does not."""
 
@@ -291,6 +294,8 @@ class Turns:
             ours = {"job": job.id, "nextEvent": job.next_event, "context": job.context}
             if self._hall.unstored:
                 ours["unstored"] = self._hall.unstored
+            if notice := self._hall.take_notice():
+                ours["notice"] = notice
             try:
                 told = answers.prompt_result(result)
             except RemoteError as failed:

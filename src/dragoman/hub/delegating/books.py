@@ -7,12 +7,12 @@ written is made in `lessons`. Each call takes about a millisecond, and is made w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from dragoman.errors import StoreError, UnknownJob
+from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
 from dragoman.hub.health import Reading
 from dragoman.hub.ledger import (
     AttemptRecord,
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from dragoman.hub.sessions.store import Store
 
 
+T = TypeVar("T")
+
+
 class Books:
     """Everything that is written down, for use as ``with``."""
 
@@ -59,16 +62,34 @@ class Books:
         self._attempts: dict[int, AttemptRecord] = {}
 
     def __enter__(self) -> Books:
-        def open_all() -> None:
-            self.ledger = Ledger.open(ledger_path(self._paths.state), self._redact)
-            self.ledger.end_orphans(is_alive)
-
-        self._try(open_all)
+        self._try(self._open_ledger)
+        ledger = self.ledger
+        if ledger is not None:
+            self._try(lambda: ledger.end_orphans(is_alive))
         self._try(self._open_store)
         return self
 
+    def _open_ledger(self) -> None:
+        self.ledger = Ledger.open(ledger_path(self._paths.state), self._redact)
+        self._tell_replaced(self.ledger)
+
     def _open_store(self) -> None:
         self._store = open_store(paths=self._paths)
+        self._tell_replaced(self._store)
+
+    def _tell_replaced(self, file: Ledger | Store) -> None:
+        if file.replaced:
+            self._on_notice(f"{file.path}: {file.replaced}")
+
+    def read(self, read: Callable[[Ledger | None], T]) -> T:
+        """Read from the ledger; from a new one where it turns out to be damaged."""
+        try:
+            return read(self.ledger)
+        except StoreCorrupt as error:
+            if not error.replaced:
+                raise
+            self._on_notice(str(error))
+            return read(self.ledger)
 
     def __exit__(self, *error: object) -> None:
         if self.ledger is not None:
@@ -207,7 +228,13 @@ class Books:
 
     def _try(self, write: Callable[[], object]) -> None:
         try:
-            write()
+            try:
+                write()
+            except StoreCorrupt as error:
+                if not error.replaced:
+                    raise
+                self._on_notice(str(error))
+                write()
         except (StoreError, UnknownJob) as error:
             if not self._told:
                 self._told = True

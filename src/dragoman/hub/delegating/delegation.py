@@ -200,8 +200,10 @@ class _Course:
     def _decide(self) -> list[Candidate]:
         settings = self.place.config.settings
         now = self.clock()
-        inputs = gather(
-            self.wish, self.place, ledger=self.books.ledger, lineage=self.lineage, now=now
+        inputs = self.books.read(
+            lambda ledger: gather(
+                self.wish, self.place, ledger=ledger, lineage=self.lineage, now=now
+            )
         )
         self.decision = decision = decide(inputs, self.rng, now)
         self.books.decided(self.job, self.decision_id, decision)

@@ -156,7 +156,7 @@ class AttemptTable(BeliefTable):
             row = connection.execute(
                 "SELECT data FROM decisions WHERE id = ?", (decision_id,)
             ).fetchone()
-        return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
+            return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
 
     def end_orphans(
         self, is_alive: Callable[[dict[str, Any]], bool], *, now: float | None = None
@@ -209,7 +209,7 @@ class AttemptTable(BeliefTable):
             rows = connection.execute(
                 f"SELECT {_NAMES} FROM attempts WHERE {where}", values
             ).fetchall()
-        return [_record(row) for row in rows]
+            return [_record(row) for row in rows]
 
     def _pages(self, select: str, key: str, place: int) -> Iterable[tuple[Any, ...]]:
         """Rows in the order of a key that is the column at `place`."""

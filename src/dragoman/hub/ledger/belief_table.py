@@ -78,13 +78,13 @@ class BeliefTable(Database):
         """How a peer is doing; of one that was never tried nothing is known."""
         with self._reading() as connection:
             row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
-        return Health(peer=peer) if row is None else msgspec.json.decode(row[0], type=Health)
+            return Health(peer=peer) if row is None else msgspec.json.decode(row[0], type=Health)
 
     def healths(self) -> dict[str, Health]:
         """How every peer is doing that was ever tried."""
         with self._reading() as connection:
             rows = connection.execute("SELECT peer, data FROM health ORDER BY peer").fetchall()
-        return {peer: msgspec.json.decode(data, type=Health) for peer, data in rows}
+            return {peer: msgspec.json.decode(data, type=Health) for peer, data in rows}
 
     def change_health(self, peer: str, change: HealthChange) -> Health:
         """Change what is known of a peer, and return it."""

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
+import msgspec
+
 from dragoman.client.folders import make_state
 from dragoman.errors import (
     StoreBusy,
@@ -33,6 +35,7 @@ from dragoman.errors import (
     StoreRefused,
     StoreTooNew,
 )
+from dragoman.hub.sessions.damage import identity_of, is_damage, set_aside
 from dragoman.hub.sessions.schema import APPLICATION_ID, MIGRATIONS
 from dragoman.redaction.redactor import Redactor
 
@@ -84,10 +87,22 @@ class Database:
         upgraded_by="any `dragoman run` does that",
     )
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, redact: Redactor) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        redact: Redactor,
+        *,
+        read_only: bool = False,
+        replaced: str = "",
+    ) -> None:
         self.path = path
         self.redact = redact
+        self.replaced = replaced
+        """Says that the file was damaged, where it is now, and that a new one was begun."""
         self._connection = connection
+        self._read_only = read_only
+        self._identity = identity_of(path)
         self._lock = threading.RLock()
         self._depth = 0
 
@@ -96,12 +111,20 @@ class Database:
         """Open the file, and make it where there is none.
 
         To read is to change nothing, not even where there is no file yet: that reads as an empty
-        one. Raises `StoreError`.
+        one. To write is to set a damaged file aside and to begin a new one, see `replaced`.
+        Raises `StoreError`.
         """
         form = cls.form
-        with _explained(path, form):
-            connection = _open_to_read(path, form) if read_only else _open_to_write(path, form)
-        return cls(path, connection, redact or Redactor())
+        replaced = ""
+        identity = identity_of(path)
+        try:
+            with _explained(path, form):
+                connection = _open_to_read(path, form) if read_only else _open_to_write(path, form)
+        except StoreCorrupt as error:
+            if read_only or not error.damaged:
+                raise
+            connection, replaced = _replace(path, form, identity)
+        return cls(path, connection, redact or Redactor(), read_only=read_only, replaced=replaced)
 
     def close(self) -> None:
         with self._lock, _explained(self.path, self.form):
@@ -117,7 +140,7 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Everything in the block is stored, or nothing of it. Blocks may be nested: an inner one
         that fails takes back only its own part."""
-        with self._lock, _explained(self.path, self.form):
+        with self._lock, self._mending(), _explained(self.path, self.form):
             begin, end, undo = _BRACKETS[bool(self._depth)]
             connection = self._connection
             connection.execute(begin)
@@ -137,8 +160,30 @@ class Database:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _explained(self.path, self.form):
-            yield self._connection
+        with self._lock, self._mending(), _explained(self.path, self.form):
+            try:
+                yield self._connection
+            except msgspec.DecodeError as error:
+                raise _damaged(self.path, error) from error
+
+    @contextlib.contextmanager
+    def _mending(self) -> Iterator[None]:
+        """Where the file turns out to be damaged, set it aside and go on with a new one. What was
+        to be done in the block is not done, and `StoreCorrupt` says what happened."""
+        try:
+            yield
+        except StoreCorrupt as error:
+            if not error.damaged or self._read_only or self._depth:
+                raise
+            self.replace()
+            raise StoreCorrupt(str(self.path), self.replaced, replaced=True) from error
+
+    def replace(self) -> None:
+        """Set the file, which is damaged, aside, and go on with a new one. Raises `StoreError`."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        self._connection, self.replaced = _replace(self.path, self.form, self._identity)
+        self._identity = identity_of(self.path)
 
     def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
         return StoreConflict(str(self.path), problem, remedy=remedy)
@@ -158,6 +203,20 @@ _BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
 
 
 # -- opening
+
+
+def _replace(
+    path: Path, form: Form, identity: tuple[int, int] | None
+) -> tuple[sqlite3.Connection, str]:
+    """A new file in the place of a damaged one, and the sentence that says so."""
+    try:
+        aside = set_aside(path, identity)
+    except OSError as error:
+        raise _of_os(path, error, form) from error
+    with _explained(path, form):
+        connection = _open_to_write(path, form)
+    where = "set aside" if aside is None else f"is now {aside}"
+    return connection, f"it was damaged and {where}; a new one was begun"
 
 
 def _open_to_write(path: Path, form: Form) -> sqlite3.Connection:
@@ -358,8 +417,8 @@ def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) ->
             f"it cannot be opened or written ({error})",
             remedy="let this user write the folder, or let DRAGOMAN_STATE_HOME name another",
         )
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreCorrupt(where, f"it is damaged ({error})", remedy=_MOVE_AWAY)
+    if is_damage(error):
+        return _damaged(path, error)
     if code == sqlite3.SQLITE_CONSTRAINT:
         return StoreConflict(where, f"it does not fit what is stored ({error})")
     if code == sqlite3.SQLITE_IOERR:
@@ -369,6 +428,10 @@ def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) ->
             remedy="see whether the disk is full, limited for this user, or broken",
         )
     return StoreError(where, f"{error}")
+
+
+def _damaged(path: Path, error: Exception) -> StoreCorrupt:
+    return StoreCorrupt(str(path), f"it is damaged ({error})", remedy=_MOVE_AWAY, damaged=True)
 
 
 FULL_SIZE: Final = 64 * 1024

@@ -77,7 +77,7 @@ class JobTable(Database):
         """The job with this id."""
         with self._reading() as connection:
             row = connection.execute(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,)).fetchone()
-        return None if row is None else self._counted([_record(row)])[0]
+            return None if row is None else self._counted([_record(row)])[0]
 
     def jobs(
         self,
@@ -102,7 +102,7 @@ class JobTable(Database):
                 " ORDER BY created_at DESC, id DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()
-        return self._counted([_record(row) for row in rows])
+            return self._counted([_record(row) for row in rows])
 
     def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
         """The jobs, each with how many of its events are missing. Nearly always there is no gap,

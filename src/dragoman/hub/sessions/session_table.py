@@ -113,7 +113,7 @@ class SessionTable(Database):
                 " ORDER BY updated_at DESC, key DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()
-        return [_record(row) for row in rows]
+            return [_record(row) for row in rows]
 
     def delete_session(self, key: str) -> None:
         """Delete a session with its events, notes and jobs. Raises `UnknownSession`."""
@@ -127,7 +127,7 @@ class SessionTable(Database):
             row = connection.execute(
                 f"SELECT {_NAMES} FROM sessions WHERE {where} LIMIT 1", values
             ).fetchone()
-        return None if row is None else _record(row)
+            return None if row is None else _record(row)
 
     def _clean(self, text: str | None) -> str | None:
         return None if text is None else self.redact.text(text)

@@ -387,7 +387,9 @@ class Writer:
         self._tried_at = time.monotonic()
         self._asked = False
         self._pause = min(max(2 * (self._pause or 0.0), RETRY_INTERVAL), MAX_RETRY_INTERVAL)
-        self._over = isinstance(error, _FINAL)
+        # In the place of a damaged file there is a new one, which takes what comes.
+        begun_anew = isinstance(error, StoreCorrupt) and error.replaced
+        self._over = isinstance(error, _FINAL) and not begun_anew
         self._fall(error)
         kept: list[_Item] = []
         for item in rest:

@@ -62,13 +62,12 @@ def test_a_newer_form_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_garbage_is_called_damaged_and_left_alone(tmp_path: Path, read_only: bool) -> None:
+def test_garbage_is_called_damaged_and_left_alone_by_readers(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     path.write_bytes(b"this is no database at all " * 400)
     before = path.read_bytes()
     with pytest.raises(StoreCorrupt, match="move it away"):
-        Store.open(path, read_only=read_only)
+        Store.open(path, read_only=True)
     assert path.read_bytes() == before
 
 

@@ -1,0 +1,114 @@
+"""Files of SQLite that are damaged: how they are told, looked for and set aside.
+
+Owns what counts as damage, the thorough look that `dragoman doctor` takes, and the name under which
+a damaged file stays beside its place. It opens nothing to write; `database` begins the new file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final
+
+MARK: Final = ".damaged-"
+"""Stands in the name of a file that was set aside, before the time."""
+
+COMPANIONS: Final = ("-wal", "-shm")
+"""What SQLite keeps beside a file."""
+
+SHOWN: Final = 3
+"""Problems of a file that are told at most."""
+
+_CODES: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_PRIMARY: Final = 0xFF
+_UNDECODABLE: Final = "Could not decode to UTF-8"
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error says that what is in the file is not what was written there."""
+    if not isinstance(error, sqlite3.Error):
+        return False
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
+    # A text that is not UTF-8 is found by the module for Python, which has no code for it.
+    return code in _CODES or str(error).startswith(_UNDECODABLE)
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one that takes its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
+    """Move a damaged file and its companions aside; the new path. None if another process was
+    faster: then another file stands there already, or none. Raises OSError."""
+    if identity is None or identity_of(path) != identity:
+        return None
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    target = path.with_name(f"{path.name}{MARK}{stamp}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}{MARK}{stamp}-{number}")
+    # First the log: a new file beside an old log would be taken for its own.
+    for suffix in COMPANIONS:
+        companion = path.with_name(path.name + suffix)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(companion, target.with_name(target.name + suffix))
+    os.replace(path, target)
+    return target
+
+
+def aside_of(path: Path) -> list[Path]:
+    """Earlier files of this path that were set aside, the oldest first."""
+    try:
+        found = [
+            each
+            for each in path.parent.iterdir()
+            if each.name.startswith(path.name + MARK) and not each.name.endswith(COMPANIONS)
+        ]
+    except OSError:
+        return []
+    return sorted(found)
+
+
+def find_damage(path: Path) -> list[str]:
+    """What is damaged in a file; empty if nothing is, or if there is no file. It reads all of the
+    file, and changes nothing."""
+    if not path.is_file():
+        return []
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    except sqlite3.Error as error:
+        return [str(error)]
+    try:
+        found = [
+            str(problem)
+            for (problem,) in connection.execute(f"PRAGMA quick_check({SHOWN})")
+            if problem != "ok"
+        ]
+        if found:
+            return found
+        # The check above does not look whether a text is one.
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (table,) in tables.fetchall():
+            texts = [
+                f'"{name}"'
+                for _, name, kind, *_ in connection.execute(f'PRAGMA table_info("{table}")')
+                if kind == "TEXT"
+            ]
+            if texts:
+                for _ in connection.execute(f'SELECT {", ".join(texts)} FROM "{table}"'):
+                    pass
+    except sqlite3.Error as error:
+        # Another process may hold it, and a disk may refuse: that is not damage.
+        return [str(error)] if is_damage(error) else []
+    finally:
+        connection.close()
+    return []
