@@ -48,6 +48,7 @@ from dragoman.errors import (
     RemoteError,
     RequestInProgress,
     RoleNotClaimed,
+    StoreCorrupt,
     StoreError,
     TerminalUnknown,
     TooLarge,
@@ -111,6 +112,7 @@ SAMPLES: list[DragomanError] = [
     ConfigInvalid("dragoman.toml", "there is no such key", key="enabled_peer"),
     NotInstalled("kimi", "no kimi on the PATH", remedy="npm install", looked_for=["kimi"]),
     StoreError("sessions.db", "the disk is broken", remedy="look at the disk"),
+    StoreCorrupt("sessions.db", "a page is damaged", damaged=True, replaced=True),
     HandshakeFailed("it only said hello", exit_code=2, stderr_tail="usage", noise=["hello"]),
 ]
 
