@@ -41,8 +41,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "unknown_peer": "`dragoman peers` lists the peers there are, `dragoman peers add` adds one",
     "role_not_claimed": "`dragoman peers` lists who claims which role",
     "no_peer": "`dragoman explain` says who is passed over and why; `dragoman peers enable` helps",
-    "policy_not_enforced": "add --allow-unenforced to run it all the same, or allow everything "
-    "with --approve-all",
+    "policy_not_enforced": "--allow-unenforced runs it all the same, and so does allow_unenforced "
+    "in its settings; --approve-all allows everything",
     "wrong_launch": "use the form that works",
     "config_invalid": "mend it there; `dragoman config show` tells where every value comes from",
     "front_matter_invalid": "mend the file by hand, then try again",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.hub.catalogue import Catalogue
     from dragoman.hub.config import Config, Paths
     from dragoman.hub.config.schema import Settings
+    from dragoman.hub.enforcement import Enforced
     from dragoman.hub.launching import Way
     from dragoman.hub.policy import Policy as RulesPolicy
     from dragoman.hub.policy import PolicySettings
@@ -42,6 +43,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     approve_all: bool = False
     approve_reads: bool = False
     deny_all: bool = False
+    allow_unenforced: bool = False
     timeout: float | None = None
     model: str | None = None
     mode: str | None = None
@@ -62,6 +64,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What is going to happen."""
 
     way: Way
+    enforced: Enforced
+    """How the policy is kept with the agent."""
     name: str
     """What the agent is called in messages."""
     workspace: Path
@@ -111,7 +115,9 @@ def plan_of(wishes: Wishes) -> Plan:
     """The plan that the wishes and the configuration make together."""
     from dragoman.hub.catalogue import load_catalogue
     from dragoman.hub.config import find_paths, load_config
+    from dragoman.hub.enforcement import NOT_ENFORCED, enforce
     from dragoman.hub.naming import ttl_of
+    from dragoman.hub.policy import allows_everything
     from dragoman.hub.verify.store import CARDS
 
     workspace = _workspace(wishes.cwd)
@@ -142,8 +148,19 @@ def plan_of(wishes: Wishes) -> Plan:
         default=settings.permissions_for(name),
     )
     ceilings, lineage = _inherited(policy, settings, name)
+    whole = whole_policy(policy, settings.policy, ceilings)
+    enforced = enforce(
+        way,
+        restricts=not allows_everything(whole),
+        mode=wishes.mode or own.mode,
+        card=card,
+        allow_unenforced=wishes.allow_unenforced or own.allow_unenforced,
+    )
+    if enforced.gap:
+        notices.append(f"{NOT_ENFORCED}: {name}: {enforced.gap}")
     return Plan(
-        way=way,
+        way=enforced.way,
+        enforced=enforced,
         name=name,
         workspace=workspace,
         policy=policy,

@@ -58,6 +58,8 @@ class Visit:
             mode=self.mode,
             session=session,
             deny_all=True,
+            # Nothing is prompted, so there is nothing to ask about.
+            allow_unenforced=True,
         )
         return replace(plan_of(wishes), keep_open=True)
 

@@ -26,6 +26,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "--approve-all": "approve_all",
     "--approve-reads": "approve_reads",
     "--deny-all": "deny_all",
+    "--allow-unenforced": "allow_unenforced",
     "--fresh": "fresh",
     "--no-wait": "no_wait",
     "--no-stdin": "no_stdin",

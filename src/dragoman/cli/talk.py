@@ -50,6 +50,7 @@ from dragoman.hub.continuing import (
     unstored_of,
     wait_stored,
 )
+from dragoman.hub.enforcement import unapproved, violated
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.sessions.records import new_job_id, new_session_key
@@ -58,7 +59,9 @@ from dragoman.rpc.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from dragoman.hub.keeping import Keeper
+    from dragoman.hub.policy import Desk
     from dragoman.hub.sessions.records import SessionRecord
+    from dragoman.hub.worktree.look import Look
 
 TERMINATE_GRACE: Final = 2.0
 """Seconds that an agent has to end its turn when we are told to end. Whoever ends us kills us
@@ -87,6 +90,7 @@ class Talk:
         """How the session is set up now. What is said in it is shown and not kept."""
         self.peer: Peer
         self.opened: Opened
+        self._desk: Desk
         self.warm = False
         """Whether there is a broker between us and the agent."""
         self.job = ""
@@ -97,6 +101,7 @@ class Talk:
         """The last events that say what the agent knew of the session."""
         self._prompted = False
         self._unstored: str | None = None
+        self._unenforced = ""
         self._keeper: Keeper | None = None
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
@@ -169,6 +174,7 @@ class Talk:
                 on_notice=self.show.notice,
             ),
         )
+        self._unenforced = await plan.enforced.hold(self.conversation, self.view)
         if self._keeper is not None:
             self._keeper.opened(self.opened, record, name=name, keep_open=plan.keep_open)
         if not plan.keep_open:
@@ -183,7 +189,7 @@ class Talk:
 
     def _reach(self, way: Way) -> AbstractAsyncContextManager[Peer]:
         plan = self.plan
-        permit = permit_of(
+        self._desk = permit = permit_of(
             plan.policy,
             self._stage,
             rules=plan.rules,
@@ -270,6 +276,7 @@ class Talk:
         self.show.began(self.job, self.opened.key)
         if self._keeper is not None:
             self._keeper.began(self.job, blocks)
+        before = await self._look()
         try:
             async with self._prompt(blocks) as turn:
                 self._turn = turn
@@ -298,13 +305,32 @@ class Talk:
             session_key=self.opened.key,
             context=context,
             ignored_servers=self.plan.ignored_servers,
+            unenforced=self._unenforced,
+            violations=await self._violations(before),
         )
         if not self.show.broken:
             self._tell_unstored(unstored_of(self._told.get(TurnEnded)))
             if (notice := notice_of(self._told.get(TurnEnded))) is not None:
                 self.show.notice(notice)
+            if report.violations:
+                self.show.notice(violated(report.violations))
             self.show.ended(report)
         return report
+
+    async def _look(self) -> Look | None:
+        """The workspace before a turn, if it matters what the agent changes there."""
+        if not self.plan.enforced.restricts:
+            return None
+        from dragoman.hub.worktree.look import Look
+
+        return await Look.take(self.plan.workspace)
+
+    async def _violations(self, before: Look | None) -> tuple[str, ...]:
+        """The files that changed in the turn although no request for that was allowed."""
+        if before is None:
+            return ()
+        changed = await before.changed()
+        return unapproved(changed, self._desk.rulings, workspace=self.plan.workspace)
 
     def _tell_unstored(self, why: str | None) -> None:
         """Say once that the broker stores nothing."""

@@ -60,6 +60,13 @@ ApproveReads: TypeAlias = Annotated[
     ),
 ]
 DenyAll: TypeAlias = Annotated[bool, typer.Option("--deny-all", help="Deny every permission.")]
+AllowUnenforced: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unenforced",
+        help="Run an agent that does not ask for permission although the policy restricts it.",
+    ),
+]
 Model: TypeAlias = Annotated[
     str | None,
     typer.Option(

@@ -8,7 +8,7 @@ policy allows is decided in `policy`; how a peer is reached, in `opening` and `b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 NOT_ENFORCED: Final = "permissions not enforced"
 """What results, the ledger and lists say of work under a policy that was not kept."""
 
+SHOWN_FILES: Final = 5
+"""Files that a violation names in words."""
+
 WRITES: Final = frozenset({"edit", "delete", "move"})
 """Kinds of permissions that are about the files they name."""
 
@@ -42,11 +45,6 @@ class Enforced:
     """Whether the policy denies or asks about anything."""
     gap: str = ""
     """Why the policy cannot be kept; empty if it can."""
-
-    @property
-    def files(self) -> bool:
-        """Whether writing through us is offered under every policy, to be refused by it."""
-        return self.restricts and _table(self.way.descriptor).files
 
     async def hold(self, conversation: Conversation, view: View) -> str:
         """Set mode and options in which the peer asks, and read them back before any prompt.
@@ -167,6 +165,13 @@ def unapproved(
             places = places_of(path, (folder,))
             allowed |= places.real if places is not None else frozenset()
     return tuple(name for name in files if not _within(folder, name, allowed))
+
+
+def violated(files: Sequence[str]) -> str:
+    """A violation in words."""
+    shown = ", ".join(files[:SHOWN_FILES])
+    more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
+    return f"policy violated: {shown}{more} changed during the turn without an allowed request"
 
 
 def _within(folder: str, name: str, allowed: set[str]) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dragoman.errors import NotInstalled
 from dragoman.hub.catalogue import Descriptor, is_generalist
+from dragoman.hub.enforcement import NOT_ENFORCED, gap
 from dragoman.hub.launching import Way, current_platform, resolve, with_env
 from dragoman.hub.place import Place
 from dragoman.hub.verify.card import Card, Verdict
@@ -94,8 +95,8 @@ def _notes(
         notes.append("facts unverified")
     if way is not None and way.deprecated:
         notes.append("this way of starting it will go away")
-    if card is not None and card.facts.asks_permission is False:
-        notes.append("writes without asking")
+    if gap(descriptor, card=card):
+        notes.append(NOT_ENFORCED)
     if card is not None and card.facts.authenticated is False:
         notes.append("not logged in")
     if store.trouble:

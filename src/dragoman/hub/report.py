@@ -18,6 +18,7 @@ from dragoman.client.results import Result
 from dragoman.errors import DragomanError
 from dragoman.events.parts import Failure, FileChange
 from dragoman.events.words import FileOp, Outcome
+from dragoman.hub.enforcement import NOT_ENFORCED, violated
 from dragoman.hub.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens_of
 from dragoman.hub.prices import UNKNOWN, Charge, Provenance
 from dragoman.hub.worktree.check import CheckResult
@@ -60,6 +61,10 @@ class Report(Struct, frozen=True, kw_only=True, rename="camel"):
     denials: tuple[Denial, ...] = ()
     approvals: int = 0
     """How many permissions were given on the way."""
+    unenforced: str | None = None
+    """Why the policy did not restrict the peer; None if it did."""
+    violations: tuple[str, ...] = ()
+    """Files that changed although no request for that was allowed."""
     check: CheckResult | None = None
     tokens: Tokens = NO_TOKENS
     cost: Charge = UNKNOWN
@@ -210,6 +215,10 @@ def _lines(report: Report) -> list[str]:
     if report.denials and report.approvals:
         many = "s were" if report.approvals > 1 else " was"
         told.append(f"  {report.approvals} other permission{many} approved")
+    if report.unenforced is not None:
+        told.append(f"  {NOT_ENFORCED}: {report.unenforced}")
+    if report.violations:
+        told.append(f"  {violated(report.violations)}")
     if report.applied is not None and not report.applied.ok:
         told += [f"  conflict: {one.path}: {one.why}" for one in report.applied.conflicts]
     if (kept := report.patch or (report.applied and report.applied.kept)) is not None:

@@ -38,13 +38,16 @@ from dragoman.hub.continuing import (
 )
 from dragoman.hub.delegating import Audience, Reins, ceiling
 from dragoman.hub.delegating.limits import tightened
+from dragoman.hub.enforcement import Enforced, enforce, unapproved
 from dragoman.hub.launching import Way, way_to
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.policy import allows_everything
 from dragoman.hub.policy.desk import Desk
 from dragoman.hub.prices import price, read_prices
 from dragoman.hub.report import Report, report_of
 from dragoman.hub.sessions.records import new_job_id, new_session_key
+from dragoman.hub.worktree.look import Look
 
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
@@ -128,6 +131,7 @@ async def ask(
         )
     way = way_to(question.peer, catalogue=place.catalogue, settings=settings, environ=place.environ)
     asking = _Asking(question, place, lineage, audience, lead)
+    way = asking.enforce(way)
     async with AsyncExitStack() as stack:
         opened = await asking.open(stack, way)
         return await asking.turn(opened, way)
@@ -166,8 +170,23 @@ class _Asking:
         self._keeper: Keeper | None = None
         self._warm = False
         self._peer: Peer
+        self._desk: Desk
+        self._enforced: Enforced
+        self._unenforced = ""
 
     # -- opening
+
+    def enforce(self, way: Way) -> Way:
+        """The way to the peer on which it keeps to the policy. Raises `PolicyNotEnforced`."""
+        own = self._place.config.settings.for_peer(self._question.peer)
+        self._enforced = enforce(
+            way,
+            restricts=not allows_everything(self._policy),
+            mode=own.mode,
+            card=self._place.cards().latest(way.name),
+            allow_unenforced=own.allow_unenforced,
+        )
+        return self._enforced.way
 
     async def open(self, stack: AsyncExitStack, way: Way) -> Opened:
         question = self._question
@@ -236,6 +255,7 @@ class _Asking:
                 model=own.model,
             ),
         )
+        self._unenforced = await self._enforced.hold(opened.conversation, self._view)
         kept = question.session is not None
         if self._keeper is not None:
             self._keeper.opened(opened, record, name=name, keep_open=kept)
@@ -248,7 +268,7 @@ class _Asking:
         settings = place.config.settings
         own = settings.for_peer(question.peer)
         warm = settings.warm
-        desk = Desk(
+        self._desk = desk = Desk(
             self._policy,
             question.peer,
             str(question.workspace),
@@ -305,6 +325,7 @@ class _Asking:
         if self._keeper is not None:
             self._keeper.began(self._job, blocks)
         self._audience.job(self._job)
+        before = await Look.take(question.workspace) if self._enforced.restricts else None
         try:
             async with self._prompt(opened.conversation, blocks) as turn:
                 turn.max_text_size = ANSWER_SIZE
@@ -315,6 +336,7 @@ class _Asking:
         result = judge(blame(result) if self._warm else result, way.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
+        changed = () if before is None else await before.changed()
         model = models.model_in_use(self._view)
         return Asked(
             job=self._job,
@@ -327,6 +349,8 @@ class _Asking:
                 started_at=started_at,
                 ended_at=time.time(),
                 model=model,
+                unenforced=self._unenforced or None,
+                violations=unapproved(changed, self._desk.rulings, workspace=question.workspace),
                 cost=price(model, result.usage, self._prices),
             ),
         )

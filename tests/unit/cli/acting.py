@@ -25,6 +25,7 @@ from dragoman.events.model import Event
 from dragoman.events.parts import Capabilities, Choice, Option, PeerInfo
 from dragoman.events.words import Outcome
 from dragoman.hub.catalogue.descriptor import Descriptor, Launch, Models
+from dragoman.hub.enforcement import Enforced
 from dragoman.hub.launching import Way
 
 SOURCE = model.Source("acp", "client-1")
@@ -194,8 +195,10 @@ def plan(*, model: str | None = None, flag: str | None = None, mode: str | None 
         launch=(Launch(command=("actor", "--acp")),),
         models=Models(flag=flag),
     )
+    way = Way(command=("actor", "--acp"), descriptor=descriptor)
     return Plan(
-        way=Way(command=("actor", "--acp"), descriptor=descriptor),
+        way=way,
+        enforced=Enforced(way=way),
         name="actor",
         workspace=Path("/"),
         policy=Policy.APPROVE_READS,

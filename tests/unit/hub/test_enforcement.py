@@ -186,13 +186,6 @@ async def test_a_policy_that_allows_everything_sets_nothing() -> None:
     assert session.asked == []
 
 
-def test_writing_through_us_is_offered_only_to_a_restricted_peer_that_uses_it() -> None:
-    table = Enforcement(files=True)
-    assert enforce(way(table), restricts=True).files
-    assert not enforce(way(table), restricts=False).files
-    assert not enforce(way(), restricts=True).files
-
-
 # -- on the disk
 
 

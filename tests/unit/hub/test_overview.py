@@ -57,7 +57,7 @@ def test_notes_say_what_a_user_has_to_know(tmp_path: Path) -> None:
     CardStore(place.paths.data / "cards").save(card_of("cursor", facts=facts))
     assert row_of("cursor", place).notes == (
         "facts unverified",
-        "writes without asking",
+        "permissions not enforced",
         "not logged in",
     )
     (place.paths.data / "cards" / "cursor" / "x.json").write_text("{")

@@ -83,6 +83,8 @@ def of_report(report: Report) -> dict[str, Any]:
         "error": None if result.error is None else of_error(result.error),
         "denials": result.denials,
         "approvals": result.approvals,
+        "unenforced": report.unenforced or None,
+        "violations": list(report.violations),
         "usage": result.usage,
         "seconds": round(report.seconds, 3),
         "peer": report.peer,

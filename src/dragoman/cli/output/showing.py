@@ -43,6 +43,10 @@ class Report(Struct, frozen=True, kw_only=True):
     """What the session is stored under."""
     context: str = "new"
     """What the agent knew of the session: new, live, restored or fresh."""
+    unenforced: str = ""
+    """Why the policy did not restrict the agent; empty if it did."""
+    violations: tuple[str, ...] = ()
+    """Files that changed in the turn although no request for that was allowed."""
     ignored_servers: Sequence[str] = ()
     """The names of MCP servers that were handed over and that the agent does not use."""
 

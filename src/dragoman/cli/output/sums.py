@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.showing import Report
 from dragoman.events.parts import Cost, Usage
+from dragoman.hub.enforcement import NOT_ENFORCED
 
 
 def line(report: Report, seen: Mapping[str, Usage]) -> str:
@@ -35,6 +36,8 @@ def line(report: Report, seen: Mapping[str, Usage]) -> str:
         parts.append(f"{count} permission{'s' if count > 1 else ''} denied")
         if report.result.approvals:
             parts.append(f"{report.result.approvals} approved")
+    if report.unenforced:
+        parts.append(NOT_ENFORCED)
     return ", ".join(parts)
 
 

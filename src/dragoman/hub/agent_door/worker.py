@@ -50,13 +50,14 @@ from dragoman.hub.delegating.ceiling import (
     policy_for,
     unattended,
 )
+from dragoman.hub.enforcement import NOT_ENFORCED, enforce
 from dragoman.hub.launching import way_to
 from dragoman.hub.lineage import inherited
 from dragoman.hub.mcp_servers import taken
 from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
-from dragoman.hub.policy import Desk
+from dragoman.hub.policy import Desk, allows_everything
 from dragoman.hub.sessions.records import new_session_key
 
 if TYPE_CHECKING:
@@ -119,10 +120,19 @@ class Worker:
             if lineage.depth
             else {}
         )
-        # Raises `NotInstalled` before anything is begun.
+        # Raises `NotInstalled` or `PolicyNotEnforced` before anything is begun.
         way = way_to(name, catalogue=place.catalogue, settings=settings, environ=place.environ)
-        handed = taken(way, mcp_servers, workspace=cwd, card=place.cards().latest(name))
-        self._way = handed.way
+        card = place.cards().latest(name)
+        handed = taken(way, mcp_servers, workspace=cwd, card=card)
+        own = settings.for_peer(name)
+        self._enforced = enforce(
+            handed.way,
+            restricts=not allows_everything(self.policy),
+            mode=own.mode,
+            card=card,
+            allow_unenforced=own.allow_unenforced,
+        )
+        self._way = self._enforced.way
         self._unused_servers = handed.notice
         self._desk = Desk(
             self.policy,
@@ -249,6 +259,8 @@ class Worker:
             except (UsageError, ProtocolMismatch) as error:
                 # An editor shows which model is used, and lets its user choose another.
                 self._on_notice(str(error))
+        if gap := await self._enforced.hold(self.conversation, self.view):
+            self._on_notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
         if self._keeper is not None:
             self._keeper.opened(self.opened, self._record, name=None, keep_open=True)
 

@@ -128,7 +128,7 @@ class Enforcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     options: dict[str, str | bool] = field(default_factory=dict)
     """Session options in which it asks, by id. They are set when a session is opened."""
     files: bool = False
-    """It writes through the client where the client offers that, so each write can be refused."""
+    """It writes files through us, where each write is judged, and does not ask before it does."""
     possible: bool = True
     """False if it cannot be made to ask: it is not started under a policy that restricts it."""
 

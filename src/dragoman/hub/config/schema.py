@@ -99,6 +99,8 @@ class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The roles that it is asked for in delegation, in place of those that it claims by itself."""
     permissions: Permissions | None = None
     """Who decides about permissions for this peer."""
+    allow_unenforced: bool = False
+    """Whether it is used under a policy that restricts it although it does not ask."""
     limits: Limits = Limits()
     """``[peer.NAME.limits]``: what delegated work may use up at this peer."""
 

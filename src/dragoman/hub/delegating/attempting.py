@@ -25,15 +25,18 @@ from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits, tightened
 from dragoman.hub.delegating.stopping import Reins
 from dragoman.hub.delegating.trial import Seen, Terms, Trial
 from dragoman.hub.delegating.wishes import Wish
+from dragoman.hub.enforcement import Enforced, enforce, unapproved
 from dragoman.hub.launching import Way, way_to
 from dragoman.hub.ledger.records import RuntimeRole
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.place import ALWAYS_ENABLED, Place
+from dragoman.hub.policy import Policy, allows_everything
 from dragoman.hub.policy.desk import Desk
 from dragoman.hub.prices import Price, price
 from dragoman.hub.report import Report, report_of, report_of_error
 from dragoman.hub.routing import Candidate
 from dragoman.hub.worktree import Changed, Isolation, Snapshot, changes, outside_writes, run_check
+from dragoman.hub.worktree.look import without_own
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
@@ -90,6 +93,8 @@ class Attempt:
         self._trace = trace
         self._started_at = setting.clock()
         self._known: Report | None = None
+        self._enforced: Enforced
+        self._desk: Desk | None = None
 
     async def run(self) -> Report:
         """Try, and tell what came of it. It raises for no fault of a peer."""
@@ -103,12 +108,20 @@ class Attempt:
                 settings=setting.place.config.settings,
                 environ=setting.place.environ,
             )
+            own = setting.place.config.settings.for_peer(way.name)
+            self._enforced = enforce(
+                way,
+                restricts=not allows_everything(self._policy()),
+                mode=own.mode,
+                card=setting.place.cards().latest(way.name),
+                allow_unenforced=setting.wish.allow_unenforced or own.allow_unenforced,
+            )
         except DragomanError as error:
             return self._without_turn(error, Changed())
         try:
             if setting.wish.isolate:
-                return await self._in_copy(way)
-            return await self._in_place(way)
+                return await self._in_copy(self._enforced.way)
+            return await self._in_place(self._enforced.way)
         except DragomanError as error:
             # The copy or a look at the disk failed; the turn itself has a net of its own.
             if not self.seen.prompted:
@@ -174,19 +187,23 @@ class Attempt:
         report = self._report(setting.clock(), Changed(), setting.wish.workspace)
         return await self._checked(report, setting.wish.workspace)
 
+    def _policy(self) -> Policy:
+        setting = self.setting
+        return ceiling.policy_for(
+            setting.place.config.settings,
+            self.candidate.peer,
+            wished=setting.wish.permissions,
+            attended=setting.caller is not None,
+            ceilings=setting.ceilings,
+        )
+
     def _terms(self, way: Way, workspace: Path) -> Terms:
         setting, name = self.setting, self.candidate.peer
         wish, config = setting.wish, setting.place.config
         settings = config.settings
         own = settings.for_peer(name)
-        policy = ceiling.policy_for(
-            settings,
-            name,
-            wished=wish.permissions,
-            attended=setting.caller is not None,
-            ceilings=setting.ceilings,
-        )
-        desk = Desk(
+        policy = self._policy()
+        self._desk = desk = Desk(
             policy,
             name,
             str(workspace),
@@ -210,6 +227,7 @@ class Attempt:
             mode=own.mode,
             budgets=tightened(settings.budgets(way.budgets()), limits, wish.timeout),
             desk=desk,
+            enforced=self._enforced,
             job=self.id,
             lineage=setting.lineage.meta(),
             extra_env={
@@ -268,10 +286,18 @@ class Attempt:
             may_have_run=seen.prompted and (result.error is None or result.error.may_have_run),
             model=model,
             changed=changed,
+            unenforced=seen.unenforced or None,
+            violations=self._violations(changed, workspace),
             outside=outside_writes(seen.view.tools.values(), [workspace]),
             cost=price(model, result.usage, self.setting.prices),
             first_event_at=seen.first_event_at,
         )
+
+    def _violations(self, changed: Changed | None, workspace: Path) -> tuple[str, ...]:
+        if changed is None or self._desk is None or not self._enforced.restricts:
+            return ()
+        files = without_own(str(workspace), [one.path for one in changed.files])
+        return unapproved(files, self._desk.rulings, workspace=workspace)
 
     def _without_turn(
         self, error: DragomanError, changed: Changed | None, ended_at: float | None = None

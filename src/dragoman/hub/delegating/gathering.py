@@ -17,14 +17,17 @@ from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.hub.bandit import size_of
 from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.config.schema import LocalModelSettings
+from dragoman.hub.delegating.ceiling import Ceilings, inherited_ceilings, policy_for
 from dragoman.hub.delegating.limits import DAY, has_daily, over_budget
 from dragoman.hub.delegating.wishes import Wish
+from dragoman.hub.enforcement import gap
 from dragoman.hub.health import Breaker, Health
 from dragoman.hub.ledger.ledger import Ledger
 from dragoman.hub.lineage import Lineage
 from dragoman.hub.localmodel.model import MAX_TOKENS, LocalModel
 from dragoman.hub.overview import Row, row_of
 from dragoman.hub.place import ALWAYS_ENABLED, Place
+from dragoman.hub.policy import allows_everything
 from dragoman.hub.routing import CardFacts, Inputs, PeerFacts
 from dragoman.hub.verify.card import Card, Verdict
 
@@ -46,9 +49,14 @@ def gather(
     settings = place.config.settings
     healths = {} if ledger is None else ledger.healths()
     spending = _Spending(place, ledger, now)
+    ceilings = inherited_ceilings(lineage, place.environ)
+    rows = [row_of(name, place) for name in in_fixed_order(place)]
     peers = [
-        _facts(row_of(name, place), healths.get(name), spending, now)
-        for name in in_fixed_order(place)
+        structs.replace(
+            _facts(row, healths.get(row.descriptor.name), spending, now),
+            unenforced=_unenforced(row, wish, place, ceilings),
+        )
+        for row in rows
     ]
     local = settings.local_model
     if local.api is not None:
@@ -83,6 +91,18 @@ def gather(
         posteriors={} if ledger is None else ledger.posteriors(),
         require_card=settings.require_card,
     )
+
+
+def _unenforced(row: Row, wish: Wish, place: Place, ceilings: Ceilings) -> str:
+    """Why the policy for this wish would not restrict a peer."""
+    settings, name = place.config.settings, row.descriptor.name
+    own = settings.for_peer(name)
+    if wish.allow_unenforced or own.allow_unenforced:
+        return ""
+    policy = policy_for(settings, name, wished=wish.permissions, attended=True, ceilings=ceilings)
+    if allows_everything(policy):
+        return ""
+    return gap(row.descriptor, card=row.card, mode=own.mode)
 
 
 def in_fixed_order(place: Place) -> list[str]:

@@ -112,6 +112,8 @@ def ending_of(report: Report) -> Ending:
         cost=report.cost,
         first_event_at=report.first_event_at,
         files_changed=None if report.changed is None else len(report.changed.files),
+        unenforced=report.unenforced,
+        violations=None if report.changed is None else len(report.violations),
         verdict=verdict,
         verdict_source=None if verdict is None else "check",
     )

@@ -37,6 +37,7 @@ from dragoman.hub.delegating.ceiling import unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
 from dragoman.hub.delegating.wishes import Attach
+from dragoman.hub.enforcement import Enforced
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.policy.desk import Desk
@@ -68,6 +69,8 @@ class Terms:
     mode: str | None
     budgets: Budgets
     desk: Desk
+    enforced: Enforced
+    """How the policy of the desk is kept with the peer."""
     job: str
     """The id of this try, which is a job of its own below that of the delegation."""
     lineage: Mapping[str, Any]
@@ -110,6 +113,8 @@ class Seen:
     """The limit that ended the turn."""
     view: View = field(default_factory=View)
     notes: list[str] = field(default_factory=list)
+    unenforced: str = ""
+    """Why the policy did not restrict the peer."""
 
 
 class Trial:
@@ -195,6 +200,7 @@ class Trial:
                 model=terms.model,
             ),
         )
+        self.seen.unenforced = await terms.enforced.hold(opened.conversation, self.seen.view)
         if self._keeper is not None:
             self._keeper.opened(opened, None, name=None)
         stack.push_async_callback(_leave, opened.conversation)

@@ -47,6 +47,8 @@ class Wish:
     attach: Attach = nothing
     permissions: Permissions | None = None
     """The preset, instead of what the settings say."""
+    allow_unenforced: bool = False
+    """Whether a peer that does not ask may work under a policy that restricts it."""
     check: str | None = None
     """A command whose exit code says whether the work is good; None leaves it to the settings."""
     isolate: bool = False

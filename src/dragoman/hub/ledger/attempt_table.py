@@ -41,7 +41,7 @@ COLUMNS: Final = (
     *("cost", "currency", "cost_provenance"),
 )
 _NAMES: Final = ", ".join(COLUMNS)
-_TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier")
+_TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier", "unenforced")
 
 
 class AttemptTable(BeliefTable):

@@ -76,6 +76,10 @@ class AttemptRecord(Struct, frozen=True, kw_only=True):
     cost: Charge = UNKNOWN
     first_event_at: float | None = None
     files_changed: int | None = None
+    unenforced: str | None = None
+    """Why the policy did not restrict the peer; None if it did."""
+    violations: int | None = None
+    """How many files changed although no request for that was allowed."""
     verdict: Verdict | None = None
     verdict_source: VerdictSource | None = None
     runner: dict[str, Any] = {}
@@ -98,6 +102,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     cost: Charge = UNKNOWN
     first_event_at: float | None = None
     files_changed: int | None = None
+    unenforced: str | None = None
+    violations: int | None = None
     verdict: Verdict | None = None
     verdict_source: VerdictSource | None = None
 

@@ -83,6 +83,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """,
         "CREATE TABLE health (peer TEXT PRIMARY KEY, data TEXT NOT NULL) WITHOUT ROWID",
     ),
+    (
+        "ALTER TABLE attempts ADD COLUMN unenforced TEXT",
+        "ALTER TABLE attempts ADD COLUMN violations INTEGER",
+    ),
 )
 
 FORM: Final = Form(

@@ -28,6 +28,8 @@ class Reason(enum.StrEnum):
     NO_CARD = "no_card"
     """It was never verified, and that is asked for."""
     CARD_SAYS_NO = "card_says_no"
+    NOT_ENFORCED = "not_enforced"
+    """The policy restricts it, and it does not ask for permission."""
     PARKED = "parked"
     """Its quota is used up, or it wants a login."""
     BROKEN = "broken"

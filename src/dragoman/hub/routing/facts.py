@@ -50,6 +50,8 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     """None: it was never verified."""
     tiers: dict[str, str] = field(default_factory=dict)
     """Its model for each tier."""
+    unenforced: str = ""
+    """Why the policy would not restrict it; empty if it would, or if that is allowed."""
     parked_until: float | None = None
     parked_why: str | None = None
     """Why it is parked. With no instant beside it, it stays parked until somebody acts."""

@@ -21,6 +21,7 @@ def reason_against(peer: PeerFacts, inputs: Inputs, now: float) -> PassedOver | 
         _too_deep(peer, inputs)
         or _unsuited(peer, inputs)
         or _unusable(peer, inputs)
+        or _unenforced(peer)
         or _unwell(peer, now)
     )
 
@@ -125,6 +126,18 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
             detail=f"its card says that it cannot: {problem}" + _advice("", verify),
         )
     return None
+
+
+def _unenforced(peer: PeerFacts) -> PassedOver | None:
+    """Not under this policy."""
+    if not peer.unenforced:
+        return None
+    return PassedOver(
+        peer=peer.name,
+        reason=Reason.NOT_ENFORCED,
+        detail=f"the policy would not restrict it: {peer.unenforced}; `--allow-unenforced` uses it "
+        "all the same",
+    )
 
 
 def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:

@@ -8,6 +8,7 @@ check (`check`). It does not know who worked there or why; that is decided above
 
 from dragoman.hub.worktree.check import CheckResult, run_check
 from dragoman.hub.worktree.isolation import Isolation
+from dragoman.hub.worktree.look import Look
 from dragoman.hub.worktree.outside import outside_writes
 from dragoman.hub.worktree.patching import Applied, Conflict
 from dragoman.hub.worktree.snapshot import Changed, Snapshot, changes
@@ -19,6 +20,7 @@ __all__ = [
     "CheckResult",
     "Conflict",
     "Isolation",
+    "Look",
     "Snapshot",
     "Swept",
     "changes",

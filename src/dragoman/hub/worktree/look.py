@@ -6,7 +6,10 @@ git is asked which of it is ignored. `snapshot` looks closer, for work that is d
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +46,7 @@ class Look(Struct, frozen=True, kw_only=True):
             for name in sorted(before.files.keys() | after.files.keys())
             if _differs(name, before, after)
         ]
+        found = without_own(self.folder, found)
         return tuple(await self._without_ignored(found)) if found else ()
 
     async def _without_ignored(self, names: list[str]) -> list[str]:
@@ -57,6 +61,31 @@ class Look(Struct, frozen=True, kw_only=True):
             ]
         except SpawnError:
             return names[:MAX_NAMED]
+
+
+def without_own(folder: str, names: Iterable[str]) -> list[str]:
+    """The files without those that this process writes itself: its output, or a trace."""
+    own = {(info.st_dev, info.st_ino) for info in _open_files()}
+    found = []
+    for name in names:
+        try:
+            info = os.lstat(os.path.join(folder, name))
+        except OSError:
+            found.append(name)
+            continue
+        if (info.st_dev, info.st_ino) not in own:
+            found.append(name)
+    return found
+
+
+def _open_files() -> Iterator[os.stat_result]:
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except (OSError, ValueError):
+        numbers = [0, 1, 2]
+    for number in numbers:
+        with contextlib.suppress(OSError):
+            yield os.fstat(number)
 
 
 def _differs(name: str, before: Marks, after: Marks) -> bool:

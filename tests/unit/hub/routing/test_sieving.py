@@ -28,6 +28,7 @@ AGAINST: list[tuple[Reason, dict[str, Any], dict[str, Any], str]] = [
     (Reason.CARD_SAYS_NO, {"card": CardFacts(usable=False)}, {}, "it failed when"),
     (Reason.CARD_SAYS_NO, {"card": CardFacts(turns_ok=False)}, {}, "a turn gave no text"),
     (Reason.CARD_SAYS_NO, {"card": CardFacts(usable=False, problem="no login")}, {}, "no login"),
+    (Reason.NOT_ENFORCED, {"unenforced": "it wrote"}, {}, "`--allow-unenforced`"),
     (
         Reason.PARKED,
         {"parked_until": NOW + 7200, "parked_why": "its quota is used up"},
@@ -74,6 +75,7 @@ def test_the_reasons_apply_in_the_order_in_which_they_are_written_down() -> None
         Reason.NOT_ENABLED: ({"enabled": False}, {}),
         Reason.NO_CARD: ({"card": None}, {"require_card": True}),
         Reason.CARD_SAYS_NO: ({"card": CardFacts(usable=False)}, {}),
+        Reason.NOT_ENFORCED: ({"unenforced": "it wrote"}, {}),
         Reason.PARKED: ({"parked_until": NOW + 1}, {}),
         Reason.BROKEN: ({"breaker": "open"}, {}),
         Reason.OVER_BUDGET: ({"over_budget": "spent"}, {}),

@@ -1,0 +1,181 @@
+"""A policy that restricts a peer which writes without asking, from the command line to the disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.hub.ledger.ledger import Ledger, ledger_path
+from dragoman.hub.verify.card import Card, Facts
+from dragoman.hub.verify.store import CARDS, CardStore
+from tests.integration.cli_shell import Cli, cli_in, warm_cli
+
+AGENT = [sys.executable, str(Path(__file__).with_name("unasking_agent.py"))]
+
+MODES = '[enforcement]\nmodes = ["ask"]\n'
+VARIABLE = '[enforcement.env]\nASKING = "1"\n'
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+@pytest.fixture
+def warm() -> Iterator[Cli]:
+    with warm_cli() as cli:
+        yield cli
+
+
+def describe(cli: Cli, table: str = "", *words: str) -> None:
+    """The agent as a peer that is enabled, with something in its descriptor."""
+    file = cli.home / "config_home" / "peers" / "bold.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    command = json.dumps([*AGENT, str(cli.home), *words])
+    file.write_text(
+        'name = "bold"\ntitle = "Bold"\nprotocol = "acp"\nroles = ["execute"]\n'
+        f"{table}[[launch]]\ncommand = {command}\n"
+    )
+    (cli.home / "config_home" / "config.toml").write_text('enabled_peers = ["bold"]\n')
+
+
+def measured(cli: Cli, **facts: Any) -> None:
+    """What its card says."""
+    card = Card(
+        peer="bold",
+        version="1",
+        platform="linux",
+        measured_at="2026-11-16T00:00:00+00:00",
+        dragoman="0",
+        turns=True,
+        reached="echo",
+        usable=True,
+        rungs=(),
+        facts=Facts(echo=True, **facts),
+    )
+    CardStore(cli.home / "data_home" / CARDS).save(card)
+
+
+def result(out: str) -> dict[str, Any]:
+    return json.loads(out.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("table", "words"), [(VARIABLE, ()), (MODES, ("moded",))])
+@pytest.mark.parametrize("policy", ["--deny-all", "--approve-reads"])
+def test_a_peer_is_made_to_ask_as_its_descriptor_says(
+    cli: Cli, table: str, words: tuple[str, ...], policy: str
+) -> None:
+    describe(cli, table, *words)
+    done = cli("run", "bold", "a.txt", policy, "--format", "json")
+    told = result(done.out)
+    assert len(told["denials"]) == 1
+    assert (told["unenforced"], told["violations"]) == (None, [])
+    assert list(cli.cwd.iterdir()) == []
+    allowed = cli("run", "bold", "a.txt", "--approve-all")
+    assert allowed.code == 0
+    assert (cli.cwd / "a.txt").exists()
+
+
+@pytest.mark.parametrize(("table", "words"), [(VARIABLE, ()), (MODES, ("moded",))])
+def test_a_broker_that_was_started_without_restrictions_is_not_used_under_some(
+    warm: Cli, table: str, words: tuple[str, ...]
+) -> None:
+    describe(warm, table, *words)
+    assert warm("run", "bold", "free.txt", "--approve-all").code == 0
+    done = warm("run", "bold", "a.txt", "--deny-all", "--format", "json")
+    assert len(result(done.out)["denials"]) == 1
+    assert {one.name for one in warm.cwd.iterdir()} == {"free.txt"}
+    names = warm("broker", "list", "--format", "quiet").out.split()
+    assert len(names) == 2
+
+
+def test_a_peer_that_was_seen_not_to_ask_is_not_run_under_a_policy(cli: Cli) -> None:
+    describe(cli)
+    measured(cli, asks_permission=False)
+    refused = cli.child("run", "bold", "a.txt", "--deny-all")
+    assert refused.code == 2
+    assert "bold does not ask for permission" in refused.err
+    assert "--allow-unenforced" in refused.err
+    assert list(cli.cwd.iterdir()) == []
+    assert "permissions not enforced" in cli("peers", "show", "bold").out
+    assert cli("run", "bold", "a.txt", "--approve-all").code == 0
+
+
+def test_what_is_allowed_all_the_same_is_told_in_words_in_json_and_on_the_disk(cli: Cli) -> None:
+    describe(cli)
+    measured(cli, asks_permission=False)
+    words = ("run", "bold", "a.txt", "--deny-all", "--allow-unenforced")
+    done = cli.child(*words)
+    assert done.code == 0
+    assert "permissions not enforced" in done.out
+    assert "permissions not enforced: bold: it wrote a file without asking" in done.err
+    assert "policy violated: a.txt changed during the turn" in done.err
+    (cli.cwd / "a.txt").unlink()
+    told = result(cli.child(*words, "--format", "json").out)
+    assert "without asking" in told["unenforced"]
+    assert told["violations"] == ["a.txt"]
+
+
+def test_a_setting_allows_it_for_every_door(cli: Cli) -> None:
+    describe(cli)
+    measured(cli, asks_permission=False)
+    with (cli.home / "config_home" / "config.toml").open("a") as file:
+        file.write("[peer.bold]\nallow_unenforced = true\n")
+    assert cli("run", "bold", "a.txt", "--deny-all").code == 0
+
+
+def test_a_write_of_an_agent_that_nobody_knows_is_a_violation(cli: Cli) -> None:
+    done = cli("run", "a.txt", "--approve-reads", "--format", "json", "--", *AGENT)
+    assert result(done.out)["violations"] == ["a.txt"]
+    assert "policy violated: a.txt" in done.err
+    free = cli("run", "b.txt", "--approve-all", "--format", "json", "--", *AGENT)
+    assert result(free.out)["violations"] == []
+
+
+def test_a_session_that_stays_in_a_mode_without_questions_is_not_prompted(cli: Cli) -> None:
+    describe(cli, MODES, "free")
+    refused = cli("run", "bold", "a.txt", "--deny-all")
+    assert refused.code == 2
+    assert "its session is in the mode free" in refused.err
+    assert list(cli.cwd.iterdir()) == []
+    chosen = cli("run", "bold", "a.txt", "--deny-all", "--mode", "free")
+    assert (chosen.code, "the mode free" in chosen.err) == (2, True)
+
+
+def test_output_that_goes_into_the_workspace_is_no_violation(cli: Cli) -> None:
+    describe(cli, VARIABLE)
+    trace = ("--trace", "wire.log")
+    told = result(cli("run", "bold", "a.txt", "--deny-all", *trace, "--format", "json").out)
+    assert told["violations"] == []
+
+
+# -- delegation
+
+
+def test_delegation_passes_over_a_peer_that_the_policy_would_not_restrict(cli: Cli) -> None:
+    describe(cli)
+    measured(cli, asks_permission=False)
+    words = ("delegate", "execute", "a.txt", "--deny-all", "--strict")
+    refused = cli(*words)
+    assert refused.code == 7
+    assert "the policy would not restrict it" in refused.err
+    assert list(cli.cwd.iterdir()) == []
+    done = cli(*words, "--allow-unenforced", "--format", "json")
+    assert done.code == 0
+    (report,) = [json.loads(line) for line in done.out.splitlines() if '"violations"' in line][-1:]
+    text = json.dumps(report)
+    assert '"a.txt"' in text and "without asking" in text
+    with Ledger.open(ledger_path(cli.home / "state_home"), read_only=True) as ledger:
+        (attempt,) = [one for one in ledger.attempts(_job(done.out))]
+    assert attempt.violations == 1
+    assert attempt.unenforced is not None and "without asking" in attempt.unenforced
+
+
+def _job(out: str) -> str:
+    values = [json.loads(line) for line in out.splitlines()]
+    return str(next(value["job"] for value in values if value.get("job")))
