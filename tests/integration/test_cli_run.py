@@ -338,6 +338,13 @@ def test_a_quota_and_a_crash_are_told_apart(cli: Cli) -> None:
     assert "well" in crashed.out and "exited with code 3" in crashed.err
 
 
+def test_a_huge_error_of_an_agent_is_shown_in_part(cli: Cli) -> None:
+    story = Story((Fail("internal", "begin " + "x" * 60_000),))
+    done = cli.child("run", "hi", "--", *command(story, dialect="acp"))
+    assert (done.code, "begin" in done.err) == (1, True)
+    assert len(done.err) < 4000
+
+
 def test_every_dialect_is_driven_by_the_same_command(cli: Cli) -> None:
     for dialect in ("oneshot", "threads", "tagged", "keyed", "chained"):
         story = command(Story((Say("told"),)), dialect=dialect)

@@ -63,7 +63,7 @@ def delegate(
         typer.Argument(metavar="PROMPT", help="The work; - is stdin.", show_default=False),
     ] = None,
     file: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
             "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
         ),
@@ -120,9 +120,12 @@ def delegate(
     from dragoman.cli import faults
     from dragoman.cli.output.showing import show_as
     from dragoman.cli.setting import log_for, shown_as
+    from dragoman.cli.words import workspace_of
     from dragoman.hub.place import look_around
 
-    place = look_around(_folder(cwd), flags={"format": None if format is None else format.value})
+    place = look_around(
+        workspace_of(cwd), flags={"format": None if format is None else format.value}
+    )
     asked = shown_as(None if format is None else format.value, strict=json_strict)
     log_for(strict=json_strict, verbose=verbose)
     show = show_as(asked or place.config.settings.format, strict=json_strict, verbose=verbose)
@@ -157,13 +160,6 @@ def delegate(
     raise typer.Exit(code)
 
 
-def _folder(cwd: Path | None) -> Path:
-    folder = (cwd or Path.cwd()).absolute()
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder, and --cwd has to be one")
-    return folder
-
-
 def _permissions(approve_all: bool, approve_reads: bool, deny_all: bool) -> str | None:
     from dragoman.cli.permitting import policy_of
 
@@ -180,7 +176,7 @@ def _wish(
     *,
     role: str | None,
     prompt: str | None,
-    file: str | None,
+    file: Path | None,
     agent: Path | None,
     peer: str | None,
     no_stdin: bool,

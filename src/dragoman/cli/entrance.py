@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from dragoman.errors import DragomanError, UsageError
+from dragoman.errors.base import shown
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """What the system says of a file that takes nothing more."""
@@ -24,6 +25,14 @@ def run(argv: Sequence[str] | None = None) -> NoReturn:
         _call(argv)
     except DragomanError as error:
         code = _refuse(error)
+    except UnicodeEncodeError as error:
+        if not _is_surrogate(error):
+            _own_fault()
+            raise
+        # Words and paths are looked at where they are used. This is for what is in none of them,
+        # such as the folder in which this was called.
+        text = f"a path or a word is not UTF-8 text: {shown(str(error.object))}"
+        code = _refuse(UsageError(text))
     except KeyboardInterrupt:
         code = 130
     except SystemExit:
@@ -72,6 +81,11 @@ def _refuse(error: DragomanError) -> int:
 
     _tell(faults.message(error))
     return int(faults.exit_code(error))
+
+
+def _is_surrogate(error: UnicodeEncodeError) -> bool:
+    """Whether what cannot be encoded came in as other bytes than UTF-8."""
+    return "\udc80" <= error.object[error.start] <= "\udcff"
 
 
 def _homeless() -> bool:

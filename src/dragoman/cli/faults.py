@@ -72,6 +72,10 @@ ADVICE: Final[Mapping[str, str]] = {
 }
 """What to do next, by the error's stable name."""
 
+MESSAGE_SIZE: Final = 2000
+"""Characters of an error that a person is shown: more than a screen of them is not read. Lines of
+JSON have all of it."""
+
 FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
 
 
@@ -82,11 +86,20 @@ def message(error: DragomanError) -> str:
 
 def _lines(happened: str, fault: str, next_step: str) -> str:
     lines = [
-        f"dragoman: {neutral(happened)}",
+        f"dragoman: {neutral(_short(happened))}",
         f"  whose fault: {fault}",
         f"  what next:   {neutral(next_step)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _short(text: str) -> str:
+    """A text cut in its middle where it is too long for a terminal; its end often says why."""
+    if len(text) <= MESSAGE_SIZE:
+        return text
+    left_out = len(text) - MESSAGE_SIZE
+    half = MESSAGE_SIZE // 2
+    return f"{text[:half]} … ({left_out} characters left out) … {text[-half:]}"
 
 
 def of_report(report: Report) -> str | None:

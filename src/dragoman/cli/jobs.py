@@ -15,6 +15,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.hub.sessions import JobRecord
@@ -68,7 +69,10 @@ def list_command(
     from dragoman.hub.working import list_jobs
 
     root = None if everywhere else root_of(cwd or Path.cwd())
-    found = list_jobs(root=root, running=running, limit=limit)
+    if limit < 0:
+        raise UsageError("--limit is a number of jobs")
+    found = list_jobs(root=root, running=running, limit=limit + 1)
+    more, found = len(found) > limit, found[:limit]
     now = time.time()
     if format is Format.JSON:
         for job in found:
@@ -80,6 +84,8 @@ def list_command(
     else:
         where = "" if root is None else f" in {root}"
         sys.stderr.write(f"There is no job{where}. Every `dragoman run` is one.\n")
+    if more and format is Format.TEXT:
+        sys.stderr.write(f"There are more than {limit}; --limit shows more of them.\n")
 
 
 @app.command("watch", context_settings=CONTEXT)

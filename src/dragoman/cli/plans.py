@@ -17,6 +17,7 @@ from msgspec import Struct, field, structs
 from dragoman.cli.output.terminal import is_interactive
 from dragoman.cli.output.times import seconds_of
 from dragoman.cli.permitting import Policy, policy_of, whole_policy
+from dragoman.cli.words import workspace_of
 from dragoman.client.budgets import Budgets
 from dragoman.errors import UsageError
 
@@ -120,7 +121,7 @@ def plan_of(wishes: Wishes) -> Plan:
     from dragoman.hub.policy import allows_everything
     from dragoman.hub.verify.store import CARDS
 
-    workspace = _workspace(wishes.cwd)
+    workspace = workspace_of(wishes.cwd)
     paths = find_paths()
     config = load_config(workspace, paths, flags={"format": wishes.format})
     catalogue = load_catalogue(config)
@@ -234,13 +235,6 @@ def _session(name: str | None) -> str | None:
     if name is not None and (not name.strip() or not name.isprintable()):
         raise UsageError("--session takes a name, a key or an id of a session")
     return name
-
-
-def _workspace(cwd: Path | None) -> Path:
-    path = (cwd or Path.cwd()).absolute()
-    if not path.is_dir():
-        raise UsageError(f"{path} is no folder, and --cwd has to be one")
-    return path
 
 
 def _way(wishes: Wishes, catalogue: Catalogue, config: Config) -> Way:

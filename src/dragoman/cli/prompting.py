@@ -42,7 +42,7 @@ _MAGIC: Final = (
 
 def read_prompt(
     argument: str | None,
-    file: str | None,
+    file: Path | None,
     *,
     no_stdin: bool = False,
     timeout: float | None = None,
@@ -55,13 +55,15 @@ def read_prompt(
     who is told, is up to `inputs.read_stdin`.
     """
     if argument == STDIN:
-        argument, file = None, file or STDIN
-    if no_stdin and file == STDIN:
+        argument, file = None, file or Path(STDIN)
+    dashed = file is not None and str(file) == STDIN
+    if no_stdin and dashed:
         raise UsageError("- and --no-stdin contradict each other")
     parts = [] if argument is None else [argument]
-    if file is not None and file != STDIN:
-        parts.append(_text(inputs.read_named(Path(file), max_size=inputs.MAX_PROMPT_SIZE), file))
-    wanted = file == STDIN or not parts
+    if file is not None and not dashed:
+        data = inputs.read_named(file, max_size=inputs.MAX_PROMPT_SIZE)
+        parts.append(_text(data, str(file)))
+    wanted = dashed or not parts
     if wanted and (no_stdin or (file is None and is_terminal(sys.stdin))):
         raise UsageError("there is no prompt: give it as an argument, with -f FILE, or by pipe")
     if wanted or (not no_stdin and inputs.is_piped()):

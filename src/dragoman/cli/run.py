@@ -68,7 +68,7 @@ def run(
         ),
     ] = None,
     file: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
             "--file", "-f", metavar="FILE", help="Add what a file holds to the prompt; - is stdin."
         ),

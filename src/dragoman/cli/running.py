@@ -24,7 +24,7 @@ def run(
     command: tuple[str, ...] | None,
     peer: str | None = None,
     prompt: str | None = None,
-    file: str | None = None,
+    file: Path | None = None,
     image: Sequence[Path] | None = None,
     no_stdin: bool = False,
     timeout: float | None = None,

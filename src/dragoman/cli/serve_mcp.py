@@ -45,6 +45,8 @@ Examples:
 
 app: Final = new_app()
 
+MAX_PORT: Final = 65535
+
 
 @app.command(help=HELP, context_settings=CONTEXT)
 def mcp(
@@ -75,6 +77,8 @@ def mcp(
     approve_reads: talk_options.ApproveReads = False,
     deny_all: talk_options.DenyAll = False,
 ) -> None:
+    if http is not None and not 0 <= http <= MAX_PORT:
+        raise UsageError(f"--http is a port from 0 to {MAX_PORT}")
     if token_file is not None and http is None:
         raise UsageError("--token-file is for --http")
     # Loading it takes a second, in which the host is met already.

@@ -17,6 +17,7 @@ import typer
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
 from dragoman.cli.talk_options import complete_peer
+from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.hub.sessions import SessionRecord, Store
@@ -111,11 +112,18 @@ def list_command(
     from dragoman.hub.continuing import merge
     from dragoman.hub.sessions import root_of
 
+    if limit < 0:
+        raise UsageError("--limit is a number of sessions")
     root = None if everywhere else str(root_of(cwd or Path.cwd()))
+    asks = peer is not None and not offline
     with _store(read_only=True) as store:
-        records = store.sessions(peer=peer, root=root)
+        # What the peer remembers may be stored as closed, so that all of its sessions are needed.
+        # One more than is shown, to know whether there are more.
+        records = store.sessions(
+            peer=peer, root=root, include_closed=asks or closed, limit=-1 if asks else limit + 1
+        )
     told = None
-    if peer is not None and not offline:
+    if peer is not None and asks:
         from dragoman.cli.session_visits import ask_for_sessions
 
         told = ask_for_sessions(peer, cwd=cwd, cold=cold, everywhere=everywhere)
@@ -123,7 +131,8 @@ def list_command(
         each
         for each in merge(records, told, peer=peer or "")
         if closed or each.record is None or each.record.closed_at is None
-    ][:limit]
+    ]
+    more, listed = len(listed) > limit, listed[:limit]
     now = time.time()
     if format is Format.JSON:
         for each in listed:
@@ -139,6 +148,8 @@ def list_command(
         sys.stderr.write(
             f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.\n"
         )
+    if more and format is Format.TEXT:
+        sys.stderr.write(f"There are more than {limit}; --limit shows more of them.\n")
 
 
 @app.command("show", context_settings=CONTEXT)
@@ -213,7 +224,6 @@ def ensure_command(
       dragoman sessions ensure codex -s parser
     """
     from dragoman.cli.session_visits import Visit, begin
-    from dragoman.errors import UsageError
 
     if name is None:
         raise UsageError("say which one with --session NAME")

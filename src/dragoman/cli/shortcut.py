@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from dragoman.cli.words import checked
+
 COMPLETING: Final = "_DRAGOMAN_COMPLETE"
 """Set by a shell that wants to know which words are possible."""
 
@@ -43,8 +45,8 @@ def _format(word: str) -> str:
 
 
 OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "--file": ("file", str),
-    "-f": ("file", str),
+    "--file": ("file", Path),
+    "-f": ("file", Path),
     "--image": ("image", Path),
     "--cwd": ("cwd", Path),
     "--format": ("format", _format),
@@ -82,7 +84,7 @@ def read(words: Sequence[str]) -> dict[str, Any] | None:
     for word in rest:
         if not _is_option(word):
             place = next(places, None)
-            if place is None:
+            if place is None or not _is_text(word):
                 return None
             given[place] = word
         elif word in FLAGS:
@@ -105,7 +107,7 @@ def _take(word: str, rest: Any, given: dict[str, Any]) -> bool:
             return False
     name, make = OPTIONS[word]
     try:
-        made = make(value)
+        made = checked(make(value), value)
     except ValueError:
         return False
     if name in REPEATED:
@@ -118,3 +120,12 @@ def _take(word: str, rest: Any, given: dict[str, Any]) -> bool:
 def _is_option(word: str) -> bool:
     """Whether it looks like one; a dash alone is stdin."""
     return word.startswith("-") and word != "-"
+
+
+def _is_text(word: str) -> bool:
+    """Whether it came in as UTF-8."""
+    try:
+        checked(word, word)
+    except ValueError:
+        return False
+    return True

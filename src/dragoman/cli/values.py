@@ -15,10 +15,19 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import typer
 
+from dragoman.cli.words import checked
+from dragoman.errors.base import shown
+
 SIMPLE: Final = (str, int, float, bool, Path)
 
 
-_WANTED: Final = {int: "a whole number", float: "a number", bool: "a flag"}
+_WANTED: Final = {
+    int: "a whole number of at most 18 digits",
+    float: "a number",
+    bool: "a flag",
+    str: "UTF-8 text",
+    Path: "a path",
+}
 
 
 class Converter:
@@ -39,14 +48,14 @@ class Converter:
         # A flag is a bool already: to Python, any word would be true.
         if self._kind is not bool or isinstance(value, bool):
             try:
-                return self._kind(value)
+                return checked(self._kind(value), value)
             except ValueError:
                 pass
         if issubclass(self._kind, enum.Enum):
             wanted = "one of " + ", ".join(str(each.value) for each in self._kind)
         else:
             wanted = _WANTED.get(self._kind, "a value of that kind")
-        raise typer.BadParameter(f"{value!r} is not {wanted}.", ctx=ctx, param=param)
+        raise typer.BadParameter(f"{shown(str(value))} is not {wanted}.", ctx=ctx, param=param)
 
 
 def converter_for(annotation: Any) -> Converter | None:

@@ -59,6 +59,12 @@ def test_every_kind_of_error_has_advice_a_fault_and_a_code(kind: type[DragomanEr
         assert faults.exit_code(error) is not Exit.OK
 
 
+def test_a_long_error_of_an_agent_is_cut_in_its_middle() -> None:
+    text = faults.message(errors.RemoteError(-32603, "begin " + "x" * 100_000 + " end"))
+    assert len(text) < 3000
+    assert "begin" in text and "(-32603)" in text and "characters left out" in text
+
+
 def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
     error.__cause__ = cause
     return error

@@ -51,16 +51,16 @@ def test_what_was_piped_is_added_to_the_prompt_and_marked(
     framed = "<stdin>\na\n\nb\n</stdin>"
     for argument, file, prompt in (
         ("why?", None, f"why?\n\n{framed}"),
-        (None, str(tmp_path / "p.txt"), f"the rest\n\n{framed}"),
-        ("why?", str(tmp_path / "p.txt"), f"why?\n\nthe rest\n\n{framed}"),
-        ("why?", "-", "why?\n\na\n\nb"),
+        (None, tmp_path / "p.txt", f"the rest\n\n{framed}"),
+        ("why?", tmp_path / "p.txt", f"why?\n\nthe rest\n\n{framed}"),
+        ("why?", Path("-"), "why?\n\na\n\nb"),
     ):
         typed(monkeypatch, b"a\n\nb\n")
         assert read_prompt(argument, file) == prompt
 
 
-@pytest.mark.parametrize(("argument", "file"), [("-", None), ("do it", "-")])
-def test_a_dash_and_no_stdin_contradict_each_other(argument: str, file: str | None) -> None:
+@pytest.mark.parametrize(("argument", "file"), [("-", None), ("do it", Path("-"))])
+def test_a_dash_and_no_stdin_contradict_each_other(argument: str, file: Path | None) -> None:
     with pytest.raises(UsageError, match="contradict"):
         read_prompt(argument, file, no_stdin=True)
 
@@ -70,9 +70,9 @@ def test_without_stdin_there_has_to_be_a_prompt() -> None:
         read_prompt(None, None, no_stdin=True)
 
 
-@pytest.mark.parametrize(("argument", "file"), [(None, None), ("-", None), (None, "-")])
+@pytest.mark.parametrize(("argument", "file"), [(None, None), ("-", None), (None, Path("-"))])
 def test_a_pipe_is_read_to_its_end(
-    monkeypatch: pytest.MonkeyPatch, argument: str | None, file: str | None
+    monkeypatch: pytest.MonkeyPatch, argument: str | None, file: Path | None
 ) -> None:
     typed(monkeypatch, "\ufeffdo it\nnow\n".encode())
     assert read_prompt(argument, file) == "do it\nnow"
@@ -81,7 +81,7 @@ def test_a_pipe_is_read_to_its_end(
 def test_a_file_is_added_to_the_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, b"")
     (tmp_path / "p.txt").write_text("the rest\n")
-    assert read_prompt("first", str(tmp_path / "p.txt")) == "first\n\nthe rest"
+    assert read_prompt("first", tmp_path / "p.txt") == "first\n\nthe rest"
 
 
 def test_nobody_is_waited_for_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_what_is_no_prompt_is_an_error(
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        read_prompt(None, str(tmp_path / "missing"))
+        read_prompt(None, tmp_path / "missing")
 
 
 # -- mentions

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct, field
 
 from dragoman.client.budgets import Budgets
+from dragoman.errors import BrokerUnavailable
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
@@ -200,7 +201,12 @@ def _fit(peer: str) -> str:
 
 
 def _digest(value: Any) -> str:
-    text = msgspec.json.encode(value, order="deterministic")
+    try:
+        text = msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError as error:
+        raise BrokerUnavailable(
+            f"a broker takes paths and words of UTF-8 text only: {error.object!r}"
+        ) from None
     return hashlib.sha256(text).hexdigest()[:12]
 
 

@@ -8,6 +8,7 @@ is left alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Final
 
 from dragoman.errors import DragomanError
 from dragoman.hub.broker.locking import HeldLock, try_lock
+from dragoman.hub.config.files import write_whole
 from dragoman.hub.worktree import records
 from dragoman.hub.worktree.isolation import REMOVE_TIMEOUT
 from dragoman.hub.worktree.patching import keep_patch, patch_of
@@ -24,6 +26,9 @@ from dragoman.rpc.tasks import finish
 from dragoman.transports.identity import ProcessState, state_of
 
 LOCK: Final = ".sweeping"
+
+REPORTED: Final = "left.txt"
+"""In the folder of a worktree that was reported and stays: why it does."""
 
 UNFINISHED_AGE: Final = 3600.0
 """Seconds after which a folder without a record is litter: a record takes a moment."""
@@ -69,7 +74,7 @@ async def _sweep_one(home: Path, record: Record, patches: Path) -> Swept | None:
             kept = keep_patch(patches, record.id, data) if data else None
         except DragomanError as error:
             if all((Path(tree.path) / ".git").exists() for tree in record.trees):
-                log.warning("%s is left as it is, because it cannot be read: %s", home, error)
+                _report_once(home, error)
                 return None
             # The worktree or its repository is gone: there is nothing that could be kept.
     future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
@@ -78,6 +83,17 @@ async def _sweep_one(home: Path, record: Record, patches: Path) -> Swept | None:
         log.warning("the worktree %s could not be removed whole", home)
         return None
     return Swept(record.id, record.workspace, kept)
+
+
+def _report_once(home: Path, error: DragomanError) -> None:
+    """Say that a worktree stays, and not again at every later sweep."""
+    text = f"{home} is left as it is, because it cannot be read: {error}"
+    if (home / REPORTED).exists():
+        log.debug("%s", text)
+        return
+    log.warning("%s", text)
+    with contextlib.suppress(OSError):
+        write_whole(home / REPORTED, text.encode(errors="backslashreplace"))
 
 
 def _lock(folder: Path) -> HeldLock | None:

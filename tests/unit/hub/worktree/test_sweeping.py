@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from dragoman.hub.broker.locking import try_lock
 from dragoman.hub.worktree.isolation import Isolation
@@ -59,12 +60,16 @@ async def test_a_copy_whose_repository_is_gone_is_removed(tmp_path: Path) -> Non
 
 
 @aio
-async def test_a_copy_that_cannot_be_read_is_left_rather_than_lost(tmp_path: Path) -> None:
+async def test_a_copy_that_cannot_be_read_is_left_rather_than_lost_and_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = make(tmp_path / "copy")
     tree = Tree(top="", common_folder=str(tmp_path), path=str(path), base="nonsense")
     home = left(tmp_path / "w", DEAD, tree)
     assert await sweep(tmp_path / "w") == []
+    assert await sweep(tmp_path / "w") == []
     assert home.exists() and path.exists()
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
 
 
 @aio

@@ -1,0 +1,140 @@
+"""Wrong words on the command line: each gets one clear sentence and exit code 2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in
+
+BAD = os.fsdecode(b"h\xff")
+"""A word that is not UTF-8, as Python reads it from the command line."""
+
+LONG = "x" * 5000
+BIG = "9" * 400
+
+NOT_TEXT = "is not UTF-8 text"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return cli_in(tmp_path)
+
+
+def refused(done: Done, why: str) -> None:
+    assert (done.code, "Traceback" in done.err) == (2, False), done.err
+    assert why in done.err
+    assert len(done.err) < 4000
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("sessions", "show", BAD), NOT_TEXT),
+        (("sessions", "resume", "scout", BAD), NOT_TEXT),
+        (("sessions", "close", BAD), NOT_TEXT),
+        (("sessions", "delete", BAD), NOT_TEXT),
+        (("sessions", "watch", BAD), NOT_TEXT),
+        (("sessions", "list", BAD), NOT_TEXT),
+        (("sessions", "export", BAD), NOT_TEXT),
+        (("sessions", "show", "x", "--peer", BAD), NOT_TEXT),
+        (("jobs", "result", BAD), NOT_TEXT),
+        (("jobs", "watch", BAD), NOT_TEXT),
+        (("jobs", "cancel", BAD), NOT_TEXT),
+        (("verdict", BAD, "good"), NOT_TEXT),
+        (("run", "scout", BAD), NOT_TEXT),
+        (("run", "hi", "--dialect", BAD, "--", "true"), NOT_TEXT),
+        (("run", "hi", "-s", BAD, "--", "true"), NOT_TEXT),
+        (("delegate", "exploration", "x", "--check", BAD), NOT_TEXT),
+        (("peers", "add", "mine", "--no-turns", "--", "true", BAD), "not UTF-8 text"),
+        (("run", "hi", "--cwd", LONG, "--", "true"), "is no folder"),
+        (("run", "hi", "-f", LONG, "--", "true"), "cannot be read: File name too long"),
+        (("run", "hi", "--image", LONG, "--", "true"), "cannot be read: File name too long"),
+        (("run", "hi", "--mcp-config", LONG, "--", "true"), "cannot be read: File name too long"),
+        (("delegate", "review", "x", "--cwd", LONG), "is no folder"),
+        (("sessions", "import", LONG), "cannot be read: File name too long"),
+        (("run", "hi", "--cwd", "", "--", "true"), "is not a path"),
+        (("run", "hi", "-f", "", "--", "true"), "is not a path"),
+        (("sessions", "export", "x", "-o", ""), "is not a path"),
+        (("sessions", "list", "--limit", BIG), "whole number"),
+        (("sessions", "list", "--limit", "-1"), "--limit is a number"),
+        (("sessions", "prune", "--keep", BIG, "--yes"), "whole number"),
+        (("jobs", "list", "--limit", BIG), "whole number"),
+        (("jobs", "list", "--limit", "-1"), "--limit is a number"),
+        (("serve", "mcp", "--http", BIG), "whole number"),
+        (("serve", "mcp", "--http", "-1"), "--http is a port from 0 to 65535"),
+        (("serve", "mcp", "--http", "65536"), "--http is a port from 0 to 65535"),
+        (("run", "hi", "--timeout", "1e400", "--", "true"), "is not a number"),
+        (("run", "hi", "--timeout", BIG + "e9", "--", "true"), "is not a number"),
+        (("run", "hi", "--timeout", "nan", "--", "true"), "is not a number"),
+    ],
+)
+def test_a_wrong_word_gets_one_sentence(cli: Cli, words: tuple[str, ...], why: str) -> None:
+    refused(cli(*words), why)
+
+
+def test_bytes_that_are_not_utf_8_are_refused_by_the_real_command(cli: Cli) -> None:
+    for words in (("sessions", "show", BAD), ("delegate", "exploration", "x", "--check", BAD)):
+        # The words are handed on as the bytes that they came from.
+        refused(cli.child(*words), NOT_TEXT)
+    assert cli("jobs", "list", "--format", "quiet").out == ""
+
+
+def test_a_long_output_name_is_refused_by_the_real_command(cli: Cli) -> None:
+    assert cli("run", "hello", "-s", "talk", "--", *cli.agent).code == 0
+    refused(cli.child("sessions", "export", "talk", "-o", LONG), "File name too long")
+
+
+def test_a_home_that_is_not_utf_8_lets_commands_work_without_a_broker(
+    cli: Cli, tmp_path: Path
+) -> None:
+    home = tmp_path / os.fsdecode(b"home\xff")
+    try:
+        home.mkdir()
+    except OSError:
+        pytest.skip("this file system takes only names of UTF-8 text")
+    (cli.cwd / "app.py").write_text("def main(): ...\n")
+    kept = {name: value for name, value in cli.env.items() if not name.startswith("DRAGOMAN_")}
+    for words in (("run", "scout", "where is main defined?"), ("jobs", "list"), ("doctor",)):
+        done = subprocess.run(
+            cli.argv(*words),
+            cwd=cli.cwd,
+            env={**kept, "HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            timeout=TIMEOUT,
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_named_in_one_sentence(cli: Cli) -> None:
+    folder = cli.cwd / os.fsdecode(b"dir\xff")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes only names of UTF-8 text")
+    cli.cwd = folder
+    for words in (("run", "hi", "--", "true"), ("sessions", "list"), ("delegate", "review", "x")):
+        refused(cli.child(*words), "not UTF-8 text")
+
+
+def test_files_that_options_name_are_read_up_to_a_size(cli: Cli) -> None:
+    with (cli.cwd / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    for option in ("-f", "--image", "--mcp-config"):
+        refused(cli.child("run", "hi", option, "huge", "--", "true"), "has more than")
+
+
+def test_a_list_that_is_cut_says_so(cli: Cli) -> None:
+    for name in ("a", "b"):
+        assert cli("run", "hello", "-s", name, "--", *cli.agent).code == 0
+    for what in ("sessions", "jobs"):
+        cut = cli(what, "list", "--limit", "1")
+        assert "more than 1; --limit" in cut.err
+        whole = cli(what, "list", "--limit", "2")
+        assert (whole.code, whole.err) == (0, "")
