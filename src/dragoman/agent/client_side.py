@@ -9,11 +9,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from dragoman.agent.home import Home
+from dragoman.agent.pending import awaited
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate, Method
@@ -30,10 +31,30 @@ DEFAULT_OPTIONS = (
 )
 
 
+_ALLOWING = frozenset({"allow_once", "allow_always"})
+
+
+class RefusingOption(acp.PermissionOption, frozen=True, kw_only=True):
+    """A chosen option that does not allow the tool call, and is false for that reason."""
+
+    @classmethod
+    def of(cls, option: acp.PermissionOption) -> Self:
+        return cls(
+            option_id=option.option_id,
+            name=option.name,
+            kind=option.kind,
+            meta=option.meta,
+            extra=option.extra,
+        )
+
+    def __bool__(self) -> bool:
+        return False
+
+
 class ClientSide:
     """The client of one session, as something to ask."""
 
-    __slots__ = ("_capabilities", "_connection", "_home", "_session_id", "_speech")
+    __slots__ = ("_capabilities", "_connection", "_forgotten", "_home", "_session_id", "_speech")
 
     def __init__(
         self,
@@ -42,12 +63,18 @@ class ClientSide:
         capabilities: acp.ClientCapabilities,
         *,
         speech: Speech | None = None,
+        forgotten: list[str] | None = None,
     ) -> None:
         self._connection = connection
         self._speech = speech or AcpSpeech(connection)
         self._home = Home()
         self._session_id = session_id
         self._capabilities = capabilities
+        self._forgotten = [] if forgotten is None else forgotten
+
+    def forgot(self, what: str) -> None:
+        """A method was called and what it returned was dropped."""
+        self._forgotten.append(what)
 
     @property
     def capabilities(self) -> acp.ClientCapabilities:
@@ -70,6 +97,7 @@ class ClientSide:
 
     # -- permission
 
+    @awaited("client.permission(…)")
     async def permission(
         self,
         tool_call: acp.ToolCallUpdate,
@@ -77,7 +105,8 @@ class ClientSide:
     ) -> acp.PermissionOption | None:
         """Ask whether a tool call may run. Returns the chosen option, None if it was cancelled.
 
-        An answer that is not one of the options counts as a refusal, never as consent.
+        What is returned is true only if the option allows it. An answer that is not one of the
+        options counts as a refusal, never as consent.
         """
         response = await self.ask(
             acp.SESSION_REQUEST_PERMISSION,
@@ -90,11 +119,12 @@ class ClientSide:
             return None
         for option in options:
             if option.option_id == outcome.option_id:
-                return option
+                return option if option.kind in _ALLOWING else RefusingOption.of(option)
         return None
 
     # -- files
 
+    @awaited("client.read_file(…)")
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
@@ -106,6 +136,7 @@ class ClientSide:
         )
         return response.content
 
+    @awaited("client.write_file(…)")
     async def write_file(self, path: str, content: str) -> None:
         """Write a text file through the client."""
         self._require("fs.writeTextFile", "write files for its agent")
@@ -116,6 +147,7 @@ class ClientSide:
 
     # -- terminals
 
+    @awaited("client.terminal(…)")
     async def terminal(
         self,
         command: str,
@@ -142,6 +174,7 @@ class ClientSide:
 
     # -- questions
 
+    @awaited("client.ask_form(…)")
     async def ask_form(
         self, message: str, schema: acp.ElicitationSchema, *, tool_call_id: str | None = None
     ) -> acp.CreateElicitationResponse:
@@ -156,6 +189,7 @@ class ClientSide:
             )
         )
 
+    @awaited("client.ask_url(…)")
     async def ask_url(
         self, message: str, url: str, *, elicitation_id: str | None = None
     ) -> acp.CreateElicitationResponse:
@@ -173,6 +207,7 @@ class ClientSide:
     async def _elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         return await self.ask(acp.ELICITATION_CREATE, request)
 
+    @awaited("client.elicitation_done(…)")
     async def elicitation_done(self, elicitation_id: str) -> None:
         """Say that what a URL was for has happened."""
         self._require("elicitation.url", "send its user to a URL")
@@ -181,6 +216,7 @@ class ClientSide:
 
     # -- extensions
 
+    @awaited("client.call_extension(…)")
     async def call_extension(self, method: str, params: Any) -> Any:
         """Call a method of the client's own, whose name begins with an underscore."""
         name = _extension(method)
@@ -190,6 +226,7 @@ class ClientSide:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidAnswer(f"the answer to {method} is malformed: {error}") from error
 
+    @awaited("client.notify_extension(…)")
     async def notify_extension(self, method: str, params: Any) -> None:
         """Send a notification of the agent's own kind."""
         await self._notify(_extension(method), params)

@@ -273,7 +273,7 @@ class Server:
         self._require_idle(session.id)
         replay = Turn(self.connection, session, (), speech=self.speech)
         try:
-            await _run_with(self._handlers.load_session, replay, session)
+            await _run_to_end(self._handlers.load_session, replay, session)
         except RemoteError as error:
             if _came_from_client(error):
                 raise _uncaught(error) from error
@@ -461,9 +461,9 @@ class Server:
         spec = None if command is None else known.get(command.name)
         try:
             if command is None or (spec is None and not commands.is_meant(command, known)):
-                return await _run_with(self._handlers.prompt, turn)
+                return await _run_to_end(self._handlers.prompt, turn)
             if spec is not None:
-                return await _run_with(spec.handler, turn, after=(command.input,))
+                return await _run_to_end(spec.handler, turn, after=(command.input,))
         except RemoteError as error:
             return _uncaught(error) if _came_from_client(error) else error
         except Exception as error:
@@ -507,6 +507,8 @@ def _not_an_end(answer: object) -> UsageError:
     if isinstance(answer, str):
         # Most likely it is the text of the answer.
         hint = "text is sent with `await turn.say(text)`"
+    elif inspect.isawaitable(answer):
+        hint = "`await` is missing"
     elif inspect.isasyncgen(answer) or inspect.isgenerator(answer):
         hint = "a handler must not `yield`: send each piece with `await turn.say(piece)`"
     else:
@@ -535,6 +537,20 @@ def _run_with(
     if _is_async(handler):
         return cast("Coroutine[Any, Any, Any]", handler(*before, turn, *after))
     return run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
+
+
+async def _run_to_end(
+    handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
+) -> Any:
+    """The same, and an error if the handler has not awaited what it made."""
+    answer = await _run_with(handler, turn, *before, after=after)
+    assert handler is not None
+    if not turn.cancelled:
+        # A plain function cannot forget it, and may well have made its updates in several threads.
+        unsent = turn.unsent(counted=_is_async(handler))
+        if unsent is not None:
+            raise unsent
+    return answer
 
 
 def _is_async(handler: Callable[..., Any]) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dragoman.agent import checks
+from dragoman.agent.pending import awaited
 from dragoman.dialects.acp import v1 as acp
 
 if TYPE_CHECKING:
@@ -40,6 +42,13 @@ class ToolCall:
         await self.announce()
         return self
 
+    def __del__(self) -> None:
+        if not self._announced:
+            self._turn.forgot(f"turn.tool({self._first.title!r}), use it as `async with`")
+
+    def forgot(self, what: str) -> None:
+        self._turn.forgot(what)
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -49,12 +58,14 @@ class ToolCall:
         if not self._done and not self._turn.over:
             await self.update(status="completed" if error is None else "failed")
 
+    @awaited("tool.announce(…)")
     async def announce(self) -> None:
         """Report the call, once."""
         if not self._announced:
             self._announced = True
             await self._turn.update(self._first)
 
+    @awaited("tool.update(…)")
     async def update(
         self,
         *,
@@ -67,6 +78,7 @@ class ToolCall:
         raw_output: Any = None,
     ) -> None:
         """Report what changed. `content` and `locations` replace what was reported before."""
+        checks.tool(title=title, kind=kind, status=status)
         if content is not None:
             self._content = list(content)
         if status in ("completed", "failed"):
@@ -84,29 +96,34 @@ class ToolCall:
             )
         )
 
+    @awaited("tool.start(…)")
     async def start(self) -> None:
         """The work begins, after a permission was given."""
         await self.update(status="in_progress")
 
+    @awaited("tool.add(…)")
     async def add(self, *content: acp.ToolCallContent | acp.ContentBlock | str) -> None:
         """Add to the content: text, blocks, diffs or terminals. The whole list is sent again, as
         the protocol replaces it."""
         self._content.extend(_content(item) for item in content)
         await self.update(content=list(self._content))
 
+    @awaited("tool.diff(…)")
     async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
         """Add a change of a file; without `old_text` the file is new."""
         await self.add(acp.Diff(path=path, new_text=new_text, old_text=old_text))
 
+    @awaited("tool.fail(…)")
     async def fail(self, reason: str = "") -> None:
         """Report that the call failed."""
         content = [*self._content, _content(reason)] if reason else None
         await self.update(status="failed", content=content)
 
+    @awaited("tool.permission(…)")
     async def permission(
         self, options: Sequence[acp.PermissionOption] | None = None
     ) -> acp.PermissionOption | None:
-        """Ask the client whether this call may run."""
+        """Ask the client whether this call may run. What is returned is true only if it may."""
         await self.announce()
         request = acp.ToolCallUpdate(
             tool_call_id=self.id,

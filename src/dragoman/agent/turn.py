@@ -14,8 +14,10 @@ from collections.abc import Coroutine, Mapping, Sequence
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
+from dragoman.agent import checks
 from dragoman.agent.client_side import ClientSide, Terminal
 from dragoman.agent.home import Home
+from dragoman.agent.pending import awaited
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.agent.tools import ToolCall
@@ -46,12 +48,21 @@ class Turn:
         self._thread = get_ident()
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(4)
+        self._made = 0
+        """Updates that were made, and are sent by awaiting them."""
         self._sent = 0
+        self._elsewhere = False
+        """Whether another thread took part: then these numbers say nothing."""
+        self._forgotten: list[str] = []
         self.session = session
         self.prompt = prompt
         self.meta = dict(meta or {})
         self.client = ClientSide(
-            connection, session.id, session.client.client_capabilities, speech=self._speech
+            connection,
+            session.id,
+            session.client.client_capabilities,
+            speech=self._speech,
+            forgotten=self._forgotten,
         )
         self.cancelled = False
         """Whether the client asked to stop."""
@@ -76,78 +87,89 @@ class Turn:
 
     # -- saying things
 
-    async def update(self, update: acp.SessionUpdate) -> None:
+    def update(self, update: acp.SessionUpdate) -> Coroutine[Any, Any, None]:
         """Send any update of the protocol. The other methods are shorthands for this one."""
+        checks.update(update)
+        self._made += 1
+        return self._send(update)
+
+    async def _send(self, update: acp.SessionUpdate) -> None:
         if get_ident() != self._thread:
-            await self._home.run(lambda: self.update(update))
+            self._elsewhere = True
+            await self._home.run(lambda: self._send(update))
             return
+        self._sent += 1
         if self.over:
             raise UsageError("the turn is over: its prompt was answered")
         waiting = self._speech.update(self.session.id, update)
         if waiting is not None:
             await waiting
-        self._sent += 1
         if self._sent % UPDATES_PER_BREATH == 0:
             await asyncio.sleep(0)
 
-    # These three are sent for every few words, and hand on the coroutine of `update` rather than
-    # wrap it in another.
+    # These three are sent for every few words. They return the coroutine itself rather than wrap it
+    # in another, and are missed by their number if they are not awaited.
 
     def say(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
         """Stream a piece of the answer."""
-        block = acp.TextContent(text=content) if isinstance(content, str) else content
-        return self.update(acp.AgentMessageChunk(content=block, message_id=message_id))
+        if type(content) is str:
+            block: acp.ContentBlock = acp.TextContent(text=content)
+        else:
+            block = checks.block(content, "say")
+        self._made += 1
+        return self._send(acp.AgentMessageChunk(content=block, message_id=message_id))
 
     def think(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
         """Stream a piece of the reasoning."""
-        return self.update(acp.AgentThoughtChunk(content=_block(content), message_id=message_id))
+        block = _block(content, "think")
+        self._made += 1
+        return self._send(acp.AgentThoughtChunk(content=block, message_id=message_id))
 
     def echo(
         self, content: str | acp.ContentBlock, *, message_id: str | None = None
     ) -> Coroutine[Any, Any, None]:
         """Stream a piece of what the user said: for replaying a history."""
-        return self.update(acp.UserMessageChunk(content=_block(content), message_id=message_id))
+        block = _block(content, "echo")
+        self._made += 1
+        return self._send(acp.UserMessageChunk(content=block, message_id=message_id))
 
-    async def plan(self, entries: Sequence[acp.PlanEntry | str]) -> None:
+    def plan(self, entries: Sequence[acp.PlanEntry | str]) -> Coroutine[Any, Any, None]:
         """Send the plan, complete each time."""
-        await self.update(
-            acp.Plan(
-                entries=[
-                    acp.PlanEntry(content=entry, priority="medium", status="pending")
-                    if isinstance(entry, str)
-                    else entry
-                    for entry in entries
-                ]
-            )
-        )
+        return self.update(acp.Plan(entries=checks.plan(entries)))
 
-    async def usage(self, used: int, size: int, cost: acp.Cost | None = None) -> None:
+    def usage(
+        self, used: int, size: int, cost: acp.Cost | None = None
+    ) -> Coroutine[Any, Any, None]:
         """Tell how full the context is, and what the session has cost so far."""
-        await self.update(acp.UsageUpdate(used=used, size=size, cost=cost))
+        return self.update(acp.UsageUpdate(used=used, size=size, cost=cost))
 
-    async def commands(self, commands: Sequence[acp.AvailableCommand]) -> None:
+    def commands(self, commands: Sequence[acp.AvailableCommand]) -> Coroutine[Any, Any, None]:
         """Tell which slash commands there are, complete each time."""
-        await self.update(acp.AvailableCommandsUpdate(available_commands=commands))
+        checks.listed(commands, "the commands of turn.commands()")
+        return self.update(acp.AvailableCommandsUpdate(available_commands=commands))
 
+    @awaited("turn.mode(…)")
     async def mode(self, mode_id: str) -> None:
         """Change the session's mode, and tell the client in both ways it may have learnt of it."""
         self.session.switch_mode(mode_id)
         await self.update(acp.CurrentModeUpdate(current_mode_id=mode_id))
         await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
 
+    @awaited("turn.option(…)")
     async def option(self, option_id: str, value: str | bool) -> None:
         """Change one of the session's config options, and tell the client."""
         self.session.set_option(option_id, value)
         await self.update(acp.ConfigOptionUpdate(config_options=self.session.config_options()))
 
-    async def title(self, title: str | None) -> None:
+    def title(self, title: str | None) -> Coroutine[Any, Any, None]:
         """Name the session; None takes the name away."""
-        await self.update(acp.SessionInfoUpdate(title=title))
+        return self.update(acp.SessionInfoUpdate(title=title))
 
+    @awaited("turn.notice(…)")
     async def notice(
         self, title: str, *, severity: str = "info", description: str | None = None
     ) -> None:
@@ -175,6 +197,11 @@ class Turn:
         tool_call_id: str | None = None,
     ) -> ToolCall:
         """Report a tool call; use it as ``async with``."""
+        checks.tool(title=title, kind=kind, status=status)
+        if content is not None:
+            checks.listed(content, "the contents of turn.tool()")
+        if locations is not None:
+            checks.listed(locations, "the locations of turn.tool()")
         return ToolCall(
             self,
             acp.ToolCall(
@@ -194,6 +221,7 @@ class Turn:
             ),
         )
 
+    @awaited("turn.ask_permission(…)")
     async def ask_permission(
         self,
         tool: ToolCall | acp.ToolCallUpdate | str,
@@ -210,20 +238,23 @@ class Turn:
             )
             ask = self.client.permission
             chosen = await (ask(call) if options is None else ask(call, options))
-        return chosen is not None and chosen.kind in ("allow_once", "allow_always")
+        return bool(chosen)
 
     # -- shorthands for what the client offers
 
+    @awaited("turn.read_file(…)")
     async def read_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
         """The text of a file as the client sees it, unsaved changes included."""
         return await self.client.read_file(path, line=line, limit=limit)
 
+    @awaited("turn.write_file(…)")
     async def write_file(self, path: str, content: str) -> None:
         """Write a text file through the client."""
         await self.client.write_file(path, content)
 
+    @awaited("turn.terminal(…)")
     async def terminal(self, command: str, args: Sequence[str] = (), **options: Any) -> Terminal:
         """Run a command through the client; use what it returns as ``async with``."""
         return await self.client.terminal(command, args, **options)
@@ -245,6 +276,22 @@ class Turn:
             if self._work is not None:
                 self._work.cancel()
 
+    def forgot(self, what: str) -> None:
+        """A method was called and what it returned was dropped."""
+        self._forgotten.append(what)
+
+    def unsent(self, *, counted: bool = True) -> UsageError | None:
+        """The error for a handler that has ended and did not await what it called.
+
+        Pieces of messages are `counted`, which is right only where one thread makes them all."""
+        lost = self._made - self._sent if counted and not self._elsewhere else 0
+        if not self._forgotten and lost <= 0:
+            return None
+        told = list(self._forgotten)
+        if lost > 0:
+            told.append(f"turn.say(…) or another update of the turn, {lost} times")
+        return UsageError(f"`await` is missing, so nothing was sent: {'; '.join(told)}")
+
     def finish(self) -> None:
         self.over = True
         self.ended.set()
@@ -256,5 +303,7 @@ class Turn:
         return self._home.wait(work, last=last)
 
 
-def _block(content: str | acp.ContentBlock) -> acp.ContentBlock:
-    return acp.TextContent(text=content) if isinstance(content, str) else content
+def _block(content: str | acp.ContentBlock, method: str) -> acp.ContentBlock:
+    if type(content) is str:
+        return acp.TextContent(text=content)
+    return checks.block(content, method)

@@ -76,7 +76,8 @@ async def test_only_an_offered_option_that_allows_is_consent(
         await reply(client, "session/request_permission", {"outcome": outcome})
         await client.answer_to(prompt)
     option, verdict = asking.results
-    assert (option.option_id if option else None) == chosen
+    assert (None if option is None else option.option_id) == chosen
+    assert bool(option) is allowed
     assert verdict is allowed
 
 

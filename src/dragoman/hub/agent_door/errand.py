@@ -62,18 +62,13 @@ class Errand(Audience):
         """Delegate. Raises as `delegate` does; the tool call has ended in any case."""
         wanted = "" if wish.peer is None else f" to {wish.peer}"
         self._title = f"Delegate {wish.role}{wanted}"
-        call = self._turn.tool(self._title, kind="other", name="delegate")
-        self._call_id = call.id
-        await self._turn.update(
-            acp.ToolCall(
-                tool_call_id=self._call_id,
-                title=self._title,
-                name="delegate",
-                kind="other",
-                status="in_progress",
-                raw_input={"role": wish.role, "peer": wish.peer, "workspace": str(wish.workspace)},
-            )
+        call = self._turn.tool(
+            self._title,
+            name="delegate",
+            raw_input={"role": wish.role, "peer": wish.peer, "workspace": str(wish.workspace)},
         )
+        self._call_id = call.id
+        await call.announce()
         work = self._tasks.start(self._caught(wish, place, caller), "a delegation")
         showing = self._tasks.start(self._show(), "show a delegation")
         try:

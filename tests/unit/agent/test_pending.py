@@ -1,0 +1,61 @@
+"""A call that is not awaited is missed, and never true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+import pytest
+
+from dragoman.agent.pending import Pending, awaited
+from tests.aio import aio
+
+
+class Asker:
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+
+    def forgot(self, what: str) -> None:
+        self.forgotten.append(what)
+
+    @awaited("asker.ask(…)")
+    async def ask(self, answer: bool = True) -> bool:
+        await asyncio.sleep(0)
+        return answer
+
+
+@aio
+async def test_it_is_awaited_like_any_coroutine() -> None:
+    asker = Asker()
+    assert await asker.ask() is True
+    assert await asyncio.create_task(asker.ask(False)) is False
+    assert await asyncio.gather(asker.ask(), asker.ask(False)) == [True, False]
+    cancelled = asyncio.ensure_future(asker.ask())
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    asker.ask().close()
+    assert asker.forgotten == []
+
+
+def test_one_that_was_dropped_says_where_it_was_made() -> None:
+    asker = Asker()
+    asker.ask()  # type: ignore[unused-coroutine]
+    (what,) = asker.forgotten
+    assert what.startswith(f"asker.ask(…) at {__file__}:")
+
+
+def test_it_has_no_truth_value() -> None:
+    asker = Asker()
+    with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
+        if asker.ask():  # type: ignore[truthy-bool]
+            pytest.fail("taken for consent")
+    assert asker.forgotten == []
+
+
+def test_it_shows_whether_it_was_awaited() -> None:
+    pending: Coroutine[object, object, bool] = Asker().ask()
+    assert isinstance(pending, Pending)
+    assert repr(pending) == "<asker.ask(…), not awaited>"
+    pending.close()
+    assert repr(pending) == "<asker.ask(…), awaited>"
