@@ -111,7 +111,13 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     if arguments.kwarg is not None:
         names.append(f"**{arguments.kwarg.arg}")
     call = f"{node.name}({', '.join(names)})"
-    return f"await {call}" if isinstance(node, ast.AsyncFunctionDef) else call
+    # A plain function may return the coroutine of another one.
+    awaited = isinstance(node, ast.AsyncFunctionDef) or (
+        isinstance(node.returns, ast.Subscript)
+        and isinstance(node.returns.value, ast.Name)
+        and node.returns.value.id == "Coroutine"
+    )
+    return f"await {call}" if awaited else call
 
 
 def chapter(module: ModuleType, names: list[str]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """What the methods of a turn return: something to await that notices when it is not.
 
-Owns the awaitable that has no truth value, so that `if turn.ask_permission(…)` without `await` raises
-instead of reading as consent, and that reports itself when it is dropped without having been
-awaited. What becomes of such a report is decided by the turn it belongs to.
+Owns the awaitable that has no truth value, so that `if turn.ask_permission(…)` without `await`
+raises instead of reading as consent, and that reports itself when it is dropped without having
+been awaited. What becomes of such a report is decided by the turn it belongs to.
 """
 
 from __future__ import annotations

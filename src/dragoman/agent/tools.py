@@ -47,6 +47,7 @@ class ToolCall:
             self._turn.forgot(f"turn.tool({self._first.title!r}), use it as `async with`")
 
     def forgot(self, what: str) -> None:
+        """A method was called and what it returned was dropped."""
         self._turn.forgot(what)
 
     async def __aexit__(

@@ -289,7 +289,7 @@ class Turn:
             return None
         told = list(self._forgotten)
         if lost > 0:
-            told.append(f"turn.say(…) or another update of the turn, {lost} times")
+            told.append(f"turn.say(…) or another update, {lost} of them")
         return UsageError(f"`await` is missing, so nothing was sent: {'; '.join(told)}")
 
     def finish(self) -> None:

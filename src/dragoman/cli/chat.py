@@ -62,6 +62,7 @@ def chat(
     cold: options.Cold = False,
     ttl: options.Ttl = None,
     trace: options.Trace = None,
+    agent_stderr: options.AgentStderr = False,
     verbose: options.Verbose = False,
 ) -> None:
     command = words_after_dashes(context)
@@ -89,6 +90,7 @@ def chat(
             env=env or (),
             format=None if format is None else format.value,
             json_strict=json_strict,
+            agent_stderr=agent_stderr,
             verbose=verbose,
             session=session,
             fresh=fresh,

@@ -76,17 +76,24 @@ MESSAGE_SIZE: Final = 2000
 """Characters of an error that a person is shown: more than a screen of them is not read. Lines of
 JSON have all of it."""
 
+SHOWN_STDERR_LINES: Final = 25
+"""Lines of an agent's stderr that are shown with its error: a traceback ends with what counts."""
+
 FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
 
 
 def message(error: DragomanError) -> str:
     """The error for a person, as lines that end with a newline."""
-    return _lines(str(error), whose(error), advice(error))
+    tail = error.stderr_tail if isinstance(error, RemoteError) else ""
+    return _lines(str(error), whose(error), advice(error), tail)
 
 
-def _lines(happened: str, fault: str, next_step: str) -> str:
+def _lines(happened: str, fault: str, next_step: str, stderr: str = "") -> str:
+    said = [line.rstrip() for line in stderr.splitlines() if line.strip()]
     lines = [
         f"dragoman: {neutral(_short(happened))}",
+        *(["  the agent said on stderr:"] if said else []),
+        *(f"    {neutral(_short(line))}" for line in said[-SHOWN_STDERR_LINES:]),
         f"  whose fault: {fault}",
         f"  what next:   {neutral(next_step)}",
     ]
@@ -191,6 +198,8 @@ def advice(error: DragomanError) -> str:
             return own
     if (end := _end_of(error)) is not None:
         return end[2]
+    if isinstance(error, RemoteError) and error.stderr_tail:
+        return "mend the agent; --agent-stderr shows all that it writes to its stderr"
     for kind in type(error).__mro__:
         known = ADVICE.get(getattr(kind, "error_class", ""))
         if known is not None:

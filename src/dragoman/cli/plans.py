@@ -54,6 +54,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     format: str | None = None
     json_strict: bool = False
     verbose: bool = False
+    agent_stderr: bool = False
     session: str | None = None
     fresh: bool = False
     no_wait: bool = False
@@ -91,6 +92,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Where the cards of verified peers are; None if the agent is no peer of ours."""
     notices: Sequence[str] = ()
     """What the person should know before it begins."""
+    agent_stderr: bool = False
+    """Whether to show what the agent writes to its stderr."""
     warm: bool = False
     """Whether to go through a broker, which keeps the agent for the next command."""
     ttl: float | None = None
@@ -179,6 +182,7 @@ def plan_of(wishes: Wishes) -> Plan:
         cards=paths.data / CARDS if way.descriptor is not None else None,
         notices=notices,
         ignored_servers=ignored,
+        agent_stderr=wishes.agent_stderr or wishes.verbose,
         warm=_warm(wishes, settings),
         ttl=ttl_of(config) if wishes.ttl is None else seconds_of(wishes.ttl, option="--ttl"),
         max_idle=settings.max_idle_brokers,

@@ -102,6 +102,7 @@ def run(
     cold: options.Cold = False,
     ttl: options.Ttl = None,
     trace: options.Trace = None,
+    agent_stderr: options.AgentStderr = False,
     verbose: options.Verbose = False,
 ) -> None:
     from dragoman.cli import running
@@ -132,6 +133,7 @@ def run(
         cold=cold,
         ttl=ttl,
         trace=trace,
+        agent_stderr=agent_stderr,
         verbose=verbose,
     )
     raise typer.Exit(code)

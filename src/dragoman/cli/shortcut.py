@@ -33,6 +33,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "--no-wait": "no_wait",
     "--no-stdin": "no_stdin",
     "--cold": "cold",
+    "--agent-stderr": "agent_stderr",
     "--verbose": "verbose",
     "-v": "verbose",
 }

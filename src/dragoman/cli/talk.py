@@ -207,6 +207,7 @@ class Talk:
             "env": plan.env,
             "extra_env": plan.lineage,
             "on_event": self._watch,
+            "on_stderr": self.show.agent_stderr if plan.agent_stderr else None,
             "max_line_size": plan.max_line_size,
         }
         if not plan.warm:

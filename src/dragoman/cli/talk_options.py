@@ -118,7 +118,15 @@ JsonStrict: TypeAlias = Annotated[
     typer.Option("--json-strict", help="Lines of JSON on stdout, and nothing at all on stderr."),
 ]
 Verbose: TypeAlias = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show everything, and what dragoman itself does.")
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Show everything, the agent's stderr included, and what dragoman itself does.",
+    ),
+]
+AgentStderr: TypeAlias = Annotated[
+    bool, typer.Option("--agent-stderr", help="Show what the agent writes to its stderr.")
 ]
 Session: TypeAlias = Annotated[
     str | None,

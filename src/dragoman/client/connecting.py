@@ -64,6 +64,7 @@ async def connect(
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
     on_event: Callable[[model.Event], None] | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
     cache: Cache | None = None,
     read_files: bool = True,
     write_files: bool = True,
@@ -80,7 +81,8 @@ async def connect(
     before a file or a command is served to the agent; without one, files are read, and `permit` is
     asked before a file is written or a command run, unless it has just allowed that. `inquire`
     answers
-    what the agent asks its user, pages to visit too if it `visits` them. `cache` lets a program be
+    what the agent asks its user, pages to visit too if it `visits` them. `on_stderr` gets what a
+    program that is started writes to its stderr, as it comes. `cache` lets a program be
     asked only once what it speaks. `details` are options that only one dialect has, by their names
     in its own options, such as ``sandbox`` for Codex.
     """
@@ -101,7 +103,7 @@ async def connect(
         name=name,
         max_line_size=max_line_size,
     )
-    way = _way(target, terms, env, tuple(inherit))
+    way = _way(target, terms, env, tuple(inherit), on_stderr)
     if way.launch:
         terms = structs.replace(terms, launch=way.launch)
     async with await _open(way, terms, dialect, cache, dict(details or {})) as peer:
@@ -123,7 +125,11 @@ class Way:
 
 
 def _way(
-    target: Target, terms: Terms, env: Mapping[str, str] | None, inherit: tuple[str, ...]
+    target: Target,
+    terms: Terms,
+    env: Mapping[str, str] | None,
+    inherit: tuple[str, ...],
+    on_stderr: Callable[[bytes], None] | None,
 ) -> Way:
     if isinstance(target, str):
         return _address(target)
@@ -135,7 +141,9 @@ def _way(
         timeout = terms.budgets.spawn
         try:
             async with asyncio.timeout(timeout):
-                return await transports.spawn(argv, cwd=terms.workspace, env=env, inherit=inherit)
+                return await transports.spawn(
+                    argv, cwd=terms.workspace, env=env, inherit=inherit, on_stderr=on_stderr
+                )
         except TimeoutError as error:
             raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 

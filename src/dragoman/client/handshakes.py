@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     AuthRequired,
     CallTimeout,
@@ -17,6 +18,7 @@ from dragoman.errors import (
     InvalidAnswer,
     LineTooLong,
     ProcessExited,
+    ProtocolMismatch,
     RemoteError,
 )
 from dragoman.transports.base import Stream
@@ -27,6 +29,13 @@ KEPT_NOISE: Final = 8
 
 SHOWN_SIZE: Final = 400
 """Characters of a program's own words in the sentence."""
+
+TRACEBACK: Final = "Traceback (most recent call last)"
+"""What a Python program says on stderr that died of its own exception: how it was started is not
+what has to be changed."""
+
+SHOWN_TRACEBACK_SIZE: Final = 1200
+"""Characters of a traceback in the sentence: its last lines name the place and the exception."""
 
 _ENTRY: Final = (
     "agents speak their protocol only when they are started for it, often with an argument such as "
@@ -55,6 +64,8 @@ def explain(
         case ProcessExited():
             happened = f"{what} {_end(error)} before it answered"
             cause = f"It was probably started in the wrong way: {_ENTRY}."
+            if TRACEBACK in error.stderr_tail:
+                cause = "It ended with an error of its own."
             if error.signal is not None:
                 cause = "Somebody ended it, or it crashed: start it by hand to see more."
         case CallTimeout():
@@ -75,7 +86,8 @@ def explain(
         case _:
             return error
     tail = _tail(error, stream)
-    said = f"; on stderr it last said: {tail.strip()[-SHOWN_SIZE:]}" if tail.strip() else ""
+    shown_size = SHOWN_TRACEBACK_SIZE if TRACEBACK in tail else SHOWN_SIZE
+    said = f"; on stderr it last said: {tail.strip()[-shown_size:]}" if tail.strip() else ""
     printed = f"; it printed, which is no message: {' / '.join(noise)[:SHOWN_SIZE]}"
     exited = error if isinstance(error, ProcessExited) else None
     return HandshakeFailed(
@@ -84,6 +96,36 @@ def explain(
         signal=exited.signal if exited else None,
         stderr_tail=tail,
         noise=noise,
+    )
+
+
+_VERSIONS: Final = (
+    f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman"
+)
+"""What helps where the agent speaks a newer version of the protocol than we do."""
+
+
+def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
+    """The error for an agent that answered the handshake with another version of ACP than ours."""
+    ours = acp.PROTOCOL_VERSION
+    if not version.isdecimal() or int(version) < ours:
+        return ProtocolMismatch(
+            f"the agent wants to speak version {version}, and dragoman speaks version {ours}",
+            dialect=dialect,
+        )
+    return ProtocolMismatch(
+        f"this agent speaks only ACP version {version}, and dragoman speaks version {ours}",
+        dialect=dialect,
+        remedy=_VERSIONS,
+    )
+
+
+def refused_version(error: RemoteError) -> ProtocolMismatch:
+    """The error for an agent that refuses our version of ACP."""
+    return ProtocolMismatch(
+        f"the agent does not speak ACP version {acp.PROTOCOL_VERSION}, the one that dragoman "
+        f"speaks: {error}",
+        remedy=_VERSIONS,
     )
 
 

@@ -117,6 +117,18 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
     return outcome, Failure(str(error), kind, code, error.retryable, data)
 
 
+def stderr_size(stream: object) -> int:
+    """How many bytes the program behind a stream wrote to its stderr; 0 if it is not a program."""
+    size = getattr(stream, "stderr_size", 0)
+    return size if isinstance(size, int) else 0
+
+
+def stderr_since(stream: object, since: int) -> str:
+    """The end of what it wrote after so many bytes."""
+    tail = getattr(stream, "stderr_tail", None)
+    return str(tail(since)) if callable(tail) else ""
+
+
 def stop_of(error: DragomanError) -> str:
     """The word for why a turn stopped that was answered with an error: the agent's own where the
     error carries it, as ours does for a stop reason that says that the turn failed."""

@@ -18,6 +18,9 @@ SHOWN_DETAILS_SIZE = 500
 SHOWN_MESSAGE_SIZE = 4 * 1024
 """Characters of an error's own message that are shown. One real agent lists all of its methods."""
 
+SHOWN_INCIDENT_SIZE = 64
+"""Characters of the number by which an agent finds an error in its own log; ours are of eight."""
+
 _WORDS = (
     *("details", "detail", "message", "error", "errors", "reason", "description", "cause"),
     *("additionalDetails", "error_description", "title", "body", "stderr", "_errors"),
@@ -260,6 +263,10 @@ class RemoteError(CallError):
     message: str = ""
     data: Any = None
 
+    stderr_tail: str = ""
+    """What the agent wrote to its stderr in the meantime, where we started it: the traceback, in
+    the case of an agent made with dragoman."""
+
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         said = _plain(message)
         told = f"{said[:SHOWN_MESSAGE_SIZE]} ({code})"
@@ -267,6 +274,10 @@ class RemoteError(CallError):
         details = own_words(data)
         if details and details not in said:
             told += f": {details}"
+        incident = data.get("incident") if isinstance(data, dict) else None
+        self.incident = incident[:SHOWN_INCIDENT_SIZE] if isinstance(incident, str) else ""
+        if self.incident:
+            told += f", incident {self.incident}"
         super().__init__(told)
         self.code = code
         self.message = message

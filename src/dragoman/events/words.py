@@ -157,6 +157,9 @@ class ErrorKind(enum.StrEnum):
     """Everything else."""
 
 
+INVALID_UPDATE: Final = "an invalid update"
+"""How the reason of an `Unknown` event begins that was an update with malformed fields."""
+
 STOPS: Final[dict[str, Outcome]] = {
     "end_turn": Outcome.OK,
     "endTurn": Outcome.OK,

@@ -260,11 +260,14 @@ class StderrTail:
         self._chunks: deque[bytes] = deque()
         self._held_size = 0
         self._cut = False
+        self.total_size = 0
+        """Bytes that were written so far, those included that are not kept."""
 
     def add(self, data: bytes) -> None:
         """More was written. A listener that fails is not called again; reading goes on."""
         self._chunks.append(data)
         self._held_size += len(data)
+        self.total_size += len(data)
         while self._chunks and self._held_size - len(self._chunks[0]) >= self._size:
             self._held_size -= len(self._chunks.popleft())
             self._cut = True
@@ -276,9 +279,13 @@ class StderrTail:
                 self._listener = None
                 log.exception("the listener to stderr failed and is not called any more")
 
-    def text(self) -> str:
-        """The tail as text; bytes that are no text are replaced."""
+    def text(self, since: int = 0) -> str:
+        """The tail as text, of what was written after `since` bytes; bytes that are no text are
+        replaced."""
         data = b"".join(self._chunks)
+        wanted = self.total_size - since
+        if wanted < len(data):
+            return data[-wanted:].decode("utf-8", "replace") if wanted > 0 else ""
         if len(data) > self._size or self._cut:
             data = data[-self._size :] if self._size else b""
             # The cut may have gone through a character: its rest is not worth a question mark.
@@ -332,9 +339,17 @@ class ProcessStream(Stream):
         """The number of the signal that killed the child, if one did."""
         return self._child.signal
 
-    def stderr_tail(self) -> str:
-        """The last words on stderr so far."""
-        return self._tail.text()
+    def stderr_tail(self, since: int = 0) -> str:
+        """The last words on stderr so far, what is still in the pipe included; with `since`, of
+        what was written after so many bytes."""
+        if not self._stderr.closed:
+            self._stderr.deliver_available(REST_SIZE)
+        return self._tail.text(since)
+
+    @property
+    def stderr_size(self) -> int:
+        """How many bytes were written to stderr so far."""
+        return self._tail.total_size
 
     async def wait_exited(self) -> None:
         """Wait for the death of the direct child."""

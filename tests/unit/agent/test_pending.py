@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 import pytest
 
 from dragoman.agent.pending import Pending, awaited
+from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
 
@@ -28,12 +29,14 @@ class Asker:
 async def test_it_is_awaited_like_any_coroutine() -> None:
     asker = Asker()
     assert await asker.ask() is True
-    assert await asyncio.create_task(asker.ask(False)) is False
-    assert await asyncio.gather(asker.ask(), asker.ask(False)) == [True, False]
-    cancelled = asyncio.ensure_future(asker.ask())
+    both: list[bool] = list(await asyncio.gather(asker.ask(), asker.ask(False)))
+    assert both == [True, False]
+    tasks = TaskOwner("test")
+    cancelled = tasks.start(asker.ask(), "ask")
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cancelled
+    await tasks.aclose()
     asker.ask().close()
     assert asker.forgotten == []
 

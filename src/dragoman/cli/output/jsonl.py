@@ -65,6 +65,7 @@ def of_error(error: DragomanError) -> dict[str, Any]:
         "retryable": error.retryable,
         "may_have_run": error.may_have_run,
         "exit_code": int(faults.exit_code(error)),
+        "stderr_tail": getattr(error, "stderr_tail", "") or None,
     }
 
 
@@ -131,6 +132,10 @@ class JsonLines(Show):
         self.flush()
         if not self.strict:
             self.err.write(faults.message(error))
+
+    def stderr_line(self, line: str) -> None:
+        if not self.strict:
+            super().stderr_line(line)
 
     def notice(self, text: str) -> None:
         if not self.strict:

@@ -67,6 +67,7 @@ class Show(abc.ABC):
         self.err = err or sys.stderr
         self.on_broken: Callable[[], None] | None = None
         """Called once when nobody reads the output any more."""
+        self._stderr_rest = b""
         self.broken = False
         self.lost = False
         """Whether output that somebody wanted could not be written."""
@@ -97,6 +98,15 @@ class Show(abc.ABC):
     def notice(self, text: str) -> None:
         """Something that a person should know; a program has no use for it."""
         self.err.write(f"dragoman: {neutral(text)}\n")
+
+    def agent_stderr(self, data: bytes) -> None:
+        """What the agent wrote to its stderr, line by line, for a person who asked for it."""
+        *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
+        for line in lines:
+            self.stderr_line(neutral(line.decode("utf-8", "replace").rstrip()))
+
+    def stderr_line(self, line: str) -> None:
+        self.err.write(f"agent: {line}\n")
 
     def write(self, text: str) -> None:
         """Write to stdout, soon: what one turn of the loop writes leaves in one piece."""

@@ -20,7 +20,7 @@ from dragoman.cli.output.terminal import paint_for
 from dragoman.events import fold, model
 from dragoman.events.parts import FileChange, Location, Text
 from dragoman.events.view import Tool, View
-from dragoman.events.words import PlanStatus, Role, Stage, ToolStatus
+from dragoman.events.words import INVALID_UPDATE, PlanStatus, Role, Stage, ToolStatus
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -116,6 +116,9 @@ class TextShow(Show):
                 self._line(
                     f"[service] {event.service} {one_line(event.operation + trouble)}", "dim"
                 )
+            case model.Unknown() if event.reason.startswith(INVALID_UPDATE):
+                reason = one_line(event.reason)
+                self.notice(f"the agent sent what is not a message of its protocol: {reason}")
             case model.TurnEnded() if event.text and not self._answered_something:
                 self._piece(Role.AGENT, event.text)
             case _:
@@ -307,6 +310,11 @@ class TextShow(Show):
         self._end_line()
         self.flush()
         self.err.write(faults.message(error))
+
+    def stderr_line(self, line: str) -> None:
+        self._end_line()
+        self.flush()
+        super().stderr_line(line)
 
     def notice(self, text: str) -> None:
         self._end_line()

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from dragoman.client import handshakes
 from dragoman.client.acp import login
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.serving import Elicit, Elsewhere, Serving
 from dragoman.client.acp.session import Session
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit
+from dragoman.client.results import stderr_since, stderr_size
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED, decoder
@@ -31,7 +33,6 @@ from dragoman.dialects.acp.v1.table import Gate, Method
 from dragoman.errors import (
     DragomanError,
     InvalidAnswer,
-    ProtocolMismatch,
     RemoteError,
     Unsupported,
     UsageError,
@@ -60,12 +61,6 @@ MAX_PAGES: Final = 10_000
 """Pages of a session list before it counts as endless: an agent may repeat a cursor for ever."""
 
 
-_VERSIONS: Final = (
-    f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman"
-)
-"""What helps where the agent speaks a newer version of the protocol than we do."""
-
-
 class AcpClient:
     """Drives one agent over one stream, for use as ``async with``."""
 
@@ -83,6 +78,7 @@ class AcpClient:
         self._decoders: dict[str, Callable[[Raw], Any]] = {}
         self.agent = acp.InitializeResponse(protocol_version=0)
         """What the agent said of itself in the handshake."""
+        self._stderr_before = 0
         self.hello = Raw(b"")
         """The agent's answer to the handshake, as it came."""
         limit = self.options.max_line_size
@@ -134,11 +130,7 @@ class AcpClient:
             )
         except RemoteError as error:
             if error.code == codes.UNSUPPORTED_VERSION:
-                raise ProtocolMismatch(
-                    f"the agent does not speak ACP version {acp.PROTOCOL_VERSION}, the one that "
-                    f"dragoman speaks: {error}",
-                    remedy=_VERSIONS,
-                ) from error
+                raise handshakes.refused_version(error) from error
             raise
         self.hello = raw
         try:
@@ -147,22 +139,7 @@ class AcpClient:
         except msgspec.ValidationError as error:
             version = f"something else ({error})"
         if version != str(acp.PROTOCOL_VERSION):
-            raise self._mismatch(version)
-
-    def _mismatch(self, version: str) -> ProtocolMismatch:
-        """The error for an agent that answered the handshake with another version than ours."""
-        ours = acp.PROTOCOL_VERSION
-        dialect = discovery.of_text(self.hello)
-        if not version.isdecimal() or int(version) < ours:
-            return ProtocolMismatch(
-                f"the agent wants to speak version {version}, and dragoman speaks version {ours}",
-                dialect=dialect,
-            )
-        return ProtocolMismatch(
-            f"this agent speaks only ACP version {version}, and dragoman speaks version {ours}",
-            dialect=dialect,
-            remedy=_VERSIONS,
-        )
+            raise handshakes.other_version(version, discovery.of_text(raw))
 
     async def aclose(self) -> None:
         """End everything: sessions, their terminals, the connection, the process behind it."""
@@ -472,12 +449,20 @@ class AcpClient:
             raise _malformed(method, error) from error
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """The error to give to the caller: a wanted login becomes `AuthRequired`."""
+        """The error to give to the caller: a wanted login becomes `AuthRequired`, and an internal
+        error of the agent gets what it said on stderr."""
+        if isinstance(error, RemoteError) and error.code == codes.INTERNAL_ERROR:
+            if not error.stderr_tail:
+                error.stderr_tail = stderr_since(self.connection.stream, self._stderr_before)
         if isinstance(error, RemoteError) and error.code == codes.AUTH_REQUIRED:
             return login.required(
                 error, self.agent.auth_methods, self._launch, self.options.login_hint
             )
         return error
+
+    def prompting(self) -> None:
+        """A prompt is about to be sent: what the agent says on stderr from now on is about it."""
+        self._stderr_before = stderr_size(self.connection.stream)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
         """What is said beside the cancel of a turn, given `why` it is not the user's own wish.

@@ -50,6 +50,7 @@ from dragoman.events.parts import (
 from dragoman.events.words import Outcome
 from dragoman.rpc import Call
 from dragoman.transports.base import Stream
+from dragoman.wire.messages import Notification
 
 _NOTHING_SPENT: Final = Cost(0.0, "")
 """The cost of a session that has just begun, in any currency."""
@@ -263,6 +264,13 @@ class AcpSession(Session):
                     self.events.append(event)
         self.keep(update)
 
+    def heard(self, message: Notification, reason: str) -> bool:
+        if self.turn is None:
+            self.place.turn = None
+        unknown = model.Unknown(*self.place.base(message.method, message.line), reason)
+        self._hand_over(unknown, len(message.line))
+        return True
+
     def _hand_over(self, event: model.Event, size: int) -> None:
         """An event that is no update's: to whoever watches, and to the turn if one runs."""
         self.record.emit(event)
@@ -403,6 +411,7 @@ class AcpConversationTurn(ConversationTurn):
         started = model.TurnStarted(
             *session.place.base(acp.SESSION_PROMPT.name, None), tuple(self._blocks)
         )
+        self._client.prompting()
         call = self._client.connection.begin(
             acp.SESSION_PROMPT.name, Raw(acp.encode(request)), settle=self._settled
         )

@@ -33,9 +33,10 @@ from dragoman.errors import (
     SpawnError,
     TerminalUnknown,
 )
+from dragoman.events.words import INVALID_UPDATE
 from dragoman.rpc import Connection, boundary
 from dragoman.wire import codes
-from dragoman.wire.messages import Notification, Request
+from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class Serving:
         self.guard = options.guard
         self.elicit = options.elicit
         self.elsewhere: Elsewhere | None = None
+        self.between: Callable[[str, Raw], bool] | None = None
+        """Takes notifications of who is between us and the agent."""
         self.watch: Watch | None = None
         self._opening = 0
         self._early: list[tuple[acp.SessionNotification, bytes]] = []
@@ -151,7 +154,7 @@ class Serving:
             try:
                 message = _decode_update(notification.params)
             except msgspec.ValidationError as error:
-                self.noise(Noise(notification.line, f"session/update: {error}"))
+                self._invalid(notification, f"{INVALID_UPDATE}: {error}")
                 return
             session = self._sessions.get(message.session_id)
             if session is not None:
@@ -162,7 +165,7 @@ class Serving:
             self._cancel(notification)
         elif notification.method == acp.ELICITATION_COMPLETE.name:
             self._url_done(notification)
-        else:
+        elif self.between is None or not self.between(notification.method, notification.params):
             self._heard(notification, "a notification that has no meaning here")
             if self._options.extension is not None:
                 self._options.extension.notification(
@@ -209,6 +212,13 @@ class Serving:
             reason = noise.reason if isinstance(noise, Noise) else f"an answer: {noise.why}"
             self.watch.heard("", noise.line, reason)
         self._complain(noise)
+
+    def _invalid(self, notification: Notification, reason: str) -> None:
+        """An update that cannot be read: an event of its turn, where its session can be told."""
+        session = self._sessions.get(_session_of(notification.params))
+        if session is None or not session.heard(notification, reason):
+            self._heard(notification, reason)
+        self._complain(Noise(notification.line, reason))
 
     def _complain(self, noise: Noise | Stray) -> None:
         log.debug("noise: %.200r", noise.line)
@@ -513,6 +523,20 @@ async def _answer(ask: Callable[[], Any]) -> Any:
     """What a callback of the user says, be it plain or `async`."""
     answer = ask()
     return await answer if inspect.isawaitable(answer) else answer
+
+
+class _About(msgspec.Struct):
+    sessionId: str = ""
+
+
+_about: Final = msgspec.json.Decoder(_About).decode
+
+
+def _session_of(params: Raw) -> str:
+    try:
+        return _about(params).sessionId
+    except UNDECODABLE:
+        return ""
 
 
 def _plain(raw: Raw) -> Any:

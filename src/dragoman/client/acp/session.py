@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.client.services.files import Files
     from dragoman.client.services.terminals import Terminals
     from dragoman.client.services.workspace import Workspace
+    from dragoman.wire.messages import Notification
 
 log: Final = logging.getLogger("dragoman.client")
 
@@ -404,6 +405,10 @@ class Session:
         from dragoman.client.services.workspace import Workspace
 
         return Workspace([self.cwd, *self.additional_directories])
+
+    def heard(self, message: Notification, reason: str) -> bool:
+        """A message about this session cannot be read. Returns whether that was told here."""
+        return False
 
     # -- questions of the agent that are open
 

@@ -67,6 +67,7 @@ class Turn(BaseTurn[acp.SessionUpdate, TurnResult]):
         request = acp.PromptRequest(
             session_id=self.session.id, prompt=self._blocks, meta=self._meta
         )
+        self._client.prompting()
         return self._client.connection.begin(acp.SESSION_PROMPT.name, request, settle=self._settled)
 
     def _send_cancel(self) -> None:

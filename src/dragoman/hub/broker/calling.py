@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from dragoman.client import guarding
 from dragoman.client.acp.client import AcpClient
@@ -37,6 +38,7 @@ from dragoman.errors import (
     Unsupported,
 )
 from dragoman.events import model
+from dragoman.hub.broker import failures
 from dragoman.hub.broker.failures import revive
 from dragoman.hub.broker.knocking import Greeting
 from dragoman.hub.broker.spec import (
@@ -55,8 +57,10 @@ from dragoman.hub.launching import Way
 from dragoman.hub.opening import open_peer, options_of
 from dragoman.transports.base import Stream
 from dragoman.transports.environment import build_environment
+from dragoman.wire.messages import UNDECODABLE
 
 TERMS: Final = "_dragoman/terms"
+STDERR: Final = "_dragoman/stderr"
 READ_ONLY: Final = {"writeFiles": False}
 """The terms of a caller in whose turns no file is written."""
 
@@ -70,6 +74,10 @@ is the one to say it."""
 log = logging.getLogger(__name__)
 
 
+class _Stderr(msgspec.Struct):
+    text: str
+
+
 class WarmClient(AcpClient):
     """A client of a peer behind a broker."""
 
@@ -80,6 +88,7 @@ class WarmClient(AcpClient):
         *,
         launch: Iterable[str],
         reached: Reached,
+        on_stderr: Callable[[bytes], None] | None = None,
     ) -> None:
         super().__init__(stream, options, launch=tuple(launch))
         self.greeting: Greeting = reached.greeting
@@ -87,12 +96,27 @@ class WarmClient(AcpClient):
         self.endpoint: str = reached.endpoint.name
         self.started: bool = reached.started
         """Whether the broker was started for this call."""
+        self._on_stderr = on_stderr
+        self._serving.between = self._told
 
     async def start(self) -> None:
         await super().start()
-        if not self.options.write_files:
-            # Before any prompt: the broker would write in our place, as it does for those who can.
-            self.connection.post(TERMS, READ_ONLY)
+        # Before any prompt: the broker would write in our place, as it does for those who can.
+        terms: dict[str, Any] = {} if self.options.write_files else dict(READ_ONLY)
+        if self._on_stderr is not None:
+            terms["agentStderr"] = True
+        if terms:
+            self.connection.post(TERMS, terms)
+
+    def _told(self, method: str, params: Raw) -> bool:
+        """What the agent wrote to its stderr, which is the broker's to read."""
+        if method != STDERR or self._on_stderr is None:
+            return False
+        try:
+            self._on_stderr(msgspec.json.decode(params, type=_Stderr).text.encode())
+        except UNDECODABLE as error:
+            log.debug("what the broker told of stderr cannot be read: %s", error)
+        return True
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
         """A broker writes down how a turn ended, so it is told when its time was over."""
@@ -107,6 +131,10 @@ class WarmClient(AcpClient):
             if revived is not None:
                 revived.__cause__ = error
                 return revived
+            tail, data = failures.stderr_of(error.data)
+            if tail:
+                error = RemoteError(error.code, error.message, data)
+                error.stderr_tail = tail
         return super().explain(error)
 
 
@@ -193,6 +221,7 @@ async def open_warm(
     env: Iterable[str] = (),
     extra_env: Mapping[str, str] | None = None,
     on_event: Callable[[model.Event], None] | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
     inquire: Inquire | None = None,
     visits: bool = False,
     terminals: bool = False,
@@ -265,7 +294,7 @@ async def open_warm(
             max_line_size=spec.max_line_size,
             launch=way.command or (),
         )
-        peer = await _reach(way, spec, terms, options, ttl)
+        peer = await _reach(way, spec, terms, options, ttl, on_stderr)
     except BrokerUnavailable as error:
         if on_fallback is not None:
             on_fallback(error)
@@ -285,6 +314,7 @@ async def open_warm(
         env=env,
         extra_env=extra_env,
         on_event=on_event,
+        on_stderr=on_stderr,
         inquire=inquire,
         visits=visits,
         terminals=terminals,
@@ -300,7 +330,12 @@ async def open_warm(
 
 
 async def _reach(
-    way: Way, spec: BrokerSpec, terms: Terms, details: dict[str, Any], ttl: float | None
+    way: Way,
+    spec: BrokerSpec,
+    terms: Terms,
+    details: dict[str, Any],
+    ttl: float | None,
+    on_stderr: Callable[[bytes], None] | None,
 ) -> AcpPeer:
     """A peer behind its broker, after the handshake."""
     known = {field.name for field in dataclasses.fields(ClientOptions)}
@@ -315,7 +350,9 @@ async def _reach(
     for _ in range(MAX_ATTEMPTS):
         reached = await ensure(spec, prepare=prepare, ttl=ttl)
         try:
-            client = WarmClient(reached.stream, options, launch=terms.launch, reached=reached)
+            client = WarmClient(
+                reached.stream, options, launch=terms.launch, reached=reached, on_stderr=on_stderr
+            )
         except BaseException:
             await reached.stream.aclose()
             raise

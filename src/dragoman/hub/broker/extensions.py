@@ -32,6 +32,8 @@ RESULT: Final = "_dragoman/result"
 CANCEL: Final = "_dragoman/cancel"
 RELEASE: Final = "_dragoman/release"
 TERMS: Final = "_dragoman/terms"
+STDERR: Final = "_dragoman/stderr"
+"""A notification: what the peer wrote to its stderr, for callers that asked for it."""
 
 META: Final = meaning.META
 """Where in a `_meta` ours stands."""
@@ -56,6 +58,7 @@ class CallerTerms(Struct, rename="camel"):
     one broker differ in this, and what a caller does not offer, the broker does else."""
 
     write_files: bool = True
+    agent_stderr: bool = False
     policy: PolicyTerms | None = None
     """What counts in turns of which the prompt does not say it."""
 
@@ -239,7 +242,8 @@ def text(raw: Raw | None) -> str | None:
 def refusal(error: DragomanError) -> RemoteError:
     """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
     if isinstance(error, RemoteError):
-        return RemoteError(error.code, error.message, error.data)
+        data = failures.with_stderr(error.data, error.stderr_tail)
+        return RemoteError(error.code, error.message, data)
     if error.error_class == "broker_busy":
         code = failures.BUSY
     elif error.error_class in ("unknown_session", "unknown_job"):

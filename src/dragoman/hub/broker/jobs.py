@@ -65,6 +65,8 @@ class Job:
         """How long it may take, if whoever asked has said so."""
         self.expired: BudgetExceeded | None = None
         """The budget that it has used up, and is cancelled for."""
+        self.stderr_before = 0
+        """How much the peer had written to its stderr when the prompt was sent."""
         self.state = "queued"
         self.context = "live"
         self.outcome: Outcome | None = None

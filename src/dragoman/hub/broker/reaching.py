@@ -8,7 +8,7 @@ decided in `restarting`; what is said to it, everywhere else.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from dragoman.client.acp.options import ClientOptions
 from dragoman.client.connecting import connect
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import approve_all, deny_all
+from dragoman.client.results import stderr_since, stderr_size
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate
 from dragoman.dialects.discovery import ACP, CODEX
@@ -83,6 +84,15 @@ class Far:
         return stream.pid if isinstance(stream, ProcessStream) else None
 
     @property
+    def stderr_size(self) -> int:
+        """How many bytes the peer wrote to its stderr so far."""
+        return stderr_size(self._peer.client.connection.stream)
+
+    def stderr_tail(self, since: int) -> str:
+        """What the peer wrote to its stderr after so many bytes, the end of it."""
+        return stderr_since(self._peer.client.connection.stream, since)
+
+    @property
     def failure(self) -> ConnectionLost | None:
         """Why the peer is gone. Behind a bridge the first to know is the peer's own connection."""
         failure: ConnectionLost | None = self._peer.client.connection.failure
@@ -138,7 +148,9 @@ class Far:
 
 
 @asynccontextmanager
-async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
+async def reach(
+    spec: BrokerSpec, generation: int, on_stderr: Callable[[bytes], None] | None = None
+) -> AsyncIterator[Far]:
     """Start or reach the peer of a spec and shake hands. Raises what a direct start raises."""
     told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
     async with AsyncExitStack() as stack:
@@ -157,6 +169,7 @@ async def reach(spec: BrokerSpec, generation: int) -> AsyncIterator[Far]:
                 terminals=spec.terminals,
                 unstable=spec.unstable,
                 name=NAME,
+                on_stderr=on_stderr,
                 max_line_size=spec.max_line_size,
                 details=_details(spec),
             )

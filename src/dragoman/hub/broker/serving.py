@@ -74,7 +74,7 @@ class Broker:
         self.liveness = Liveness(self.tasks)
         self._host = host
         self._life = Life(self._changed)
-        self._keeper = Keeper(open or (lambda number: reach(spec, number)), self)
+        self._keeper = Keeper(open or (lambda number: reach(spec, number, self._peer_said)), self)
         runner = dataclasses.asdict(own_identity())
         self.recording = Recording(spec, runner=runner)
         self.sessions = Sessions(self, self.recording)
@@ -285,6 +285,15 @@ class Broker:
             self._idle_since = time.time() if idle else None
             self._idle_from = time.monotonic()
             self._host.idle_changed(idle)
+
+    def _peer_said(self, data: bytes) -> None:
+        """The peer wrote to its stderr: those who asked for it and whose turns run are told."""
+        running = {job.caller for job in self.turns.queue.running}
+        for caller in self._callers:
+            if caller.terms.agent_stderr and (caller in running or not running):
+                if caller.connection.failure is None and not caller.connection.is_full:
+                    said = {"text": data.decode("utf-8", "replace")}
+                    caller.connection.post(extensions.STDERR, said)
 
     # -- for callers
 

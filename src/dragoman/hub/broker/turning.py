@@ -38,6 +38,7 @@ from dragoman.hub.broker.cancelling import Move, Trigger
 from dragoman.hub.broker.jobs import Job, Jobs
 from dragoman.hub.broker.queueing import Full, Queue
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.wire import codes
 
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
@@ -199,6 +200,7 @@ class Turns:
         """Send the prompt. This happens once for every job."""
         session = job.session
         session.job = job
+        job.stderr_before = far.stderr_size
         session.cancelling.on(Trigger.BEGIN)
         job.begin(session.log.next)
         session.turn_began(job.caller)
@@ -228,6 +230,8 @@ class Turns:
             if error is not None and gone is not None:
                 error = gone.fresh()
                 error.may_have_run = True
+            elif isinstance(error, RemoteError) and error.code == codes.INTERNAL_ERROR:
+                error.stderr_tail = session.far.stderr_tail(job.stderr_before)
             self._end(job, result=result, error=error)
         self.advance()
 

@@ -1,0 +1,63 @@
+"""An agent whose author makes mistakes: the prompt names the one to make."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from dragoman.agent import Agent, Turn
+from dragoman.dialects.acp import v1 as acp
+
+agent = Agent("mistaken")
+
+
+@agent.prompt
+async def answer(turn: Any) -> Any:
+    assert isinstance(turn, Turn)
+    careless: Any = turn
+    match turn.text:
+        case "raise":
+            raise ValueError("my bug")
+        case "return":
+            return "hello"
+        case "stop":
+            return acp.PromptResponse(stop_reason="done")
+        case "number":
+            await careless.say(42)
+        case "none":
+            await careless.say(None)
+        case "string":
+            await careless.update("hello")
+        case "wrong update":
+            await careless.update(acp.ToolCallUpdate(tool_call_id="c"))
+        case "letters":
+            await careless.plan("do a")
+        case "kind":
+            async with turn.tool("T", kind="frobnicate"):
+                pass
+        case "say":
+            careless.say("lost")
+        case "plan":
+            careless.plan(["lost"])
+        case "notice":
+            careless.notice("lost")
+        case "tool":
+            careless.tool("T")
+        case "truth":
+            if careless.ask_permission("Do it"):
+                await turn.say("did it although nobody answered")
+        case "unused":
+            careless.ask_permission("Do it")
+        case "refused":
+            async with turn.tool("T", kind="edit") as tool:
+                done = "did it" if await tool.permission() else "left it"
+            await turn.say(done)
+        case "stderr":
+            sys.stderr.write("words on stderr\n")
+            sys.stderr.flush()
+            await turn.say("said")
+    return None
+
+
+if __name__ == "__main__":
+    agent.run()
