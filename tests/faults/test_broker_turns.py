@@ -20,6 +20,7 @@ import pytest
 
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError, StoreFull
+from dragoman.hub import first_minute
 from dragoman.hub.sessions import Store, writing
 from dragoman.transports import spawn
 from tests.aio import aio
@@ -345,3 +346,34 @@ async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn_and_is_used_again
         assert numbers == [*range(began), *range(ended, kept.next_event)]
         assert {job.outcome for job in jobs.values()} == {"ok"}
         assert [jobs[f"j-{n}"].missing_events for n in range(1, 6)] == [0, 0, 0, 7, 0]
+
+
+LOST_BEFORE = 0.8
+"""Seconds in which the agent below loses what is loaded: its minute."""
+
+
+@pytest.mark.parametrize("known", [True, False])
+@aio
+async def test_an_agent_that_loses_what_is_loaded_too_early_is_not_asked_for_it_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setattr(
+        first_minute, "remaining", lambda began_at, now: max(0.0, began_at + 1.2 - now)
+    )
+    flags = ("--load", "--state", str(tmp_path / "agent"), "--loses", str(LOST_BEFORE))
+    async with (
+        stage(tmp_path, *flags, loads_next_minute=known) as scene,
+        scene.caller() as caller,
+    ):
+        session = await caller.new(tmp_path, name="talk")
+        await caller.prompting(session, "say heron")
+        os.kill(scene.host.peers[0], signal.SIGKILL)
+        await scene.until(lambda: len(scene.host.peers) == 2)
+        if known:
+            ended = await caller.prompting(session, "recall")
+            assert ended["_meta"]["dragoman"]["context"] == "restored"
+            assert "say heron" in caller.texts()[-1]
+            return
+        with pytest.raises(RemoteError, match="has lost the session 'talk'") as lost:
+            await caller.prompting(session, "recall")
+        assert lost.value.data["dragoman"]["errorClass"] == "session_lost"

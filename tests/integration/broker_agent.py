@@ -26,6 +26,7 @@ arguments.add_argument("--state", type=Path)
 arguments.add_argument("--resume", action="store_true")
 arguments.add_argument("--load", action="store_true")
 arguments.add_argument("--late", action="store_true", help="replay after the answer")
+arguments.add_argument("--loses", type=float, default=0.0, help="what is loaded so soon is lost")
 arguments.add_argument("--modes", action="store_true")
 arguments.add_argument("--fails", action="store_true", help="die before the handshake")
 options = arguments.parse_args()
@@ -65,6 +66,10 @@ def save(session: str) -> None:
     if options.state is not None:
         options.state.mkdir(exist_ok=True)
         (options.state / session).write_text(json.dumps(sessions[session]))
+
+
+def born(session: str) -> float:
+    return float((options.state / f"{session}.born").read_text())
 
 
 def recall(session: str) -> bool:
@@ -168,11 +173,15 @@ def handle(id: Any, method: str, params: dict[str, Any]) -> Any:
             session = f"sess-{os.getpid()}-{next(numbers)}"
             sessions[session] = []
             save(session)
+            if options.loses:
+                (options.state / f"{session}.born").write_text(str(time.time()))
             commands = {"sessionUpdate": "available_commands_update", "availableCommands": []}
             # Before the answer, as some agents do.
             tell(session, commands)
             return {"sessionId": session, **settings()}
         case "session/load" | "session/resume":
+            if options.loses and time.time() - born(session) < options.loses:
+                (options.state / session).unlink()
             if not recall(session):
                 raise LookupError("no such session")
             if method == "session/load" and not options.late:

@@ -86,6 +86,8 @@ async def answer(turn: Turn) -> Any:
             await asyncio.Event().wait()
         case "stubborn":
             await stubborn(turn)
+        case "handover":
+            await turn.say(_told(turn.prompt[0]))
         case "daemon":
             await turn.say(str(daemon()))
         case "talk":

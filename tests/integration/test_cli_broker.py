@@ -142,6 +142,20 @@ def test_a_broker_that_is_killed_ends_the_turn_and_the_next_one_begins_anew(warm
     assert len(warm.agents_left()) == 1, "the first broker took its agent along"
 
 
+def test_a_session_that_the_agent_has_lost_goes_on_with_a_brief(warm: Cli) -> None:
+    words = ("--approve-reads", "-s", "talk", "--format", "quiet", "--", *warm.agent)
+    assert warm("run", "remember the heron", *words).out == "you said remember the heron\n"
+    (broker,) = brokers(warm)
+    os.kill(broker["status"]["peerPid"], signal.SIGKILL)
+    went_on = warm.child("run", "handover", "--brief", *words)
+    assert went_on.code == 0, went_on
+    assert "User: remember the heron" in went_on.out
+    assert "you said remember the heron" in went_on.out
+    assert "is told in short what was said: 1 message" in went_on.err
+    # Only once: the session knows it now.
+    assert warm("run", "hello", "--brief", *words).out == "you said hello\n"
+
+
 def test_an_agent_that_is_killed_ends_the_turn_and_is_started_again(warm: Cli) -> None:
     words = ("--approve-reads", "-s", "talk", "--", *warm.agent)
     with warm.terminal("run", "wait", *words) as terminal:
@@ -152,6 +166,7 @@ def test_an_agent_that_is_killed_ends_the_turn_and_is_started_again(warm: Cli) -
         terminal.expect("the process was killed by signal 9")
         assert terminal.wait() == 1
     lost = warm("run", "hello", *words)
-    assert (lost.code, "--fresh" in lost.err) == (4, True)
+    assert (lost.code, "--fresh" in lost.err, "--brief" in lost.err) == (4, True, True)
+    assert "whose fault: the agent's" in lost.err
     assert warm("run", "hello", "--fresh", *words).code == 0
     assert [each["pid"] for each in brokers(warm)] == [broker["pid"]]

@@ -118,7 +118,7 @@ def test_a_session_that_its_agent_has_forgotten_is_an_error_or_begins_afresh(cli
     first = result(say())
     lost = say()
     assert lost.code == 4
-    assert result(lost)["error"] == "unknown_session"
+    assert result(lost)["error"] == "session_lost"
     fresh = result(say("--fresh"))
     assert (fresh["context"], fresh["outcome"]) == ("fresh", "ok")
     assert fresh["session_key"] != first["session_key"]

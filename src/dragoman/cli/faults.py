@@ -20,6 +20,7 @@ from dragoman.errors import (
     NoPeer,
     ProtocolMismatch,
     RemoteError,
+    SessionLost,
     SessionUnusable,
     UnknownJob,
     UnknownSession,
@@ -49,6 +50,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "turn_in_progress": "wait for the end of the running turn, or cancel it",
     "input_timeout": "close stdin or let it come from /dev/null, or add --no-stdin",
     "session_unusable": "begin a new session",
+    "session_lost": "say it again with --brief, or with --fresh",
     "unknown_session": "`dragoman sessions list --all` lists the sessions there are",
     "unknown_job": "`dragoman jobs list` lists the jobs there are",
     "broker_busy": "wait until some of its work is done, or add --cold for an agent of your own",
@@ -187,7 +189,8 @@ def whose(error: DragomanError) -> str:
         return "nobody's: the two speak different versions of the protocol"
     if (end := _end_of(error)) is not None:
         return end[1]
-    return "the way it was called" if isinstance(error, UsageError) else _WHOSE[error.blame]
+    called = isinstance(error, UsageError) and not isinstance(error, SessionLost)
+    return "the way it was called" if called else _WHOSE[error.blame]
 
 
 def advice(error: DragomanError) -> str:

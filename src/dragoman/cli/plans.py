@@ -57,6 +57,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     agent_stderr: bool = False
     session: str | None = None
     fresh: bool = False
+    brief: bool = False
     no_wait: bool = False
     cold: bool = False
     ttl: str | None = None
@@ -103,6 +104,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     session: str | None = None
     """The stored session to go on with or to begin: a name, a key, or the agent's own id."""
     fresh: bool = False
+    brief: bool = False
     """Whether a new session may take its place where the agent has forgotten it."""
     no_wait: bool = False
     """Whether to leave the prompt to the broker."""
@@ -187,7 +189,8 @@ def plan_of(wishes: Wishes) -> Plan:
         ttl=ttl_of(config) if wishes.ttl is None else seconds_of(wishes.ttl, option="--ttl"),
         max_idle=settings.max_idle_brokers,
         session=_session(wishes.session),
-        fresh=wishes.fresh,
+        fresh=wishes.fresh or wishes.brief,
+        brief=wishes.brief,
         no_wait=wishes.no_wait,
         keep_open=wishes.session is not None or wishes.no_wait,
     )

@@ -93,6 +93,7 @@ def run(
     env: options.Env = None,
     session: options.Session = None,
     fresh: options.Fresh = False,
+    brief: options.Brief = False,
     no_wait: Annotated[
         bool,
         typer.Option(
@@ -129,6 +130,7 @@ def run(
         env=env,
         session=session,
         fresh=fresh,
+        brief=brief,
         no_wait=no_wait,
         cold=cold,
         ttl=ttl,

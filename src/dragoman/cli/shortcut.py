@@ -30,6 +30,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "--deny-all": "deny_all",
     "--allow-unenforced": "allow_unenforced",
     "--fresh": "fresh",
+    "--brief": "brief",
     "--no-wait": "no_wait",
     "--no-stdin": "no_stdin",
     "--cold": "cold",

@@ -32,12 +32,14 @@ from dragoman.events.view import View
 from dragoman.hub import models
 from dragoman.hub.continuing import (
     ANSWER_SIZE,
+    FRESH,
     LIVE,
     RESTORED,
     Opened,
     Wanted,
     begun_once,
     blame,
+    brief_of,
     broker_of,
     context_of,
     discard,
@@ -58,6 +60,7 @@ from dragoman.hub.verify.store import CardStore
 from dragoman.rpc.tasks import TaskOwner
 
 if TYPE_CHECKING:
+    from dragoman.hub.agent_door.brief import Brief
     from dragoman.hub.keeping import Keeper
     from dragoman.hub.policy import Desk
     from dragoman.hub.sessions.records import SessionRecord
@@ -106,6 +109,8 @@ class Talk:
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
         self._closing = False
+        self._brief: Brief | None = None
+        """What the next prompt tells of a session that was lost."""
 
     @property
     def conversation(self) -> Conversation:
@@ -175,6 +180,13 @@ class Talk:
             ),
         )
         self._unenforced = await plan.enforced.hold(self.conversation, self.view)
+        if plan.brief and record is not None and self.opened.context == FRESH:
+            self._brief = brief_of(record)
+            if self._brief is not None:
+                self.show.notice(
+                    f"{plan.name} has lost the session; it is told in short what was said: "
+                    f"{self._brief}"
+                )
         if self._keeper is not None:
             self._keeper.opened(self.opened, record, name=name, keep_open=plan.keep_open)
         if not plan.keep_open:
@@ -269,8 +281,14 @@ class Talk:
 
     # -- turns
 
+    def _with_brief(self, blocks: Sequence[Block]) -> Sequence[Block]:
+        """The first prompt of a session that took the place of a lost one, with what was before."""
+        brief, self._brief = self._brief, None
+        return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
+
     async def turn(self, blocks: Sequence[Block]) -> Report:
         """One prompt, to its end, whatever that is."""
+        blocks = self._with_brief(blocks)
         clock = asyncio.get_running_loop().time
         began_at = clock()
         self.job = new_job_id()
@@ -370,6 +388,7 @@ class Talk:
                 "--no-wait needs a broker, which runs the turn when this command has ended"
             )
         self.job = new_job_id()
+        blocks = self._with_brief(blocks)
         terms = self._job_terms()
         self._tell_unstored(await submit(self.peer, self.conversation.id, blocks, terms))
         return self.job

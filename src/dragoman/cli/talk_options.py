@@ -144,6 +144,13 @@ Fresh: TypeAlias = Annotated[
         help="With -s: begin a new session where the agent has forgotten the old one.",
     ),
 ]
+Brief: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--brief",
+        help="As --fresh, and the new session is told in short what was said in the old one.",
+    ),
+]
 Cold: TypeAlias = Annotated[
     bool,
     typer.Option("--cold", help="Start an agent for this command alone, without a broker."),

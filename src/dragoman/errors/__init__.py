@@ -14,6 +14,7 @@ same thing may be tried again (`retryable`), and whether the other side may alre
     │   ├── SessionUnusable         the session was given up; open another
     │   ├── InputTimeout            stdin did not end in time; nothing was started
     │   ├── UnknownSession          no stored session has this name or id
+    │   │   └── SessionLost         the agent has lost it; what was said is stored
     │   ├── UnknownJob              no job has this id
     │   ├── FrontMatterInvalid      a file's front matter cannot be read, or edited safely
     │   ├── ClientFileInvalid       another program's configuration cannot be edited safely
@@ -139,6 +140,7 @@ from dragoman.errors.usage import (
     PolicyNotEnforced,
     RequestInProgress,
     RoleNotClaimed,
+    SessionLost,
     SessionUnusable,
     TurnInProgress,
     UnknownJob,
@@ -195,6 +197,7 @@ __all__ = [
     "RequestInProgress",
     "RoleNotClaimed",
     "ServiceError",
+    "SessionLost",
     "SessionUnusable",
     "SpawnError",
     "StoreBusy",

@@ -97,6 +97,13 @@ class UnknownSession(UsageError):
     error_class = "unknown_session"
 
 
+class SessionLost(UnknownSession):
+    """The agent has lost a session that it had. What was said in it is stored here."""
+
+    error_class = "session_lost"
+    blame = "peer"
+
+
 class UnknownJob(UsageError):
     """No job has this id; it may have been pruned."""
 

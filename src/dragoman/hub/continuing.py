@@ -30,6 +30,7 @@ from dragoman.errors import (
     ConnectionLost,
     DragomanError,
     RemoteError,
+    SessionLost,
     StoreCorrupt,
     UnknownSession,
     Unsupported,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
+    from dragoman.hub.agent_door.brief import Brief
     from dragoman.hub.policy import Policy
     from dragoman.hub.sessions import SessionRecord, Store
 
@@ -200,7 +202,7 @@ class Opened:
 async def open_session(peer: Peer, wanted: Wanted) -> Opened:
     """Begin a session, or go on with a stored one.
 
-    `UnknownSession` if the peer cannot open it any more, unless a fresh one may take its place.
+    `SessionLost` if the peer cannot open it any more, unless a fresh one may take its place.
     """
     can = peer.capabilities
     if wanted.mode is not None:
@@ -218,15 +220,32 @@ async def open_session(peer: Peer, wanted: Wanted) -> Opened:
     except (Unsupported, UnknownSession) as error:
         if not wanted.fresh:
             named = record.name or record.key
-            raise UnknownSession(
-                f"{record.peer} cannot go on with the session {named}: {error}; "
-                "a fresh one takes its place with --fresh"
+            raise SessionLost(
+                f"{record.peer} cannot go on with the session {named}: {error}; what was said is "
+                "stored. With --brief a new session takes its place and is told in short what was "
+                "said, with --fresh one that knows nothing of it"
             ) from error
         retire(record)
         return Opened(
             conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=FRESH
         )
     return Opened(conversation=conversation, key=record.key, context=RESTORED)
+
+
+def brief_of(record: SessionRecord) -> Brief | None:
+    """What was said in a stored session, in short, for a new one that takes its place; None if
+    nothing was said in it."""
+    from dragoman.hub.agent_door.brief import MAX_MESSAGES, brief_for
+    from dragoman.hub.agent_door.memory import Memory
+    from dragoman.hub.sessions.history import text_of
+    from dragoman.hub.storing import open_store
+
+    memory = Memory()
+    with open_store(read_only=True) as store:
+        for job in reversed(store.jobs(session_key=record.key, limit=MAX_MESSAGES)):
+            memory.began(job.prompt, record.peer)
+            memory.said(text_of(store, job))
+    return brief_for(None, memory)
 
 
 def adopted(

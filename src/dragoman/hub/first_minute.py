@@ -1,8 +1,9 @@
 """The minute in which some peers lose a session that another process of theirs loads.
 
 Owns the waiting for its end, and the look whether a peer is one of those (the quirk
-`loads_next_minute`). What is opened afterwards is the business of `continuing`. A broker that still
-has the session loads nothing, so nobody waits for it.
+`loads_next_minute`). What is opened afterwards is the business of `continuing`. A broker whose peer
+still has the session loads nothing, so nobody waits for it; one that had to start its peer again
+waits by itself, too (`broker.opening`).
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ async def wait_over(
 
 
 async def _has_it(broker: str, record: SessionRecord) -> bool:
+    """Whether the peer of a broker has a session open: the one that runs now, not one before it."""
     from dragoman.hub.config.paths import find_paths
-    from dragoman.hub.visiting import broker_with
+    from dragoman.hub.visiting import sessions_in
 
-    holder = await broker_with(record, find_paths())
-    return holder is not None and holder.name == broker
+    told = await sessions_in(broker, find_paths())
+    return any(each.get("key") == record.key and each.get("live") for each in told)

@@ -64,6 +64,15 @@ async def broker_with(session: SessionRecord, paths: Paths) -> Record | None:
     return None
 
 
+async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
+    """The sessions that the broker of this name knows; none if it does not answer."""
+    for record in list_brokers(paths):
+        if record.name == broker and (status := await status_of(record)) is not None:
+            told = status.get("sessions")
+            return [each for each in told if isinstance(each, dict)] if told else []
+    return []
+
+
 async def take_over(session: SessionRecord, *, broker: str | None, pid: int, paths: Paths) -> None:
     """See to it that nobody else has a stored session open that is to go on here: in `broker`, or
     in a process of our own, of which `pid` runs the turns. Two processes with one session would

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -56,14 +55,21 @@ async def test_the_wait_is_told_and_only_a_session_that_was_used_here_is_waited_
 async def test_a_broker_that_has_the_session_is_not_waited_for_and_another_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broker_with(record: object, paths: object) -> SimpleNamespace:
-        return SimpleNamespace(name="gemini-1")
+    used = session(peer="gemini", cwd=str(tmp_path), created_at=1.0, updated_at=2.0)
+    known: dict[str, list[dict[str, object]]] = {
+        "gemini-1": [{"key": used.key, "live": True}],
+        # Its agent was started again, and this one has not loaded it yet.
+        "gemini-3": [{"key": used.key, "live": False}],
+    }
 
-    monkeypatch.setattr(visiting, "broker_with", broker_with)
+    async def sessions_in(broker: str, paths: object) -> list[dict[str, object]]:
+        return known.get(broker, [])
+
+    monkeypatch.setattr(visiting, "sessions_in", sessions_in)
     monkeypatch.setattr(first_minute, "remaining", lambda began_at, now: 0.01)
     told: list[str] = []
-    used = session(peer="gemini", cwd=str(tmp_path), created_at=1.0, updated_at=2.0)
     await wait_over(used, broker="gemini-1", on_notice=told.append)
     assert told == []
-    await wait_over(used, broker="gemini-2", on_notice=told.append)
-    assert len(told) == 1
+    for number, other in enumerate(("gemini-2", "gemini-3"), 1):
+        await wait_over(used, broker=other, on_notice=told.append)
+        assert len(told) == number

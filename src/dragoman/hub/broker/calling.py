@@ -187,6 +187,7 @@ def spec_of(
         max_line_size=max_line_size or (None if descriptor is None else descriptor.max_line_size),
         mode_after_open=way.quirks.mode_after_open,
         missing_file_is_empty=way.quirks.missing_file_is_empty,
+        loads_next_minute=way.quirks.loads_next_minute,
         command_titles=way.quirks.command_titles,
         login_hint="" if descriptor is None else descriptor.credentials.login,
         read_files=read_files,

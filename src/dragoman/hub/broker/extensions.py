@@ -246,7 +246,7 @@ def refusal(error: DragomanError) -> RemoteError:
         return RemoteError(error.code, error.message, data)
     if error.error_class == "broker_busy":
         code = failures.BUSY
-    elif error.error_class in ("unknown_session", "unknown_job"):
+    elif error.error_class in ("unknown_session", "session_lost", "unknown_job"):
         code = codes.NOT_FOUND
     elif isinstance(error, UsageError):
         code = codes.INVALID_PARAMS

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -25,10 +26,12 @@ from dragoman.errors import (
     InvalidAnswer,
     PeerUnresponsive,
     RemoteError,
+    SessionLost,
     SessionUnusable,
     TurnInProgress,
     UnknownSession,
 )
+from dragoman.hub import first_minute
 from dragoman.hub.broker import extensions
 from dragoman.hub.broker.eventlog import Room
 from dragoman.hub.broker.extensions import MODEL, NOTHING, SessionMeta, pack, with_our_meta
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from dragoman.hub.broker.liveness import Liveness
     from dragoman.hub.broker.reaching import Far
     from dragoman.rpc.tasks import TaskOwner
+
+log: Final = logging.getLogger("dragoman.broker")
 
 NO_SERVERS: Final = Raw(b"[]")
 
@@ -71,6 +76,8 @@ class Hall(Protocol):
     tasks: TaskOwner
     budgets: Budgets
     liveness: Liveness
+    loads_next_minute: bool
+    """Whether the peer loses a session that is loaded in the minute in which it was begun."""
 
     @property
     def far(self) -> Far | None: ...
@@ -381,20 +388,22 @@ class Sessions:
 
     async def _restore(self, session: LiveSession, far: Far, *, fresh: bool) -> str:
         """Have a new process of the peer take up a session of the one before."""
-        problem: DragomanError = UnknownSession(
-            f"the peer was started again and cannot take up the session {session.id!r}: it can "
-            "neither resume nor load sessions; begin a new one, or allow a fresh start"
+        named = session.name or session.id
+        problem: DragomanError = SessionLost(
+            "the agent was started again (it had ended, or was killed) and cannot take up the "
+            f"session {named!r}: it can neither resume nor load sessions"
         )
         if takes_up(far):
+            await self._wait_for_minute(session, far)
             session.moved(far, session.id)
             try:
                 await self._peer.have_opened(session, far, None)
                 await self._prepare(session)
                 return "restored"
             except RemoteError as error:
-                problem = UnknownSession(
-                    f"the peer was started again and has lost the session {session.id!r}: {error}; "
-                    "begin a new one, or allow a fresh start"
+                problem = SessionLost(
+                    "the agent was started again (it had ended, or was killed) and has lost the "
+                    f"session {named!r}: {error}"
                 )
                 self._lose(session, far)
             except BaseException:
@@ -404,6 +413,19 @@ class Sessions:
             raise problem
         await self._begin_afresh(session, far)
         return "fresh"
+
+    async def _wait_for_minute(self, session: LiveSession, far: Far) -> None:
+        """Do not load a session too early at a peer that would lose it by that."""
+        if not self._hall.loads_next_minute:
+            return
+        seconds = first_minute.remaining(session.created_at, time.time())
+        if seconds:
+            log.info(
+                "session %s is loaded in %.0f s: earlier it would be lost", session.id, seconds
+            )
+            await asyncio.sleep(seconds)
+            if far.failure is not None:
+                raise far.failure.fresh()
 
     def _lose(self, session: LiveSession, far: Far) -> None:
         far.upstream.forget(session.id)

@@ -70,6 +70,7 @@ class Broker:
     def __init__(self, spec: BrokerSpec, host: Host, *, open: Open | None = None) -> None:
         self.spec = spec
         self.budgets = spec.budgets
+        self.loads_next_minute = spec.loads_next_minute
         self.tasks = TaskOwner("broker")
         self.liveness = Liveness(self.tasks)
         self._host = host
@@ -377,6 +378,7 @@ class Broker:
             "name": session.name,
             "owner": bool(session.readers),
             "running": None if job is None else job.id,
+            "live": session.far is self.far,
             "queued": sum(1 for _ in self.turns.queue.waiting(session.key)),
             "quarantined": session.quarantined,
         }

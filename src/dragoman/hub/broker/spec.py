@@ -92,6 +92,8 @@ class BrokerSpec(Struct, frozen=True, kw_only=True):
     max_line_size: int | None = None
     mode_after_open: str | None = None
     missing_file_is_empty: bool = False
+    loads_next_minute: bool = False
+    """Whether it loses a session that is loaded in the minute in which it was begun."""
     command_titles: bool = False
     """Whether its program writes a command as the title of a question."""
     login_hint: str = ""
