@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.testing import scripted
+from dragoman.testing.storyteller import Say, Story, command
 from tests.integration.cli_shell import FOLDERS, Cli, cli_in, warm_cli
 
 
@@ -93,6 +94,23 @@ def test_a_full_disk_is_named_and_is_no_success(cli: Cli) -> None:
         assert done.returncode == 1
         told = [line for line in done.stderr.splitlines() if "dragoman: job j-" not in line]
         assert told == ["dragoman: the output cannot be written: No space left on device"]
+
+
+def test_a_store_that_takes_no_more_is_named_once(cli: Cli) -> None:
+    story = command(Story(tuple(Say("x" * 8_000) for _ in range(12))), dialect="acp")
+    asked = cli.argv("run", "hello", "--format", "quiet", "--", *story)
+    # The largest file may have 200 blocks: more than an empty store, and less than this turn.
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 200; exec "$@"', "sh", *asked],
+        cwd=cli.cwd,
+        env=cli.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, len(done.stdout)) == (0, 96_001)
+    assert [line[:29] for line in done.stderr.splitlines()] == ["dragoman: this is not stored:"]
 
 
 def test_a_prompt_that_is_no_text_is_refused_and_a_chat_goes_on(cli: Cli) -> None:

@@ -296,7 +296,7 @@ class Writer:
     def _recovered(self) -> None:
         count, self._left_out = self._left_out, 0
         but = f", but for {counted(count)}" if count else ""
-        log.warning("sessions are stored again%s", but)
+        log.log(self._level, "sessions are stored again%s", but)
         for key in list(self._lost):
             self._note_gap(key)
         if self._on_recovery is not None:
@@ -323,7 +323,8 @@ class Writer:
                 break
         if waiting:
             events = sum(len(item.lines) for item in waiting if isinstance(item, _Append))
-            log.error("%d events and what became of their jobs are lost: %s", events, self.trouble)
+            text = "%d events and what became of their jobs are lost: %s"
+            log.log(self._level, text, events, self.trouble)
         if self._loop is not None and self._ended is not None:
             _tell(self._loop, _settle, self._ended)
 
@@ -446,8 +447,13 @@ class Writer:
             self._why = error.problem
             self._report(error)
 
+    @property
+    def _level(self) -> int:
+        """How loud our log is: a person whom `on_trouble` told need not read it twice."""
+        return logging.WARNING if self._on_trouble is None else logging.INFO
+
     def _report(self, error: DragomanError) -> None:
-        log.warning("sessions are not stored: %s", error)
+        log.log(self._level, "sessions are not stored: %s", error)
         if self._on_trouble is not None and self._loop is not None:
             _tell(self._loop, self._on_trouble, error)
 
