@@ -100,6 +100,8 @@ def prompt(id: Any, params: dict[str, Any], cwd: Path) -> None:
             refuse(id, -32603, "it went wrong")
         case "auth":
             refuse(id, -32000, "Authentication required")
+        case "keyed" if "ALPHA_KEY" not in os.environ:
+            refuse(id, -32000, "Authentication required")
         case "quota":
             data = {"details": "quota exceeded", "retryDelay": "7200s"}
             refuse(id, 429, "insufficient_quota: you exceeded your monthly limit", data)

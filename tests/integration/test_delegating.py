@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,7 +225,8 @@ async def test_a_quota_parks_a_peer_until_it_resets_and_a_login_with_its_command
         quota, login = ledger.health("alpha"), ledger.health("beta")
     assert quota.parked_until is not None and quota.last_failed_at is not None
     assert 7100 < quota.parked_until - quota.last_failed_at <= 7200
-    assert login.parked_why == "it wants a login: log in with `beta login`"
+    (park,) = login.logins.values()
+    assert park.why == "it wants a login: log in with `beta login`"
     assert [line["peer_id"] for line in bench.events() if line["event"] == "peer_parked"] == [
         "alpha",
         "beta",
@@ -363,6 +366,40 @@ def test_the_exit_code_says_why_nothing_was_done(tmp_path: Path) -> None:
     peers = [one["peer"] for one in explained["passed_over"]]
     assert "alpha" in peers and len(peers) == len(set(peers))
     assert os.listdir(cli.cwd) == []
+
+
+KEYED = '[credentials]\nenv = ["ALPHA_KEY"]\nlogin = "set ALPHA_KEY"\n'
+
+
+def test_a_missing_key_parks_a_peer_where_it_is_missing_until_it_works(tmp_path: Path) -> None:
+    bare = cli_in(tmp_path)
+    config, how = bare.home / "config_home", bare.home / "alpha.how"
+    add_peer(config, bare.home, "alpha", "keyed", ("review",), more=KEYED)
+    (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+    keyed = replace(bare, extra={**bare.extra, "ALPHA_KEY": "k"})
+    work = ("delegate", "review", "look", "--strict")
+
+    def listed(cli: Cli) -> Any:
+        rows = map(json.loads, cli("peers", "list", "--format", "json").out.splitlines())
+        return next(row for row in rows if row["name"] == "alpha")
+
+    assert bare.child(*work).code == 6
+    assert bare(*work).code == 7, "it is parked where the key is missing"
+    assert listed(bare)["parked"]["why"] and "parked until" in " ".join(listed(bare)["notes"])
+    assert keyed.child(*work).code == 0, "and nowhere else"
+    assert listed(keyed)["parked"] is None
+    how.write_text("ok")
+    assert bare(*work).code == 7
+    assert bare("run", "alpha", "look").code == 0
+    assert bare(*work).code == 0, "a run that succeeded has ended it"
+    for end in ("unpark", "enable"):
+        how.write_text("auth")
+        assert (bare(*work).code, bare(*work).code) == (6, 7)
+        how.write_text("ok")
+        assert "unpark alpha" in bare("peers", "show", "alpha").out
+        assert bare("peers", end, "alpha").code == 0
+        assert bare(*work).code == 0
+    assert bare("peers", "unpark", "nonesuch").code == 2
 
 
 def test_a_peer_that_was_named_does_the_work_or_the_command_fails(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ Examples:
   dragoman peers verify -- my-agent --acp                 the same for any program
   dragoman peers add mine --roles review -- my-agent --acp
   dragoman peers enable codex gemini                      delegate to these
+  dragoman peers unpark codex                             after a login
 """
 
 app: Final = new_app(help=HELP, invoke_without_command=True)
@@ -121,10 +122,10 @@ def show_command(
     """
     from dragoman.cli.output import peer_pages
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.overview import credentials_set, row_of
+    from dragoman.hub.overview import credentials_set, row_of, with_parking
 
     place = _place(cwd)
-    row = row_of(name, place)
+    (row,) = with_parking([row_of(name, place)], place)
     credentials = credentials_set(row.descriptor, place)
     if format is Format.JSON:
         write_json(peer_pages.page_as_json(row, credentials))
@@ -167,6 +168,11 @@ def verify_command(
     if name is not None:
         way = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
         card = _measure(way, name, place, turns, timeout, format, keep=True)
+        if card.facts.echo:
+            from dragoman.hub.parking import note_success
+
+            own = place.config.settings.for_peer(name)
+            note_success(name, way.descriptor, paths=place.paths, env=own.env)
     else:
         words = settled_command(command or (), place.cwd)
         address = words[0] if words[0].startswith(("unix:", "ws://", "wss://")) else None
@@ -241,7 +247,7 @@ def add_command(
 
 @app.command("enable", context_settings=CONTEXT)
 def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
-    """Let routing and delegation use peers.
+    """Let routing and delegation use peers, also those that are parked.
 
     \b
     Examples:
@@ -249,9 +255,32 @@ def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
       dragoman peers enable gemini qwen
     """
     from dragoman.hub.adding import enable
+    from dragoman.hub.parking import unpark
 
     place = _place(cwd)
     _tell(enable(tuple(names), place), place)
+    unpark(names, place.paths)
+
+
+@app.command("unpark", context_settings=CONTEXT)
+def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
+    """Let delegation use parked peers again, and forget their failures.
+
+    A peer is parked while it wants a login or has no quota. A turn that succeeds ends that by
+    itself.
+
+    \b
+    Examples:
+      dragoman peers unpark codex
+    """
+    from dragoman.hub.parking import unpark
+
+    place = _place(cwd)
+    for name in names:
+        place.catalogue.get(name)
+    freed = unpark(names, place.paths)
+    for name in names:
+        sys.stdout.write(f"{name}: {'unparked' if name in freed else 'was not parked'}\n")
 
 
 @app.command("disable", context_settings=CONTEXT)

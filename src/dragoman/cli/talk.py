@@ -55,6 +55,7 @@ from dragoman.hub.continuing import (
 from dragoman.hub.enforcement import unapproved, violated
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.parking import note_success
 from dragoman.hub.sessions.records import new_job_id, new_session_key
 from dragoman.hub.verify.store import CardStore
 from dragoman.rpc.tasks import TaskOwner
@@ -307,6 +308,8 @@ class Talk:
         result = judge(blame(result) if self.warm else result, self.plan.way.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
+        if result.ok:
+            note_success(self.plan.name, self.plan.way.descriptor, env=self.plan.env)
         interrupted = self._stage.interrupts > 0 and not result.ok
         code = of_result(result)
         if interrupted:

@@ -15,9 +15,6 @@ SHOWN_DETAILS_SIZE = 500
 """Characters of what an agent adds to an error that are shown: enough for a path and a hint."""
 
 
-SHOWN_MESSAGE_SIZE = 4 * 1024
-"""Characters of an error's own message that are shown. One real agent lists all of its methods."""
-
 SHOWN_INCIDENT_SIZE = 64
 """Characters of the number by which an agent finds an error in its own log; ours are of eight."""
 
@@ -269,7 +266,7 @@ class RemoteError(CallError):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         said = _plain(message)
-        told = f"{said[:SHOWN_MESSAGE_SIZE]} ({code})"
+        told = f"{said} ({code})"
         # Real agents say "Internal error" and put what happened beside it.
         details = own_words(data)
         if details and details not in said:

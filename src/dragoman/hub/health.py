@@ -40,6 +40,13 @@ LONGEST_BACKOFF: Final = 30.0
 """Bounds of the pause before another try: what a person waits for without wondering."""
 
 
+class Park(Struct, frozen=True):
+    """Until when a peer is left alone, and why."""
+
+    until: float
+    why: str | None = None
+
+
 class Health(Struct, frozen=True, kw_only=True):
     """What is remembered of a peer."""
 
@@ -57,9 +64,20 @@ class Health(Struct, frozen=True, kw_only=True):
     """How long its greetings take, smoothed."""
     parked_until: float | None = None
     parked_why: str | None = None
+    logins: dict[str, Park] = {}
+    """Surroundings in which it wants a login. A key that one shell lacks may be set in another."""
 
-    def parked(self, now: float) -> bool:
-        return self.parked_until is not None and now < self.parked_until
+    def parking(self, now: float, surroundings: str = "") -> Park | None:
+        """Until when and why it is left alone in these surroundings; None if it is not."""
+        if self.parked_until is not None and now < self.parked_until:
+            return Park(self.parked_until, self.parked_why)
+        login = self.logins.get(surroundings)
+        return login if login is not None and now < login.until else None
+
+    def unparked(self, surroundings: str) -> Health:
+        """It has worked in these surroundings."""
+        logins = {name: park for name, park in self.logins.items() if name != surroundings}
+        return structs.replace(self, parked_until=None, parked_why=None, logins=logins)
 
 
 class Sign(enum.StrEnum):
@@ -191,21 +209,23 @@ class Breaker(Struct, frozen=True, kw_only=True):
             return structs.replace(health, trial_at=now)
         return health
 
-    def ended(self, health: Health, reading: Reading, now: float) -> Health:
-        """A turn has ended, with what it says about the peer."""
+    def ended(self, health: Health, reading: Reading, now: float, surroundings: str = "") -> Health:
+        """A turn in these surroundings has ended, with what it says about the peer."""
         parked: dict[str, Any] = {}
         if reading.park_until is not None:
             parked = {"parked_until": reading.park_until, "parked_why": reading.why}
+            if reading.sign is Sign.LOGIN:
+                still = {name: park for name, park in health.logins.items() if now < park.until}
+                park = Park(reading.park_until, reading.why)
+                parked = {"logins": {**still, surroundings: park}}
         match reading.sign:
             case Sign.WELL:
                 return structs.replace(
-                    health,
+                    health.unparked(surroundings),
                     failures=0,
                     opened_at=None,
                     trial_at=None,
                     last_ok_at=now,
-                    parked_until=None,
-                    parked_why=None,
                 )
             case Sign.FAULT:
                 failures = health.failures + 1

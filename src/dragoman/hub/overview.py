@@ -6,12 +6,16 @@ handshake or a flag tells the version, the one on the card is given.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from dragoman.errors import NotInstalled
 from dragoman.hub.catalogue import Descriptor, is_generalist
 from dragoman.hub.enforcement import NOT_ENFORCED, gap
+from dragoman.hub.health import Park
 from dragoman.hub.launching import Way, current_platform, resolve, with_env
+from dragoman.hub.parking import parked_peers
 from dragoman.hub.place import Place
 from dragoman.hub.verify.card import Card, Verdict
 from dragoman.hub.verify.store import CardStore
@@ -32,6 +36,8 @@ class Row:
     version: str | None
     card: Card | None
     notes: tuple[str, ...]
+    parked: Park | None = None
+    """Until when delegation leaves it alone here, and why."""
 
     @property
     def installed(self) -> bool:
@@ -52,7 +58,26 @@ class Row:
 
 def overview(place: Place) -> list[Row]:
     """A row for every peer."""
-    return [row_of(name, place) for name in place.catalogue.names]
+    return with_parking([row_of(name, place) for name in place.catalogue.names], place)
+
+
+def with_parking(rows: Sequence[Row], place: Place) -> list[Row]:
+    """The rows with what the ledger says: which of the peers delegation leaves alone for now."""
+    parked = parked_peers(place, now=time.time())
+    found = ((row, parked.get(row.descriptor.name)) for row in rows)
+    return [
+        row
+        if park is None
+        else replace(row, parked=park, notes=(*row.notes, f"parked until {_clock(park.until)}"))
+        for row, park in found
+    ]
+
+
+def _clock(at: float) -> str:
+    """An instant by this machine's clock, with its day where that is another one."""
+    then, today = time.localtime(at), time.localtime()
+    same = then[:3] == today[:3]
+    return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
 
 
 def row_of(name: str, place: Place) -> Row:

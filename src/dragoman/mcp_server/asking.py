@@ -42,6 +42,7 @@ from dragoman.hub.enforcement import Enforced, enforce, unapproved
 from dragoman.hub.launching import Way, way_to
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.parking import note_success
 from dragoman.hub.policy import allows_everything
 from dragoman.hub.policy.desk import Desk
 from dragoman.hub.prices import price, read_prices
@@ -336,6 +337,15 @@ class _Asking:
         result = judge(blame(result) if self._warm else result, way.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
+        if result.ok:
+            own = self._place.config.settings.for_peer(question.peer)
+            note_success(
+                question.peer,
+                way.descriptor,
+                paths=self._place.paths,
+                env=own.env,
+                environ=self._place.environ,
+            )
         changed = () if before is None else await before.changed()
         model = models.model_in_use(self._view)
         return Asked(

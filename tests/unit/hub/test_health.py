@@ -16,6 +16,7 @@ from dragoman.hub.health import (
     QUOTA_PARK,
     Breaker,
     Health,
+    Park,
     Reading,
     Sign,
     backoff,
@@ -227,13 +228,27 @@ def test_a_turn_of_a_closed_breaker_is_no_trial() -> None:
     assert BREAKER.begun(health, NOW) is health
 
 
-def test_quota_and_login_park_and_success_ends_it() -> None:
+def test_a_login_parks_where_it_is_missing_and_success_ends_it_there() -> None:
+    reading = read(Outcome.AUTH_REQUIRED, now=NOW, login="codex login")
+    until = reading.park_until
+    assert until is not None
+    parked = BREAKER.ended(Health(peer="codex"), reading, NOW, "bare")
+    assert parked.parking(NOW, "bare") == Park(until, reading.why)
+    assert parked.parking(NOW, "keyed") is None and parked.parking(until, "bare") is None
+    both = BREAKER.ended(parked, reading, NOW, "other")
+    well = BREAKER.ended(both, WELL, NOW, "bare")
+    assert well.parking(NOW, "bare") is None and well.parking(NOW, "other") is not None
+    later = BREAKER.ended(both, read(Outcome.AUTH_REQUIRED, now=until), until, "late")
+    assert set(later.logins) == {"late"}, "what has passed is forgotten"
+
+
+def test_quota_parks_everywhere_and_success_ends_it() -> None:
     reading = read(Outcome.QUOTA, now=NOW)
     parked = BREAKER.ended(Health(peer="codex"), reading, NOW)
-    assert parked.parked(NOW) and parked.parked_why == reading.why
+    assert parked.parking(NOW, "anywhere") and parked.parked_why == reading.why
     assert BREAKER.state(parked, NOW) == "closed"
     assert parked.failures == 0
-    assert not BREAKER.ended(parked, WELL, NOW).parked(NOW)
+    assert BREAKER.ended(parked, WELL, NOW).parking(NOW) is None
 
 
 def test_handshakes_are_smoothed() -> None:

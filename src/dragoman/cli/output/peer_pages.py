@@ -54,6 +54,9 @@ def row_as_json(row: Row) -> dict[str, Any]:
         "card": None if row.card is None else row.card_state,
         "origin": row.origin,
         "notes": list(row.notes),
+        "parked": None
+        if row.parked is None
+        else {"until": row.parked.until, "why": row.parked.why},
     }
 
 
@@ -77,6 +80,7 @@ def _facts(row: Row, credentials: Sequence[str]) -> list[tuple[str, str]]:
         ("notes", peer.notes),
         ("installed", f"yes: {row.way.shown}" if row.way is not None else f"no: {row.missing}"),
         ("enabled", _yes(row.enabled)),
+        ("parked", _parked(row)),
         ("version", row.version or "unknown"),
         ("speaks", peer.protocol),
         ("roles", ", ".join(peer.roles) or "none"),
@@ -89,6 +93,14 @@ def _facts(row: Row, credentials: Sequence[str]) -> list[tuple[str, str]]:
         ("remarks", "; ".join(row.notes)),
         ("known from", f"{row.origin}; {peer.source}" if peer.source else row.origin),
     ]
+
+
+def _parked(row: Row) -> str:
+    """Why delegation leaves a peer alone. Until when is among its remarks."""
+    if row.parked is None:
+        return ""
+    freed = f"`dragoman peers unpark {row.descriptor.name}` ends it"
+    return f"{row.parked.why}; {freed}" if row.parked.why else freed
 
 
 def _launches(row: Row) -> Iterator[str]:

@@ -57,6 +57,7 @@ from dragoman.hub.mcp_servers import taken
 from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
+from dragoman.hub.parking import note_success
 from dragoman.hub.policy import Desk, allows_everything
 from dragoman.hub.sessions.records import new_session_key
 
@@ -356,6 +357,15 @@ class Worker:
         result = judge(blame(result) if self._warm else result, self._way.quirks)
         if self._keeper is not None:
             self._keeper.ended(result)
+        if result.ok:
+            place = self._place
+            note_success(
+                self.name,
+                self._way.descriptor,
+                paths=place.paths,
+                env=place.config.settings.for_peer(self.name).env,
+                environ=place.environ,
+            )
         return result
 
     def _taken(self, block: Block) -> Block:

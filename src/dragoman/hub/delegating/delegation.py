@@ -31,6 +31,7 @@ from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Reading, Sign, backoff
 from dragoman.hub.ledger import AttemptRecord, Ending, new_decision_id
 from dragoman.hub.lineage import Lineage, inherited
+from dragoman.hub.parking import surroundings_here
 from dragoman.hub.prices import read_prices
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate, Decision, decide
@@ -353,7 +354,11 @@ class _Course:
             ok=report.ok,
             learned=None if self.reins.pulled or blameless else learned,
             health=lessons.health_change(
-                reading, BREAKER, now=now, greeting=attempt.seen.greeted_seconds
+                reading,
+                BREAKER,
+                now=now,
+                greeting=attempt.seen.greeted_seconds,
+                surroundings=surroundings_here(candidate.peer, self.place),
             ),
             reading=reading,
             detail="" if report.ok else _PHRASES[report.outcome] + _message(report),

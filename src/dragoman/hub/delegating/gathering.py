@@ -26,6 +26,7 @@ from dragoman.hub.ledger.ledger import Ledger
 from dragoman.hub.lineage import Lineage
 from dragoman.hub.localmodel.model import MAX_TOKENS, LocalModel
 from dragoman.hub.overview import Row, row_of
+from dragoman.hub.parking import surroundings_here
 from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.policy import allows_everything
 from dragoman.hub.routing import CardFacts, Inputs, PeerFacts
@@ -53,7 +54,13 @@ def gather(
     rows = [row_of(name, place) for name in in_fixed_order(place)]
     peers = [
         structs.replace(
-            _facts(row, healths.get(row.descriptor.name), spending, now),
+            _facts(
+                row,
+                healths.get(row.descriptor.name),
+                spending,
+                now,
+                surroundings_here(row.descriptor.name, place),
+            ),
             unenforced=_unenforced(row, wish, place, ceilings),
         )
         for row in rows
@@ -164,7 +171,9 @@ class _Spending:
         return self._ledger
 
 
-def _facts(row: Row, health: Health | None, spending: _Spending, now: float) -> PeerFacts:
+def _facts(
+    row: Row, health: Health | None, spending: _Spending, now: float, surroundings: str
+) -> PeerFacts:
     descriptor = row.descriptor
     facts = PeerFacts(
         name=descriptor.name,
@@ -176,15 +185,21 @@ def _facts(row: Row, health: Health | None, spending: _Spending, now: float) -> 
         tiers={str(tier): model for tier, model in descriptor.tiers.items()},
         always=descriptor.name in ALWAYS_ENABLED,
     )
-    return _judged(facts, health, spending, now)
+    return _judged(facts, health, spending, now, surroundings)
 
 
-def _judged(facts: PeerFacts, health: Health | None, spending: _Spending, now: float) -> PeerFacts:
+def _judged(
+    facts: PeerFacts,
+    health: Health | None,
+    spending: _Spending,
+    now: float,
+    surroundings: str = "",
+) -> PeerFacts:
     changes: dict[str, object] = {"over_budget": spending.over(facts.name)}
     if health is not None:
         changes["breaker"] = BREAKER.state(health, now)
-        if health.parked(now):
-            changes |= {"parked_until": health.parked_until, "parked_why": health.parked_why}
+        if (park := health.parking(now, surroundings)) is not None:
+            changes |= {"parked_until": park.until, "parked_why": park.why}
     return structs.replace(facts, **changes)
 
 

@@ -59,14 +59,19 @@ def reading_of(
 
 
 def health_change(
-    reading: Reading, breaker: Breaker, *, now: float, greeting: float | None = None
+    reading: Reading,
+    breaker: Breaker,
+    *,
+    now: float,
+    greeting: float | None = None,
+    surroundings: str = "",
 ) -> HealthChange:
-    """What becomes of what is known of the peer."""
+    """What becomes of what is known of the peer, which was asked in these surroundings."""
 
     def change(health: Health) -> Health:
         if greeting is not None:
             health = greeted(health, greeting)
-        return breaker.ended(health, reading, now)
+        return breaker.ended(health, reading, now, surroundings)
 
     return change
 

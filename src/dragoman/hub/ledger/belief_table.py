@@ -95,6 +95,10 @@ class BeliefTable(Database):
                 peer=peer,
                 last_error=self._cleaned(changed.last_error),
                 parked_why=self._cleaned(changed.parked_why),
+                logins={
+                    name: structs.replace(park, why=self._cleaned(park.why))
+                    for name, park in changed.logins.items()
+                },
             )
             connection.execute(
                 "INSERT OR REPLACE INTO health (peer, data) VALUES (?, ?)",
@@ -118,6 +122,7 @@ class BeliefTable(Database):
                 health,
                 parked_until=None,
                 parked_why=None,
+                logins={},
                 failures=0,
                 opened_at=None,
                 trial_at=None,

@@ -49,7 +49,7 @@ def test_a_parked_peer_is_parked_for_every_process_until_it_is_not(tmp_path: Pat
         ledger.park("codex", START + 60, "its quota is used up")
     with new_ledger(tmp_path) as ledger:
         found = ledger.health("codex")
-        assert found.parked(START) and not found.parked(START + 60)
+        assert found.parking(START) and found.parking(START + 60) is None
         assert found.parked_why == "its quota is used up"
         ledger.change_health("codex", lambda health: structs.replace(health, opened_at=START))
         assert ledger.unpark("codex") == Health(peer="codex")

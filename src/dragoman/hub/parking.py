@@ -1,0 +1,147 @@
+"""Parked peers: which surroundings a missing login parks, and what ends it before its time.
+
+Owns the mark of the surroundings in which a peer was asked, and the ways to use a parked peer
+again: a turn that succeeded anywhere, and a user who says so. What parks a peer is decided in
+`health`, and kept in `ledger`; routing only sees the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.errors import StoreError
+
+if TYPE_CHECKING:
+    from dragoman.hub.catalogue import Descriptor
+    from dragoman.hub.config.paths import Paths
+    from dragoman.hub.health import Health, Park
+    from dragoman.hub.place import Place
+
+log: Final = logging.getLogger("dragoman.hub")
+
+LEDGER: Final = "ledger.db"
+"""The file of the ledger, below dragoman's state folder."""
+
+NOT_PARKED: Final = '"parked_until":null'
+NO_LOGINS: Final = '"logins":{}'
+"""How the ledger writes that nothing keeps a peer from being used."""
+
+MARK_SIZE: Final = 16
+"""Characters of a mark: it tells a handful of shells of one user apart."""
+
+
+def surroundings_of(
+    descriptor: Descriptor | None,
+    *,
+    env: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> str:
+    """A mark of the variables by which a peer knows who pays: those that its descriptor names, and
+    those that the user lets through (`env`). Only which of them are set counts, never a value."""
+    environ = os.environ if environ is None else environ
+    if descriptor is None:
+        return ""
+    named = {*descriptor.credentials.env, *descriptor.credentials.endpoints}
+    for name in env:
+        if name.endswith("*"):
+            named.update(each for each in environ if each.startswith(name[:-1]))
+        else:
+            named.add(name)
+    present = "\0".join(sorted(name for name in named if environ.get(name)))
+    return hashlib.sha256(present.encode()).hexdigest()[:MARK_SIZE]
+
+
+def surroundings_here(name: str, place: Place) -> str:
+    """The mark of a peer's surroundings in a place."""
+    descriptor = place.catalogue.get(name) if name in place.catalogue else None
+    own = place.config.settings.for_peer(name)
+    return surroundings_of(descriptor, env=own.env, environ=place.environ)
+
+
+def parked_peers(place: Place, *, now: float) -> dict[str, Park]:
+    """The peers that are parked here, with why and until when."""
+    from dragoman.hub.ledger.ledger import Ledger, ledger_path
+
+    path = ledger_path(place.paths.state)
+    if not path.exists():
+        return {}
+    try:
+        with Ledger.open(path, read_only=True) as ledger:
+            healths = ledger.healths()
+    except StoreError as error:
+        log.debug("which peers are parked is not known: %s", error)
+        return {}
+    found = {
+        name: health.parking(now, surroundings_here(name, place))
+        for name, health in healths.items()
+    }
+    return {name: park for name, park in found.items() if park is not None}
+
+
+def note_success(
+    peer: str,
+    descriptor: Descriptor | None,
+    *,
+    paths: Paths | None = None,
+    env: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """A turn of a peer has succeeded: what parked it in these surroundings is over. A ledger that
+    cannot be used is left alone: the turn is done."""
+    from dragoman.hub.config.paths import find_paths
+
+    path = (paths or find_paths()).state / LEDGER
+    if not _may_be_parked(peer, path):
+        return
+    from dragoman.hub.ledger.ledger import Ledger
+
+    here = surroundings_of(descriptor, env=env, environ=environ)
+
+    def freed(health: Health) -> Health:
+        return health.unparked(here)
+
+    try:
+        with Ledger.open(path) as ledger:
+            known = ledger.health(peer)
+            if freed(known) != known:
+                ledger.change_health(peer, freed)
+    except StoreError as error:
+        log.debug("%s is not unparked: %s", peer, error)
+
+
+def _may_be_parked(peer: str, path: Path) -> bool:
+    """Whether it is worth to open the ledger, which takes longer than all the rest of a command
+    after its turn. Nearly always it is not."""
+    if not path.exists():
+        return False
+    import sqlite3
+    from contextlib import closing
+
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
+    except sqlite3.Error as error:
+        log.debug("whether %s is parked is not known: %s", peer, error)
+        return False
+    return row is not None and (NOT_PARKED not in row[0] or NO_LOGINS not in row[0])
+
+
+def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
+    """Use peers again, in all surroundings, and forget their failures. Returns those of which
+    anything was known. Raises `StoreError`."""
+    from dragoman.hub.ledger.ledger import Ledger, ledger_path
+
+    path = ledger_path(paths.state)
+    if not path.exists():
+        return []
+    with Ledger.open(path) as ledger:
+        known = ledger.healths()
+        freed = [name for name in peers if name in known]
+        for name in freed:
+            ledger.unpark(name)
+    return freed
