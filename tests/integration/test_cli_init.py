@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.hub.launching import current_platform
+from dragoman.hub.verify.card import Facts
 from dragoman.hub.verify.store import CARDS, CardStore
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in
 from tests.integration.delegated_peers import add_peer
@@ -35,7 +36,8 @@ def peer(cli: Cli, name: str, how: str, *roles: str) -> None:
 def known(cli: Cli, name: str, how: str, *roles: str) -> None:
     """A peer that was verified before: measuring takes seconds."""
     peer(cli, name, how, *roles)
-    card = structs.replace(card_of(name), platform=current_platform())
+    facts = Facts(dialect="acp", sessions=True, authenticated=True)
+    card = structs.replace(card_of(name, facts=facts), platform=current_platform())
     CardStore(cli.home / "data_home" / CARDS).save(card)
 
 
@@ -60,7 +62,7 @@ def test_unattended_it_ends_with_a_verified_enabled_peer_at_work(cli: Cli) -> No
     done = cli("init", "--yes")
     assert done.code == 0, done.out + done.err
     assert "   alpha  alpha, for review\n" in done.out
-    assert "ok  alpha: verified, " in done.out
+    assert "ok  alpha: starts, speaks acp, opens a session; no turn was tried\n" in done.out
     assert "no  beta: it wants a login" in done.out
     assert "enabled: alpha (in " in done.out
     assert 'A first piece of work: dragoman delegate review "What can you do?"' in done.out
@@ -84,6 +86,34 @@ def test_unattended_it_ends_with_a_verified_enabled_peer_at_work(cli: Cli) -> No
     assert (last["installed"], last["failed"]) == (["alpha", "beta"], ["beta"])
     assert (last["enabled"], last["answered"], last["exit_code"]) == (["alpha"], "alpha", 0)
     assert lines(again, "Delegation")[0]["job"] == last["job"]
+
+
+LOGIN_IN_PROMPT = '[quirks]\nlogin_shown_in = "prompt"\n'
+
+
+def test_a_login_that_only_a_prompt_shows_is_not_tried_unless_that_is_wanted(cli: Cli) -> None:
+    more = {"more": LOGIN_IN_PROMPT}
+    add_peer(cli.home / "config_home", cli.home, "alpha", "auth", ("review",), **more)
+    done = cli("init", "alpha", "--yes", "--format", "json")
+    (proof,) = lines(done, "Proof")
+    assert proof["ready"] and "whether it is logged in was not tried" in proof["proved"]
+    assert prompts(cli, "alpha") == ["What can you do?"]
+    wanted = cli("init", "alpha", "--yes", "--try-login", "--format", "json")
+    first, second = lines(wanted, "Proof")
+    assert (first["ready"], second["ready"]) == (True, False)
+    assert second["trouble"] == "it wants a login"
+    assert lines(wanted, "Beginning")[0]["enabled"] == []
+
+
+def test_a_person_is_asked_once_before_a_prompt_shows_a_missing_login(cli: Cli) -> None:
+    more = {"more": LOGIN_IN_PROMPT}
+    add_peer(cli.home / "config_home", cli.home, "alpha", "auth", ("review",), **more)
+    with cli.terminal("init", "alpha") as terminal:
+        terminal.expect("Send one short prompt to each? [y/N] ")
+        terminal.type("y\n")
+        terminal.expect("alpha: it wants a login")
+        assert terminal.wait() == 10, terminal.shown
+    assert config(cli) == ""
 
 
 def test_a_peer_that_fails_its_first_work_is_not_hidden_behind_scout(cli: Cli) -> None:
@@ -147,7 +177,7 @@ def test_an_interrupt_leaves_what_is_done_and_says_so(cli: Cli) -> None:
     known(cli, "alpha", "ok")
     peer(cli, "beta", "mute")
     with cli.terminal("init", "--yes") as terminal:
-        terminal.expect("alpha: verified on ")
+        terminal.expect("alpha: starts, speaks acp")
         terminal.expect("beta: ")
         terminal.type(CTRL_C)
         terminal.expect("interrupted. This is done and stays: alpha verified.")

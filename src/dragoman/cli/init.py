@@ -32,7 +32,9 @@ Find out which agents are here, and end with one at work.
 Four steps: it looks what is installed, verifies that, enables those of it that you pick, and
 delegates a first piece of work. With names only these peers count. What was verified before and has
 not changed is not measured again. The verification asks no model anything unless you add --turns;
-the piece of work at the end is one short prompt.
+the piece of work at the end is one short prompt. Some peers show a missing login only in a prompt:
+you are asked whether to send one, --try-login sends it without asking, and with --yes alone it is
+not tried.
 
 Each step is written down when it is done and not before: after Ctrl-C a second `dragoman init` goes
 on from there. The exit code is 0 if one of the enabled peers has answered, or scout where nothing
@@ -69,6 +71,13 @@ def init(
         bool,
         typer.Option("--turns", help="Verify what calls their models, too; it may cost money."),
     ] = False,
+    try_login: Annotated[
+        bool,
+        typer.Option(
+            "--try-login",
+            help="Send one short prompt to peers that show a missing login only there.",
+        ),
+    ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Verify also what was verified before.")
     ] = False,
@@ -95,7 +104,9 @@ def init(
         for problem in place.config.problems:
             # A setting that is left out might be the one that keeps a peer from being used.
             raise problem
-        code = perform(stage, lambda: course.run(names or (), turns=turns, again=again))
+        code = perform(
+            stage, lambda: course.run(names or (), turns=turns, again=again, try_login=try_login)
+        )
     except DragomanError as error:
         show.failed(error)
         raise typer.Exit(faults.exit_code(error)) from None
@@ -116,7 +127,7 @@ class _Course:
         self._silent = silent
         self._reins: Reins | None = None
 
-    async def run(self, names: Sequence[str], *, turns: bool, again: bool) -> int:
+    async def run(self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool) -> int:
         """All steps; the exit code."""
         import asyncio
 
@@ -138,7 +149,7 @@ class _Course:
         # Whoever stops reading has had enough, as if it were typed.
         self._show.on_broken = self._stage.press
         try:
-            return await self._steps(names, turns=turns, again=again)
+            return await self._steps(names, turns=turns, again=again, try_login=try_login)
         except asyncio.CancelledError:
             self._telling.interrupted(
                 Exit.TERMINATED if self._stage.terminated else Exit.INTERRUPTED
@@ -148,12 +159,15 @@ class _Course:
             self._telling.interrupted(Exit.INTERRUPTED)
             return Exit.INTERRUPTED
 
-    async def _steps(self, names: Sequence[str], *, turns: bool, again: bool) -> int:
+    async def _steps(
+        self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool
+    ) -> int:
         from dragoman.hub import beginning
 
         found = beginning.look(self._place, names)
         self._telling.found(found)
         proofs = await self._verify(found, turns=turns, again=again)
+        proofs = await self._try_login(found, proofs, consent=try_login)
         enabled = await self._enable([proof.name for proof in proofs if proof.ready])
         wish = beginning.first_wish(self._place, enabled)
         self._telling.delegating(wish)
@@ -180,6 +194,33 @@ class _Course:
             on_rung=self._telling.rung,
             on_proof=self._telling.proof,
         )
+
+    async def _try_login(self, found: Found, proofs: list[Proof], *, consent: bool) -> list[Proof]:
+        """Ask those for a word that show only then whether they are logged in, if that is wanted:
+        it calls their models."""
+        from dragoman.hub.beginning import try_prompt, untried
+
+        names = untried(proofs)
+        if not names or not (consent or await self._consents(names)):
+            return proofs
+        rows = {row.descriptor.name: row for row in found.installed}
+        tried = []
+        for proof in proofs:
+            if proof.name in names:
+                proof = await try_prompt(rows[proof.name], proof, self._place)
+                self._telling.proof(proof)
+            tried.append(proof)
+        return tried
+
+    async def _consents(self, names: list[str]) -> bool:
+        if not self._ask:
+            return False
+        question = (
+            f"   {', '.join(names)}: only a prompt shows whether it is logged in. "
+            "Send one short prompt to each? [y/N] "
+        )
+        answer = await self._stage.line(question)
+        return answer is not None and answer.strip().lower() in ("y", "yes")
 
     async def _enable(self, ready: list[str]) -> tuple[str, ...]:
         from dragoman.hub.adding import enable

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from dragoman.errors import DragomanError, UsageError
 from dragoman.hub.adding import Climber, measure
 from dragoman.hub.catalogue.roles import ROLES
@@ -23,11 +25,14 @@ from dragoman.hub.overview import Row, overview, row_of
 from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.report import Report
 from dragoman.hub.verify.card import Card, RungResult, Verdict
-from dragoman.hub.verify.ladder import climb
+from dragoman.hub.verify.ladder import RUNGS, climb
 
 AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
 """Peers that are verified at the same time. They mostly wait, but agents are heavy when they start,
 and too many at once would make a small machine look like a slow agent."""
+
+PROMPTED: Final = frozenset({"binary", "entry", "handshake", "dialect", "login", "session", "echo"})
+"""The rungs that one prompt needs."""
 
 PROMPT: Final = "What can you do?"
 """The first piece of work: it needs no tool and no permission, and scout understands it, too."""
@@ -161,6 +166,40 @@ async def _prove(
     except DragomanError as error:
         # One peer that cannot be tried says nothing about the others.
         return Proof(name=name, trouble=str(error), cure=f"dragoman peers verify {name}")
+    return judged(row, card)
+
+
+def untried(proofs: Sequence[Proof]) -> list[str]:
+    """The peers that are ready, and of which only a prompt shows whether they are logged in."""
+    return [
+        proof.name
+        for proof in proofs
+        if proof.ready
+        and proof.card is not None
+        and proof.card.facts.authenticated is None
+        and proof.card.facts.echo is None
+    ]
+
+
+async def try_prompt(row: Row, proof: Proof, place: Place, *, climb: Climber = climb) -> Proof:
+    """Send a peer one short prompt, which shows whether it is logged in, and keep what it shows."""
+    name = row.descriptor.name
+    assert row.way is not None and proof.card is not None
+    rungs = [rung for rung in RUNGS if rung.name in PROMPTED]
+    try:
+        found = await climb(row.way, peer=name, turns=True, rungs=rungs)
+    except DragomanError as error:
+        return Proof(name=name, trouble=str(error), cure=f"dragoman peers verify {name} --turns")
+    tried = {one.rung: one for one in found.rungs if one.rung == "echo"}
+    facts = replace(
+        proof.card.facts,
+        echo=found.facts.echo,
+        authenticated=found.facts.authenticated,
+        login=found.facts.login or proof.card.facts.login,
+    )
+    rest = tuple(tried.get(one.rung, one) for one in proof.card.rungs)
+    card = replace(proof.card, rungs=rest, facts=facts)
+    place.cards().save(card)
     return judged(row, card)
 
 

@@ -28,6 +28,7 @@ from dragoman.hub.place import Place
 from dragoman.hub.runtimes import check_runtime, node_version
 from dragoman.hub.sessions.damage import aside_of, find_damage
 from dragoman.hub.sessions.store import store_path
+from dragoman.hub.verify.report import proved, to_know
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
 from dragoman.transports.programs import which
@@ -321,4 +322,9 @@ def _card(
         state = State.BAD if enabled else State.WARN
         yield Finding("cards", state, f"{peer.name} failed its verification", cure)
     else:
-        yield Finding("cards", State.OK, f"{peer.name} was verified on {card.measured_at[:10]}")
+        text = f"{peer.name}, on {card.measured_at[:10]}: {proved(card)}"
+        yield Finding("cards", State.OK, text)
+        for line in to_know(card) if enabled else ():
+            yield Finding(
+                "cards", State.WARN, f"{peer.name}: {line}", f"dragoman peers show {peer.name}"
+            )

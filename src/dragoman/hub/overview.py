@@ -17,7 +17,8 @@ from dragoman.hub.health import Park
 from dragoman.hub.launching import Way, current_platform, resolve, with_env
 from dragoman.hub.parking import parked_peers
 from dragoman.hub.place import Place
-from dragoman.hub.verify.card import Card, Verdict
+from dragoman.hub.verify.card import Card
+from dragoman.hub.verify.report import to_know
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
 
@@ -52,8 +53,12 @@ class Row:
             return "failed"
         if self.version is not None and self.card.version != self.version:
             return f"of {self.card.version or 'another version'}"
-        warned = sum(rung.verdict in (Verdict.WARN, Verdict.FAIL) for rung in self.card.rungs)
-        return "ok" if not warned else f"ok, {warned} to know"
+        facts = self.card.facts
+        proof = "a session opens"
+        if facts.echo is not None:
+            proof = "a turn completes" if facts.echo else "a turn failed"
+        warned = len(to_know(self.card))
+        return proof if not warned else f"{proof}, {warned} to know"
 
 
 def overview(place: Place) -> list[Row]:

@@ -111,7 +111,7 @@ def test_a_peer_is_verified_by_name_and_its_card_is_kept(shell: Shell, ladder: L
     assert said.code == 0
     assert said.out.splitlines() == [
         "ok    handshake     as it went",
-        "scout 1.2.3 can be used: no turns were tried",
+        "scout 1.2.3: starts, speaks acp; no turn was tried",
     ]
     (call,) = ladder.calls
     assert call["paths"] is not None and call["careful"] is False and call["turns"] is False

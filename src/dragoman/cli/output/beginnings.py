@@ -88,6 +88,9 @@ class Telling:
             self._show(cut(one_line(f"   ... {told}"), width_of(sys.stderr) - 1))
 
     def proof(self, proof: Proof) -> None:
+        # A peer may be tried twice: the last time counts.
+        for names in (self.done.verified, self.done.failed):
+            names[:] = [name for name in names if name != proof.name]
         (self.done.verified if proof.ready else self.done.failed).append(proof.name)
         self._waiting.pop(proof.name, None)
         if self._format is Format.JSON:
@@ -95,10 +98,21 @@ class Telling:
             return
         if proof.ready:
             self._line(f"{proof.name}: {_praise(proof)}", mark=self._paint("ok", "green"))
+            self._to_know(proof)
         else:
             self._line(f"{proof.name}: {proof.trouble}", mark=self._paint("no", "red"))
             if proof.cure:
                 self._line(f"    what to do: {proof.cure}")
+
+    def _to_know(self, proof: Proof) -> None:
+        """What there is to know of a peer, each in one line, and the command that shows more."""
+        from dragoman.hub.verify.report import to_know
+
+        lines = to_know(proof.card) if proof.card is not None else []
+        for line in lines:
+            self._line(f"    to know: {line}", style="dim")
+        if lines:
+            self._line(f"    more: dragoman peers show {proof.name}", style="dim")
 
     def choosing(self) -> None:
         self._head("Who may be delegated to")
@@ -225,6 +239,8 @@ class Telling:
 
 def proof_as_json(proof: Proof) -> dict[str, Any]:
     """A verified peer as its line."""
+    from dragoman.hub.verify.report import proved, to_know
+
     card = proof.card
     return {
         "type": "Proof",
@@ -232,17 +248,17 @@ def proof_as_json(proof: Proof) -> dict[str, Any]:
         "ready": proof.ready,
         "version": None if card is None else card.version,
         "kept": proof.kept,
+        "proved": None if card is None else proved(card),
+        "to_know": [] if card is None else to_know(card),
         "trouble": proof.trouble or None,
         "cure": proof.cure or None,
     }
 
 
 def _praise(proof: Proof) -> str:
+    from dragoman.hub.verify.report import proved
+
     card = proof.card
     assert card is not None
-    if proof.kept:
-        return f"verified on {card.measured_at[:10]}"
-    held = sum(str(rung.verdict) in ("pass", "warn") for rung in card.rungs)
-    warned = sum(str(rung.verdict) == "warn" for rung in card.rungs)
-    more = f", {warned} of them to know about" if warned else ""
-    return f"verified, {held} things measured{more}"
+    when = f" (measured on {card.measured_at[:10]})" if proof.kept else ""
+    return f"{proved(card)}{when}"

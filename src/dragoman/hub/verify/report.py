@@ -32,19 +32,41 @@ def rung_lines(result: RungResult) -> list[str]:
     return lines
 
 
+def proved(card: Card) -> str:
+    """What was proved of a peer, in words, and what was not tried."""
+    facts = card.facts
+    did = ["starts"] if facts.handshake_seconds is not None or facts.dialect else []
+    did += [f"speaks {facts.dialect}"] if facts.dialect else []
+    did += ["opens a session"] if facts.sessions else []
+    did += ["completes a turn"] if facts.echo else []
+    not_tried = []
+    if facts.echo is False:
+        not_tried.append("a turn failed")
+    elif facts.echo is None:
+        not_tried.append("no turn was tried")
+    if facts.authenticated is False:
+        not_tried.append("it wants a login")
+    elif facts.authenticated is None and facts.sessions:
+        not_tried.append("whether it is logged in was not tried")
+    return "; ".join(filter(None, [", ".join(did), *not_tried]))
+
+
+def to_know(card: Card) -> list[str]:
+    """What a user of the peer has to know, each in one line."""
+    bad = (Verdict.WARN, Verdict.FAIL)
+    return [f"{one.rung}: {one.evidence}" for one in card.rungs if one.verdict in bad]
+
+
 def summary(card: Card) -> str:
-    """Whether the peer can be used, in one sentence."""
+    """What was proved of the peer, or that it cannot be used, in one sentence."""
     version = f" {card.version}" if card.version else ""
     failures = [one for one in card.rungs if one.verdict is Verdict.FAIL]
-    warnings = sum(one.verdict is Verdict.WARN for one in card.rungs)
     if not card.usable:
         stopped = f" (see {failures[0].rung})" if failures else ""
         return f"{card.peer}{version} cannot be used{stopped}"
-    told = [f"{len(failures)} failed"] if failures else []
-    told += [f"{warnings} to know about"] if warnings else []
-    if not card.turns:
-        told.append("no turns were tried")
-    return f"{card.peer}{version} can be used" + (f": {', '.join(told)}" if told else "")
+    count = len(to_know(card))
+    told = f"; {count} to know about, above" if count else ""
+    return f"{card.peer}{version}: {proved(card)}{told}"
 
 
 def text(card: Card) -> str:

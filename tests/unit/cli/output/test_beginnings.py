@@ -63,10 +63,13 @@ def test_steps_are_numbered_and_names_line_up(
     assert out[2] == "   gemini  Gemini CLI, for research, exploration"
     assert out[3].startswith("   not installed: ") and "codex," not in out[3]
     assert out[4].startswith("2. ") and out[4].endswith("without asking their models anything")
-    assert out[5] == "   ok  codex: verified on 2026-05-04"
-    assert out[6] == "   ok  gemini: verified, 1 things measured, 1 of them to know about"
-    assert out[7] == "3. Who may be delegated to"
-    assert out[8:] == ["   enabled: codex (in config.toml)", "   codex was enabled already."]
+    proved = "starts, speaks acp; no turn was tried"
+    assert out[5] == f"   ok  codex: {proved} (measured on 2026-05-04)"
+    assert out[6] == f"   ok  gemini: {proved}"
+    assert out[7] == "       to know: handshake: it answered"
+    assert out[8] == "       more: dragoman peers show gemini"
+    assert out[9] == "3. Who may be delegated to"
+    assert out[10:] == ["   enabled: codex (in config.toml)", "   codex was enabled already."]
 
 
 def test_what_a_peer_says_is_no_command_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,6 +151,8 @@ def test_programs_get_lines_and_the_quiet_the_names_only(
         "ready": True,
         "version": "1.2.3",
         "kept": True,
+        "proved": "starts, speaks acp; no turn was tried",
+        "to_know": [],
         "trouble": None,
         "cure": None,
     }

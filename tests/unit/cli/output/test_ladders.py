@@ -60,4 +60,4 @@ def test_the_quiet_hear_the_end_only(capsys: pytest.CaptureFixture[str]) -> None
     progress = Progress(Format.QUIET)
     progress.rung(RUNG)
     progress.end(card_of("mine"))
-    assert capsys.readouterr().out == "mine 1.2.3 can be used: no turns were tried\n"
+    assert capsys.readouterr().out == "mine 1.2.3: starts, speaks acp; no turn was tried\n"

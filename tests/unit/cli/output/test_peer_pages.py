@@ -31,7 +31,16 @@ def row(*, card: Card | None = None, version: str | None = "1.2.3", there: bool 
 
 def test_a_row_has_a_cell_for_every_heading() -> None:
     cells = row_as_cells(row(card=card_of("mine")))
-    assert cells == ["mine", "yes", "yes", "1.2.3", "auto", "review,plan", "ok", "a note"]
+    assert cells == [
+        "mine",
+        "yes",
+        "yes",
+        "1.2.3",
+        "auto",
+        "review,plan",
+        "a session opens",
+        "a note",
+    ]
     assert len(cells) == len(HEAD)
     assert row_as_cells(row(version=None))[3] == "unknown"
     assert row_as_cells(row(version=None, there=False))[:4] == ["mine", "no", "yes", ""]

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+from msgspec import structs
+
 from dragoman.hub.verify import report
-from dragoman.hub.verify.card import Card, RungResult, Verdict
+from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 from dragoman.hub.verify.ladder import RUNGS
 
 OK = RungResult(rung="binary", verdict=Verdict.PASS, evidence="found at /bin/x", seconds=0.01)
@@ -36,10 +39,40 @@ def test_the_names_of_all_rungs_fit_into_their_column() -> None:
     assert max(len(rung.name) for rung in RUNGS) == report.WIDTH
 
 
-def test_the_summary_says_whether_the_peer_can_be_used_and_where_it_stopped() -> None:
-    assert report.summary(card(OK)) == "x 1.2 can be used"
-    assert report.summary(card(WARNING)) == "x 1.2 can be used: 1 to know about"
-    assert report.summary(card(OK, turns=False)) == "x 1.2 can be used: no turns were tried"
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (Facts(dialect="acp"), "starts, speaks acp; no turn was tried"),
+        (
+            Facts(dialect="acp", sessions=True),
+            "starts, speaks acp, opens a session; no turn was tried; "
+            "whether it is logged in was not tried",
+        ),
+        (
+            Facts(dialect="acp", authenticated=False),
+            "starts, speaks acp; no turn was tried; it wants a login",
+        ),
+        (
+            Facts(dialect="acp", sessions=True, authenticated=True, echo=True),
+            "starts, speaks acp, opens a session, completes a turn",
+        ),
+        (
+            Facts(dialect="acp", sessions=True, authenticated=True, echo=False),
+            "starts, speaks acp, opens a session; a turn failed",
+        ),
+    ],
+)
+def test_what_was_proved_is_said_and_what_was_not_tried(facts: Facts, words: str) -> None:
+    assert report.proved(structs.replace(card(OK), facts=facts)) == words
+
+
+def test_what_there_is_to_know_is_a_line_each() -> None:
+    assert report.to_know(card(OK, WARNING)) == ["late updates: late"]
+
+
+def test_the_summary_says_what_was_proved_or_where_it_stopped() -> None:
+    assert report.summary(card(OK)) == "x 1.2: no turn was tried"
+    assert report.summary(card(WARNING)) == "x 1.2: no turn was tried; 1 to know about, above"
     refused = card(OK, FAILURE, usable=False)
     assert report.summary(refused) == "x 1.2 cannot be used (see handshake)"
 
