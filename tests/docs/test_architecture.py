@@ -21,8 +21,8 @@ LIFTED = {
 
 MAKERS = {
     # What makes folders and files, and the modules that may do it themselves: those that do it for
-    # all others, those that write where an agent wants it, and logs and locks, which are
-    # opened and never replaced.
+    # all others, those that write where an agent wants it, and those that only
+    # move a log or a damaged store aside.
     r"\bmkdir\(|makedirs\(": {
         "client/folders.py",
         "client/services/named_paths.py",
@@ -36,6 +36,7 @@ MAKERS = {
         "client/services/files.py",
         "hub/config/files.py",
         "hub/ledger/eventlog.py",
+        "hub/sessions/damage.py",
     },
 }
 
