@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.hub.sessions.store import Store
 from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
+from tests.unit.hub.sessions.stores import session
 
 QUIET = ("--format", "quiet")
 
@@ -240,3 +242,23 @@ def test_a_chat_and_a_run_go_on_with_each_other(warm: Cli) -> None:
     assert (third["context"], third["session_key"]) == ("live", first["session_key"])
     all_of_it = "you said hello\nyou said and again\nyou said third\n"
     until(lambda: warm("sessions", "show", "talk", *QUIET).out == all_of_it)
+
+
+def test_old_closed_sessions_go_by_themselves_and_give_their_space_back() -> None:
+    with warm_cli() as cli:
+        state = cli.home / "state_home"
+        with Store.open(state / "sessions.db") as store:
+            for key, closed_at in (("s-old", 1.0), ("s-kept", None)):
+                fields = {"key": key, "peer_session_id": key, "closed_at": closed_at}
+                store.create_session(session(**fields))
+                store.append(key, 0, [b'"' + b"x" * 100_000 + b'"'] * (30 if closed_at else 1))
+                store.update_session(key, updated_at=1.0)
+        assert (state / "sessions.db").stat().st_size > 3_000_000
+        assert cli.child("run", "hello", "--", *cli.agent).code == 0
+        until((state / "retention.stamp").exists)
+        # A broker ends after what it began when it became idle.
+        assert cli.child("broker", "stop", "--all").code == 0
+        assert (state / "sessions.db").stat().st_size < 1_000_000
+        with Store.open(state / "sessions.db", read_only=True) as store:
+            keys = {one.key for one in store.sessions()}
+        assert "s-old" not in keys and "s-kept" in keys

@@ -144,6 +144,10 @@ class Keeper:
             await self._writer.close()
         if self._store is not None:
             self._store.close()
+            from dragoman.hub.retention import retain
+
+            paths = self._paths or find_paths()
+            await asyncio.to_thread(retain, paths.state, paths.config)
 
     def _begin(self, store: Store, opened: Opened) -> None:
         self._writer = writer = Writer(store, on_trouble=self._trouble, on_recovery=self._recovered)

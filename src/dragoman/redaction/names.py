@@ -49,6 +49,7 @@ _TEXTS: Final = (
     rf"""\\*["']?{_VALUE}""",
     rf"""(?i)(?<![a-z0-9_-])[a-z0-9_-]{{0,64}}{_ENDINGS}=\\*["']?{_VALUE}""",
     rf"""(?i)(?<!\S)--?[a-z0-9_-]{{0,64}}{_ENDINGS}\s+["']?{_VALUE}""",
+    r"(?i)bearer (?P<secret>[a-z0-9._~+/=-]{8,})",
     # A header as it is given to curl, and a password as it is told.
     r"""(?i)(?<![a-z0-9_-])(?:proxy-)?authorization\s*:\s*"""
     r"""(?:(?:basic|bearer|digest|token)\s+)?(?P<secret>[^\s"'\\]+)""",
@@ -84,6 +85,7 @@ _QUICK: Final = (
     rf"|-[a-z0-9_-]{{0,64}}{_NAME}[a-z]{{0,4}}{_BLANK}"
     rf'|"-[^"]{{0,64}}{_NAME}[^"]{{0,64}}"\s*,'
     rf'|name\\*"{_BLANK}*:{_BLANK}*\\*"[^"]{{0,400}}?{_NAME}'
+    r"|bearer [a-z0-9._~+/=-]{8}"
 )
 
 

@@ -124,8 +124,6 @@ _SPECIAL: Final = (
         ("eyJ",),
         r"(?<![\w-])(?=[\w-]+\.[\w-]{8,}+\.)[\w-]*?(?P<secret>eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+)",
     ),
-    (("earer ",), r"(?i:bearer) (?P<secret>[A-Za-z0-9._~+/=-]{8,})"),
-    (("EARER ",), r"BEARER (?P<secret>[A-Za-z0-9._~+/=-]{8,})"),
     (
         ("-----BEGIN ",),
         r"(?s:-----BEGIN [A-Z0-9_ -]{0,64}PRIVATE KEY"
@@ -159,7 +157,7 @@ def _shapes() -> Iterator[Shape]:
 
 SHAPES: Final = tuple(_shapes())
 
-_RARER: Final = " etaoinshrdlucmfwypvbgk.,-:/_0123456789jqxzETAOINSHRDLUCMFWYPVBGKJQXZ~"
+_RARER: Final = " etaoinsr0123456789hdlucmfwypvbgk.,-:/_jqxzETAOINSHRDLUCMFWYPVBGKJQXZ~"
 """Characters as they stand in texts, the commonest first."""
 
 
@@ -232,11 +230,23 @@ def has_literal(text: str) -> bool:
 
 def may_hold(text: str) -> bool:
     """Whether a text holds a secret by its shape, or the beginning of one."""
-    return any(
-        compiled(shape.beginning).search(text)
-        for literal in literals_in(text)
-        for shape in _BY_LITERAL[literal]
-    )
+    # Plain loops: this is asked of every piece of every answer.
+    for gate, pattern, literals in _GATED:
+        if gate in text and compiled(pattern).search(text) and _begins(text, literals):
+            return True
+    for rarest, literals in _BY_RAREST:
+        if rarest in text and _begins(text, literals):
+            return True
+    return False
+
+
+def _begins(text: str, literals: tuple[str, ...]) -> bool:
+    for literal in literals:
+        if literal in text:
+            for shape in _BY_LITERAL[literal]:
+                if compiled(shape.beginning).search(text):
+                    return True
+    return False
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -200,6 +201,12 @@ class BrokerProcess:
 
     async def _trim(self) -> None:
         await idle.trim(self.endpoint.runtime, own_pid=os.getpid(), max_idle=self.spec.max_idle)
+        folders = self.spec.paths
+        if folders.config:
+            # Not at the top: it is needed once a day.
+            from dragoman.hub.retention import retain
+
+            await asyncio.to_thread(retain, Path(folders.state), Path(folders.config))
 
     def keep_for(self, ttl: float) -> None:
         if self._clock is not None:

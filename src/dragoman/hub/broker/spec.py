@@ -60,6 +60,8 @@ class Folders(Struct, frozen=True, kw_only=True):
     state: str
     runtime: str
     data: str
+    config: str = ""
+    """Where the user's own settings are, which say what is kept for how long."""
 
 
 class FileIdentity(Struct, frozen=True, kw_only=True):
@@ -185,7 +187,12 @@ def identify_files(command: Iterable[str]) -> tuple[FileIdentity, ...]:
 
 def folders_of(paths: Paths) -> Folders:
     """The folders of a broker among those of dragoman."""
-    return Folders(state=str(paths.state), runtime=str(paths.runtime), data=str(paths.data))
+    return Folders(
+        state=str(paths.state),
+        runtime=str(paths.runtime),
+        data=str(paths.data),
+        config=str(paths.config),
+    )
 
 
 def real_workspace(folder: str | os.PathLike[str]) -> str:

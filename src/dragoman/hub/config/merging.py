@@ -121,7 +121,7 @@ def load_config(
     """
     environ = os.environ if environ is None else environ
     merge = _Merge(strict)
-    merge.add(lambda: _global_layer(paths))
+    merge.add(lambda: _global_layer(paths.config_file))
     project = read_project(cwd, paths)
     ignored: list[Ignored] = []
     before = merge.copy()
@@ -146,6 +146,15 @@ def load_config(
         problems=tuple(merge.problems),
         origins=dict(merge.origins),
     )
+
+
+def load_own(file: Path, environ: Mapping[str, str] | None = None) -> Settings:
+    """The user's own settings, without those of any project. Raises `ConfigInvalid`."""
+    merge = _Merge(strict=True)
+    merge.add(lambda: _global_layer(file))
+    for name, value in sorted((os.environ if environ is None else environ).items()):
+        merge.add(lambda name=name, value=value: _variable(name, value))
+    return merge.settings()
 
 
 class _Merge:
@@ -216,8 +225,9 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     if settings.ttl < 0 or settings.max_idle_brokers < 0:
         key = "ttl" if settings.ttl < 0 else "max_idle_brokers"
         raise ConfigInvalid(origin, "it is a number of 0 or more", key=key)
-    if settings.max_depth < 0:
-        raise ConfigInvalid(origin, "it is a number of 0 or more", key="max_depth")
+    for key in ("max_depth", "keep_days", "max_store_size"):
+        if getattr(settings, key) < 0:
+            raise ConfigInvalid(origin, "it is a number of 0 or more", key=key)
     _check_limits(settings.limits, "limits", origin)
     for pattern in settings.agent_files:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
@@ -245,15 +255,14 @@ def _check_limits(limits: Limits, key: str, origin: str) -> None:
             raise ConfigInvalid(origin, "it is a number of 0 or more", key=f"{key}.{name}")
 
 
-def _global_layer(paths: Paths) -> Layer:
-    file = paths.config_file
+def _global_layer(file: Path) -> Layer:
     data = read_file(file)
     if data is None:
         return {}, {}
     table = parse(data, origin=str(file))
     if PEERS in table:
         raise ConfigInvalid(
-            str(file), f"a peer has a file of its own: {paths.peers_folder}/NAME.toml", key=PEERS
+            str(file), f"a peer has a file of its own: {file.parent / PEERS}/NAME.toml", key=PEERS
         )
     return _layer(table, str(file))
 
@@ -394,6 +403,8 @@ NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
     "max_line_size": int,
     "max_idle_brokers": int,
     "max_depth": int,
+    "max_store_size": int,
+    "keep_days": float,
     "ttl": float,
     **{f"limits.{name}": float for name in Limits.__struct_fields__},
     **{f"limits.{name}": int for name in ("turn_tokens", "day_tokens", "day_turns")},

@@ -122,6 +122,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many seconds an idle broker stays."""
     max_idle_brokers: int = 4
     """How many idle brokers stay at once; the one that has been idle for longest stops first."""
+    keep_days: float = 90.0
+    """How many days closed sessions, jobs and attempts are kept after their last use; 0: all."""
+    max_store_size: int = 2 * 1024**3
+    """How many bytes the session store may have; the oldest closed sessions go; 0: no limit."""
     agent_files: tuple[str, ...] = ("agents/*.md",)
     """Where a project has its agent files, relative to its folder."""
     adaptive: Adaptive = "shadow"

@@ -201,7 +201,7 @@ class AttemptTable(BeliefTable):
                 " (SELECT 1 FROM attempts WHERE decision_id = decisions.id)",
                 (before,),
             )
-        self._forget_log()
+        self._give_space_back()
         return gone
 
     def _attempts(self, where: str, *values: Any) -> list[AttemptRecord]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -47,6 +48,15 @@ RETRY_INTERVAL: Final = 0.02
 
 LOG_SIZE: Final = 16 * 1024 * 1024
 """What the write-ahead log may keep of the disk when it is empty."""
+
+INCREMENTAL: Final = 2
+"""SQLite's number for files that give the space of deleted content back in steps."""
+
+VACUUM_STEP: Final = 2048
+"""Pages that are given back at once: some megabytes, and a few milliseconds."""
+
+VACUUM_SIZE: Final = 512 * 1024 * 1024
+"""Content up to which an older file is written anew, once: some seconds."""
 
 FILE_MODE: Final = 0o600
 
@@ -188,12 +198,33 @@ class Database:
     def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
         return StoreConflict(str(self.path), problem, remedy=remedy)
 
-    def _forget_log(self) -> None:
-        """Let nothing of what was deleted stay in the write-ahead log. Another process that reads
-        may hinder it; then a later one does it."""
+    @property
+    def used_size(self) -> int:
+        """Bytes of the file that hold something."""
+        with self._reading() as connection:
+            return _used_size(connection)
+
+    def _give_space_back(self) -> None:
+        """Give the space of what was deleted back to the disk, and let nothing of it stay in the
+        write-ahead log. Another process may hinder it; then a later one does it."""
         with contextlib.suppress(sqlite3.Error), self._lock:
-            if not self._depth:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if self._depth:
+                return
+            connection = self._connection
+            if _pragma(connection, "auto_vacuum") != INCREMENTAL:
+                # A file of before: it is written anew once, if that is quick and there is room.
+                if _used_size(connection) <= min(VACUUM_SIZE, _free_size(self.path) // 2):
+                    connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+                    connection.execute("VACUUM")
+            else:
+                free = int(_pragma(connection, "freelist_count"))
+                while free:
+                    # In steps, so that who writes meanwhile does not wait for all of them.
+                    connection.execute(f"PRAGMA incremental_vacuum({VACUUM_STEP})").fetchall()
+                    before, free = free, int(_pragma(connection, "freelist_count"))
+                    if free >= before:
+                        break
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 _BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
@@ -227,7 +258,9 @@ def _open_to_write(path: Path, form: Form) -> sqlite3.Connection:
         raise _of_os(path, error, form) from error
     connection = _connect(f"{path.absolute().as_uri()}?mode=rw")
     try:
-        _refuse_strangers(path, connection, form)
+        if not _refuse_strangers(path, connection, form):
+            # Before anything is written: afterwards it would mean to write the file anew.
+            connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
         _log_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -379,6 +412,19 @@ def _migrate(path: Path, connection: sqlite3.Connection, form: Form) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _used_size(connection: sqlite3.Connection) -> int:
+    pages = int(_pragma(connection, "page_count")) - int(_pragma(connection, "freelist_count"))
+    return pages * int(_pragma(connection, "page_size"))
+
+
+def _free_size(path: Path) -> int:
+    """Bytes that are free on the disk of a file; 0 if that cannot be told."""
+    try:
+        return shutil.disk_usage(path.parent).free
+    except OSError:
+        return 0
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int | str:

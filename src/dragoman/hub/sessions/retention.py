@@ -19,6 +19,10 @@ KEPT_AGE: Final = 90 * 24 * 3600.0
 """Seconds after which a session that nobody used goes, unless somebody says otherwise."""
 
 
+RECENT_AGE: Final = 24 * 3600.0
+"""Seconds for which a session stays though there is too much: somebody may want to read it."""
+
+
 class Pruned(Struct, frozen=True, kw_only=True):
     """What was deleted."""
 
@@ -81,8 +85,46 @@ class Retention(SessionTable, JobTable, EventTable):
                 if not dry_run:
                     connection.execute(f"DELETE {loose}", (before,))
         if keys and not dry_run:
-            self._forget_log()
+            self._give_space_back()
         return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=keys)
+
+    def shrink(self, max_size: int, *, now: float | None = None) -> Pruned:
+        """Delete closed sessions, those used longest ago first, until what is stored takes no more
+        than about `max_size` bytes. One that was used in the last day stays, however large."""
+        excess = self.used_size - max_size
+        if excess <= 0:
+            return Pruned()
+        before = (time.time() if now is None else now) - RECENT_AGE
+        keys: list[str] = []
+        jobs = events = 0
+        with self.transaction() as connection:
+            rows = connection.execute(
+                "SELECT key FROM sessions WHERE closed_at IS NOT NULL AND updated_at < ?"
+                " AND NOT EXISTS (SELECT 1 FROM jobs"
+                " WHERE jobs.session_key = sessions.key AND state != 'ended')"
+                " ORDER BY updated_at",
+                (before,),
+            ).fetchall()
+            for (key,) in rows:
+                if excess <= 0:
+                    break
+                count, size = connection.execute(
+                    "SELECT coalesce(sum(count), 0), coalesce(sum(length(data)), 0)"
+                    " FROM events WHERE session_key = ?",
+                    (key,),
+                ).fetchone()
+                made, said = connection.execute(
+                    "SELECT count(*), coalesce(sum(length(prompt) + length(text)), 0)"
+                    " FROM jobs WHERE session_key = ?",
+                    (key,),
+                ).fetchone()
+                connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+                excess -= size + said
+                events, jobs = events + count, jobs + made
+                keys.append(key)
+        if keys:
+            self._give_space_back()
+        return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=tuple(keys))
 
     def trim(self, key: str, max_size: int) -> int:
         """Let a session have no more than about `max_size` bytes of events: the oldest go. Their
@@ -103,5 +145,5 @@ class Retention(SessionTable, JobTable, EventTable):
                         "DELETE FROM events WHERE session_key = ? AND first = ?", (key, first)
                     )
         if gone:
-            self._forget_log()
+            self._give_space_back()
         return gone

@@ -120,7 +120,7 @@ class SessionTable(Database):
         with self.transaction() as connection:
             if not connection.execute("DELETE FROM sessions WHERE key = ?", (key,)).rowcount:
                 raise UnknownSession(missing(key))
-        self._forget_log()
+        self._give_space_back()
 
     def _first_session(self, where: str, *values: str) -> SessionRecord | None:
         with self._reading() as connection:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from dragoman.hub.sessions import event_table
+from dragoman.hub.sessions.retention import RECENT_AGE
 from tests.unit.hub.sessions.stores import chunk, job, open_store, session
 
 
@@ -81,3 +83,36 @@ def test_a_session_that_grows_too_large_loses_its_oldest_events_and_no_number(
         # The newest are left whatever the bound.
         store.trim(one.key, 0)
         assert list(store.lines(one.key)) == [(100, b"{}")]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_what_is_deleted_gives_its_space_back_to_the_disk(tmp_path: Path, older: bool) -> None:
+    path = tmp_path / "state" / "sessions.db"
+    with open_store(tmp_path) as store:
+        for key in ("s-large", "s-small"):
+            store.create_session(session(key=key, peer_session_id=key))
+        store.append("s-large", 0, [b'"' + b"x" * 100_000 + b'"'] * 50)
+        store.append("s-small", 0, [b"{}"])
+    if older:
+        # A file of a dragoman that did not give space back.
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("VACUUM")
+        connection.close()
+    assert path.stat().st_size > 5_000_000
+    with open_store(tmp_path) as store:
+        store.delete_session("s-large")
+        assert path.stat().st_size < 500_000
+        assert [number for number, _ in store.lines("s-small")] == [0]
+
+
+def test_a_session_of_today_and_an_open_one_stay_however_large(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for key, closed_at in (("s-today", 1.0), ("s-open", None), ("s-old", 1.0)):
+            store.create_session(session(key=key, closed_at=closed_at, peer_session_id=key))
+            store.append(key, 0, [b'"' + b"x" * 100_000 + b'"'])
+            store.update_session(key, updated_at=1000.0 if key == "s-today" else 1.0)
+        gone = store.shrink(1, now=1000.0 + RECENT_AGE)
+        assert gone.keys == ("s-old",) and (gone.sessions, gone.events) == (1, 1)
+        assert store.shrink(10**9).keys == ()
