@@ -336,17 +336,23 @@ def _empty(form: Form) -> sqlite3.Connection:
 
 def _make_private(path: Path) -> None:
     """Make the file before SQLite does, so that it never is anybody else's to read. Its
-    companions get the same mode from SQLite."""
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags, FILE_MODE)
+    companions get the same mode from SQLite.
+
+    A file that is there is not opened: closing it would drop the locks that SQLite holds for
+    another connection of this process, and another process would then take the log away.
+    """
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
-        if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
-            os.fchmod(descriptor, FILE_MODE)
-    finally:
-        os.close(descriptor)
+        found = path.stat()
+    except FileNotFoundError:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        os.close(os.open(path, flags, FILE_MODE))
+        found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
+    if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+        os.chmod(path, FILE_MODE)
 
 
 def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:

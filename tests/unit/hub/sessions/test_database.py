@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -239,3 +241,18 @@ def test_no_space_for_the_folder_is_told_as_that(
     monkeypatch.setattr("os.mkdir", fail)
     with pytest.raises(StoreFull, match="prune"):
         Store.open(tmp_path / "state" / "sessions.db")
+
+
+def test_a_second_connection_of_a_process_takes_no_locks_away_from_the_first(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sessions.db"
+    with Store.open(path) as first:
+        first.create_session(session(key="s-one"))
+        Store.open(path).close()
+        # A process that believes to be the last one takes the log away when it ends.
+        other = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('SELECT 1 FROM sessions')"
+        subprocess.run([sys.executable, "-c", other], check=True, timeout=30)
+        first.create_session(session(key="s-two", peer_session_id="two"))
+        with Store.open(path, read_only=True) as reader:
+            assert {one.key for one in reader.sessions()} == {"s-one", "s-two"}
