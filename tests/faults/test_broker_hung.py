@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.client.budgets import Budgets
+from dragoman.errors import RemoteError
 from dragoman.hub.broker.liveness import Liveness
 from tests.aio import aio
 from tests.integration.broker_stage import Stage, stage
@@ -58,6 +59,18 @@ async def test_a_stopped_agent_is_replaced_and_the_call_that_found_it_out_succee
         # The session of the process that is gone is restored the usual way.
         assert await answers(scene, caller, first, "again") == "end_turn"
         assert len(scene.host.peers) == 2
+
+
+@aio
+async def test_a_prompt_to_a_stopped_agent_ends_long_before_its_budgets(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene, scene.caller() as caller:
+        quick(scene)
+        session = await caller.new(tmp_path)
+        os.kill(scene.host.peers[0], signal.SIGSTOP)
+        with pytest.raises(RemoteError, match="its process is stopped by a signal"):
+            await caller.prompting(session, "say hello")
+        other = await caller.new(tmp_path)
+        assert await answers(scene, caller, other, "after") == "end_turn"
 
 
 @aio

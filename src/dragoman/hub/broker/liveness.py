@@ -84,6 +84,17 @@ class Liveness:
 
         return answered
 
+    def look_later(self, far: Far, what: str) -> None:
+        """The peer was asked for something that may take as long as it likes. Only a process that
+        is stopped is doubted for that."""
+        heard = far.heard
+
+        def look() -> None:
+            if far.heard == heard and far.is_stopped:
+                self.doubt(far, what, heard=heard)
+
+        asyncio.get_running_loop().call_later(self._first_look, look)
+
     def doubt(self, far: Far, what: str, *, heard: int, window: float = 0.0) -> None:
         """Find out whether the peer still answers, unless it was heard since `heard`. It has
         `window` seconds for any sign of life, and at least those of a probe."""

@@ -214,6 +214,7 @@ class Turns:
             session.cancelling.on(Trigger.ANSWER)
             self._end(job, error=error)
             return
+        self._hall.liveness.look_later(far, "a prompt")
         if job.caller is None:
             self._keep_vigil(job)
 
