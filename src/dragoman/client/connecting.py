@@ -24,7 +24,7 @@ from dragoman.client import guarding, handshakes
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, Terms, absolute
 from dragoman.client.inquiries import Inquire
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.permissions import Permit, deny_all, require_permit
 from dragoman.client.programs import launch_of, program_of
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import Cache, Program
@@ -86,6 +86,9 @@ async def connect(
     asked only once what it speaks. `details` are options that only one dialect has, by their names
     in its own options, such as ``sandbox`` for Codex.
     """
+    require_permit(permit)
+    if guard is not None:
+        require_permit(guard, "guard")
     folder = absolute(Path(workspace))
     permit, guard = guarding.guarded(permit, guard, folder)
     terms = Terms(
@@ -133,6 +136,7 @@ def _way(
 ) -> Way:
     if isinstance(target, str):
         return _address(target)
+    require_words(target)
     argv = tuple(target)
     if not argv or not all(isinstance(word, str) for word in argv):
         raise UsageError("a command line is a list of words, the program first")
@@ -148,6 +152,21 @@ def _way(
             raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error
 
     return Way(f"`{_shown(shlex.join(argv))}`", start, argv, program_of(argv))
+
+
+def require_words(target: object) -> None:
+    """Raise `UsageError` for what is neither an address nor the words of a command line."""
+    if isinstance(target, os.PathLike):
+        raise UsageError(
+            f"a command line is a list of words: pass [{os.fspath(target)!r}] for this program, "
+            "not its path alone"
+        )
+    if isinstance(target, bytes) or not isinstance(target, Iterable):
+        kind = type(target).__name__
+        raise UsageError(f"an agent is named by text or a list of words, not by {kind}")
+    words = list(target)
+    if strange := [word for word in words if not isinstance(word, str)]:
+        raise UsageError(f"the words of a command line are text, and {strange[0]!r} is not")
 
 
 def _shown(words: str) -> str:

@@ -30,6 +30,7 @@ from dragoman.client.turns import BaseTurn, End, Prompted, State
 from dragoman.errors import (
     DragomanError,
     Unsupported,
+    UsageError,
 )
 from dragoman.events import model
 from dragoman.events.parts import (
@@ -426,13 +427,27 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         return self._result(ended)
 
 
+def wrong_prompt(prompt: object, block: str) -> UsageError:
+    """The error for what is not a prompt."""
+    kind = type(prompt).__name__
+    hint = ""
+    if isinstance(prompt, bytes | bytearray):
+        hint = ": decode it first"
+    elif isinstance(prompt, list | tuple):
+        strange = sorted({type(each).__name__ for each in prompt})
+        hint = f" of {', '.join(strange)}" if strange else ""
+    return UsageError(f"a prompt is text, or a list of blocks such as {block}, not {kind}{hint}")
+
+
 def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
     """A prompt as blocks."""
     if isinstance(prompt, str):
         return (Text(prompt),)
-    if isinstance(prompt, Struct):
+    if isinstance(prompt, Block):
         return (prompt,)
-    return tuple(prompt)
+    if isinstance(prompt, list | tuple) and all(isinstance(each, Block) for each in prompt):
+        return tuple(prompt)
+    raise wrong_prompt(prompt, "dragoman.events.parts.Text")
 
 
 __all__ = [

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dragoman.client.permissions import Answer, Decision, Permit, Question
+from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question, wrong_answer
 from dragoman.client.tool_input import told_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import NotPermitted
@@ -83,7 +83,7 @@ class Asker:
     is asked, unless it has allowed the same when the agent asked for it."""
 
     def __init__(self, permit: Permit, workspace: Path) -> None:
-        self._permit = permit
+        self._permit = self.handler = permit
         self._workspace = workspace
         self._edited: set[str] = set()
         self._commands: list[object] = []
@@ -137,7 +137,10 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
 async def decided(guard: Permit, question: Question) -> Decision:
     """What the guard says."""
     answer = guard(question)
-    return await answer if inspect.isawaitable(answer) else answer
+    decision = await answer if inspect.isawaitable(answer) else answer
+    if not isinstance(decision, Answer | Chosen):
+        raise wrong_answer(guard, decision)
+    return decision
 
 
 def require(question: Question, answer: Decision) -> None:

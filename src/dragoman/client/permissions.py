@@ -81,6 +81,36 @@ class Question(Struct, frozen=True, gc=False):
 
 Permit: TypeAlias = Callable[[Question], Awaitable[Decision] | Decision]
 
+_PRESETS: Final = {
+    "approve-all": "approve_all",
+    "approve-reads": "approve_reads",
+    "deny-all": "deny_all",
+}
+"""The functions of this module by the names that presets have on the command line."""
+
+
+def require_permit(permit: object, option: str = "permit") -> None:
+    """Raise `UsageError` for what cannot be asked for a decision."""
+    if callable(permit):
+        return
+    known = _PRESETS.get(permit) if isinstance(permit, str) else None
+    hint = f", here dragoman.client.permissions.{known}" if known else ""
+    raise UsageError(
+        f"{option}= takes a function that gets a question and returns an Answer{hint}, "
+        f"not {permit!r}"
+    )
+
+
+def wrong_answer(permit: object, answer: object) -> UsageError:
+    """The error for a function that answers a question with something else than an answer."""
+    handler = getattr(getattr(permit, "__self__", None), "handler", permit)
+    name = getattr(handler, "__qualname__", None) or type(handler).__name__
+    return UsageError(
+        f"the permit {name} returned {answer!r:.80}: it has to return an Answer, such as "
+        "Answer.ALLOW_ONCE or Answer.REJECT_ONCE; it was taken for a refusal"
+    )
+
+
 _FALLBACKS: Final[dict[Answer, tuple[str, ...]]] = {
     # Allowing never widens: "always" may become "once", "once" never becomes "always".
     Answer.ALLOW_ONCE: ("allow_once",),

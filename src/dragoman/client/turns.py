@@ -82,6 +82,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         "_grace",
         "_grace_time",
         "_lane",
+        "_last",
         "_over",
         "_watchdog",
         "_why",
@@ -103,6 +104,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._call: Call | None = None
         self._why: DragomanError | None = None
         self._end: End[Result] | None = None
+        self._last: End[Result] | None = None
+        """The end, before the consumer has got to it."""
         self._over = asyncio.Event()
         self.approvals = 0
         """How many permissions were given, by a person or a policy."""
@@ -143,6 +146,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         try:
             # Bounded by the grace period. If this wait is cancelled too, its timer goes on.
             await self._over.wait()
+            # What was not read is dropped, and the turn has its result all the same.
+            self._end = self._end or self._last
         finally:
             self._lane.close()
 
@@ -205,7 +210,10 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def result(self) -> Result:
         """How the turn ended. Raises what ended it if it failed, and UsageError before its end."""
         if self._end is None:
-            raise UsageError("the turn has not ended yet, or its items were not read to the end")
+            raise UsageError(
+                "the turn has not ended: iterate to its end or call `await turn.wait()`, or leave "
+                "its `async with` block, which cancels it, before you ask for its result"
+            )
         if self._end.error is not None:
             raise self._end.error
         assert self._end.result is not None
@@ -259,6 +267,12 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     # -- inside
 
+    def fail(self, why: DragomanError) -> None:
+        """End the turn for a reason of our own, which is its error then."""
+        if self.state is State.RUNNING:
+            self._why = why
+            self.cancel()
+
     def _expired(self, budget: str, timeout: float) -> None:
         self._why = BudgetExceeded(budget, timeout)
         self._grace_time = self._expired_grace_time
@@ -284,5 +298,6 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         if self._why is not None:
             # A budget that ran out is the reason, however the other side took the cancel.
             end = self._failed(self._why)
+        self._last = end
         self._lane.put(end, 0)
         self._over.set()

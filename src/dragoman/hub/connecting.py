@@ -9,17 +9,17 @@ somebody says otherwise.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
 
 from dragoman.client import connecting
 from dragoman.client.budgets import Budgets
 from dragoman.client.connecting import Target
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import Inquire
-from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.permissions import Permit, deny_all, require_permit
 from dragoman.dialects.discovery import Cache
 from dragoman.errors import UsageError
 from dragoman.events import model
@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     env: Mapping[str, str] | None
     inherit: Iterable[str]
     on_event: Callable[[model.Event], None] | None
+    on_stderr: Callable[[bytes], None] | None
     cache: Cache | None
     read_files: bool
     write_files: bool
@@ -50,14 +51,54 @@ class Options(TypedDict, total=False):
     details: Mapping[str, Any] | None
 
 
-@asynccontextmanager
-async def connect(
+class Connecting(AbstractAsyncContextManager[Peer]):
+    """What `connect` returns: to be entered with ``async with``, and nothing else."""
+
+    def __init__(self, block: AbstractAsyncContextManager[Peer]) -> None:
+        self._block = block
+
+    async def __aenter__(self) -> Peer:
+        return await self._block.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        return await self._block.__aexit__(*raised)
+
+    def __await__(self) -> NoReturn:
+        raise TypeError(_USE)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{_USE}; it has no {name!r} of its own")
+
+
+_USE: Final = "connect(…) is not a peer yet: write `async with connect(…) as peer:`"
+
+
+class ConnectingSync(AbstractContextManager["BlockingPeer"]):
+    """What `connect_sync` returns: to be entered with ``with``, and nothing else."""
+
+    def __init__(self, block: AbstractContextManager[BlockingPeer]) -> None:
+        self._block = block
+
+    def __enter__(self) -> BlockingPeer:
+        return self._block.__enter__()
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        return self._block.__exit__(*raised)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            "connect_sync(…) is not a peer yet: write `with connect_sync(…) as peer:`; it has no "
+            f"{name!r} of its own"
+        )
+
+
+def connect(
     target: Target,
     *,
     workspace: str | os.PathLike[str] = ".",
     warm: bool | None = None,
     **options: Unpack[Options],
-) -> AsyncIterator[Peer]:
+) -> Connecting:
     """Start or reach an agent and talk with it until the block ends.
 
     `target` is the name of a peer such as ``"gemini"``, the words of a command line, or an address
@@ -67,6 +108,21 @@ async def connect(
     The other options are those of `dragoman.client.connecting.connect`; for a name, they go before
     what is known of the peer.
     """
+    if not isinstance(target, str):
+        connecting.require_words(target)
+    elif any(mark in target for mark in " \t\n") and not is_address(target.split()[0]):
+        raise UsageError(
+            f"{target!r} looks like a command line: pass it as a list of words, "
+            f"such as {target.split()!r}"
+        )
+    require_permit(options.get("permit", deny_all))
+    return Connecting(_connected(target, workspace, warm, options))
+
+
+@asynccontextmanager
+async def _connected(
+    target: Target, workspace: str | os.PathLike[str], warm: bool | None, options: Options
+) -> AsyncIterator[Peer]:
     if not isinstance(target, str) or is_address(target):
         if warm:
             raise UsageError("only a peer that has a name has a broker: leave `warm` away")
@@ -80,18 +136,15 @@ async def connect(
         yield peer
 
 
-@contextmanager
-def connect_sync(
-    target: Target, *, permit: Permit = deny_all, **options: Any
-) -> Iterator[BlockingPeer]:
+def connect_sync(target: Target, *, permit: Permit = deny_all, **options: Any) -> ConnectingSync:
     """`dragoman.connect` for programs without an event loop; it takes the same options.
 
     A plain `permit` runs in a thread of its own and may block, for example to ask a person.
     """
     from dragoman.client import blocking
 
-    with blocking.connect_sync(target, permit=permit, by=connect, **options) as peer:
-        yield peer
+    require_permit(permit)
+    return ConnectingSync(blocking.connect_sync(target, permit=permit, by=connect, **options))
 
 
 def is_address(target: str) -> bool:

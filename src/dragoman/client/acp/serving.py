@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from dragoman.client.acp.session import OpenQuestion
 from dragoman.client.guarding import decided, reading, require, running, writing
-from dragoman.client.permissions import Answer, Decision, Question, choose
+from dragoman.client.permissions import Answer, Chosen, Decision, Question, choose, wrong_answer
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Method
@@ -312,6 +312,13 @@ class Serving:
     def _decided(
         self, session: Session, question: Question, answer: Decision
     ) -> acp.RequestPermissionResponse:
+        if not isinstance(answer, Answer | Chosen):
+            wrong = wrong_answer(self.permit, answer)
+            if session.turn is None:
+                raise wrong
+            # Whoever runs the turn gets the error, and the agent a refusal.
+            session.turn.fail(wrong)
+            answer = Answer.REJECT_ONCE
         option_id = choose(question.options, answer)
         if option_id is None and answer.allows:
             # Nothing that was offered means it, so nothing is allowed, and it is told like that.

@@ -153,8 +153,12 @@ class Session:
             blocks: Sequence[acp.ContentBlock] = (acp.TextContent(text=prompt),)
         elif isinstance(prompt, Struct):
             blocks = (prompt,)
-        else:
+        elif isinstance(prompt, list | tuple) and all(isinstance(each, Struct) for each in prompt):
             blocks = tuple(prompt)
+        else:
+            from dragoman.client.conversation import wrong_prompt
+
+            raise wrong_prompt(prompt, "dragoman.dialects.acp.v1.TextContent")
         self.client.require_content(blocks)
         return Turn(self, blocks, meta)
 

@@ -1,0 +1,105 @@
+"""Mistakes of a program that uses `dragoman.connect`: one clear sentence for each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.client.permissions import Answer, Question
+from dragoman.errors import UsageError
+from dragoman.events.parts import Text
+from dragoman.events.words import Outcome
+from tests.aio import aio
+
+AGENT = [sys.executable, str(Path(__file__).with_name("mistaken_agent.py"))]
+connect: Any = dragoman.connect
+connect_sync: Any = dragoman.connect_sync
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("python parrot.py", r"looks like a command line: pass it as a list .*'python', 'parrot"),
+        (Path("/opt/agent"), r"a command line is a list of words: pass \['/opt/agent'\]"),
+        (b"agent", "named by text or a list of words, not by bytes"),
+        (7, "named by text or a list of words, not by int"),
+        ([sys.executable, Path("a.py")], "the words of a command line are text"),
+    ],
+    ids=repr,
+)
+def test_a_target_that_is_none_is_refused_at_the_call(target: object, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        connect(target)
+    with pytest.raises(UsageError, match=told), connect_sync(target):
+        pytest.fail("connected")
+
+
+@pytest.mark.parametrize("permit", ["approve-all", True, None, Answer.ALLOW_ONCE], ids=repr)
+def test_a_permit_that_cannot_be_asked_is_refused_at_the_call(permit: object) -> None:
+    for opens in (connect, connect_sync):
+        with pytest.raises(UsageError, match="permit= takes a function"):
+            opens(AGENT, permit=permit)
+    with pytest.raises(UsageError, match=r"here dragoman\.client\.permissions\.approve_all"):
+        connect(AGENT, permit="approve-all")
+
+
+@aio
+async def test_what_connect_returns_says_that_it_has_to_be_entered() -> None:
+    with pytest.raises(AttributeError, match=r"write `async with connect\(…\) as peer:`"):
+        connect(AGENT).session()
+    with pytest.raises(TypeError, match=r"write `async with connect\(…\) as peer:`"):
+        await connect(AGENT)
+    with pytest.raises(AttributeError, match=r"write `with connect_sync\(…\) as peer:`"):
+        connect_sync(AGENT).session()
+
+
+@aio
+async def test_a_prompt_that_is_none_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    async with connect(AGENT, workspace=tmp_path) as peer, peer.session() as session:
+        for prompt, told in (
+            (b"hi", "not bytes: decode it first"),
+            ({"text": "hi"}, "not dict"),
+            (["a"], "not list of str"),
+            (None, "not NoneType"),
+        ):
+            with pytest.raises(UsageError, match=f"a prompt is text, or a list of blocks.*{told}"):
+                await session.ask(prompt)
+        assert (await session.ask([Text("stderr")])).text == "said"
+
+
+def truth(question: Question) -> Any:
+    return True
+
+
+async def nothing(question: Question) -> Any:
+    return None
+
+
+@pytest.mark.parametrize("permit", [truth, nothing])
+@aio
+async def test_a_permit_that_returns_no_answer_is_named(
+    permit: Callable[[Question], Any], tmp_path: Path
+) -> None:
+    async with connect(AGENT, workspace=tmp_path, permit=permit) as peer:
+        async with peer.session() as session:
+            result = await session.ask("refused")
+            assert not result.ok
+            assert isinstance(result.error, UsageError)
+            assert f"the permit {permit.__name__} returned" in str(result.error)
+            assert "did it" not in result.text
+
+
+@aio
+async def test_a_turn_that_was_left_early_says_how_to_get_its_result(tmp_path: Path) -> None:
+    async with connect(AGENT, workspace=tmp_path) as peer, peer.session() as session:
+        async with session.prompt("stderr") as turn:
+            async for _ in turn:
+                break
+            with pytest.raises(UsageError, match=r"iterate to its end or call `await turn\.wait"):
+                _ = turn.result
+        assert turn.result.outcome in (Outcome.CANCELLED, Outcome.OK)
