@@ -48,8 +48,8 @@ class Pin:
     package: str
     version: str
     scripts: bool = False
-    """Whether its install script has to run. Only node's own has to: it fetches the program for
-    this machine. The others would compile parts that no test needs."""
+    """Whether its install script has to run: those of node and opencode put the program for this
+    machine in its place. The others would compile parts that no test needs."""
 
     @property
     def folder(self) -> Path:

@@ -99,7 +99,7 @@ CLIMBERS = [
             "modes": ("read-only", "workspace-write", "danger-full-access"),
             # Without being told otherwise it works in a sandbox that lets nothing be written.
             "uses_terminals": None,
-            "mcp": None,
+            "mcp": True,
             "unknown_method_code": -32600,
             "unknown_session_code": -32600,
             "bad_params_code": -32600,

@@ -60,7 +60,7 @@ def test_every_wrong_form_of_ours_differs_from_every_right_one(ours: Catalogue) 
 
 def test_what_was_never_run_is_not_called_verified(ours: Catalogue) -> None:
     unverified = {peer.name for peer in ours if not peer.verified}
-    assert unverified == {"auggie", "cursor", "goose", "kiro", "mistral-vibe"}
+    assert unverified == {"auggie", "cursor", "goose", "kiro"}
 
 
 def test_a_name_that_is_none_names_the_nearest(ours: Catalogue) -> None:
