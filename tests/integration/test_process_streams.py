@@ -313,8 +313,18 @@ async def test_the_last_words_are_read_even_if_the_loop_had_no_time_for_them() -
     stream = await spawn(python("import os; os.write(2, b'x' * 50_000 + b'why')"))
     # Blocks the loop, so that it sees nothing of the child before its death.
     wait_dead(stream.pid)
-    assert stream.stderr_tail() == ""
+    assert stream.stderr_size == 0
     assert stream._exit().stderr_tail.endswith("xwhy")
+    await stream.aclose()
+
+
+@aio
+async def test_the_words_on_stderr_are_there_as_soon_as_they_are_asked_for() -> None:
+    stream = await spawn(python("import os; os.write(2, b'first' + b'second')"))
+    wait_dead(stream.pid)
+    assert stream.stderr_tail() == "firstsecond"
+    assert stream.stderr_size == 11
+    assert (stream.stderr_tail(5), stream.stderr_tail(11)) == ("second", "")
     await stream.aclose()
 
 

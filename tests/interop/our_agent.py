@@ -252,7 +252,7 @@ async def play_permission(turn: Turn) -> None:
     for title in ("Allowed", "Forbidden"):
         async with turn.tool(title, kind="execute", status="pending") as tool:
             chosen = await tool.permission(options)
-        answers.append(chosen.option_id if chosen else None)
+        answers.append(None if chosen is None else chosen.option_id)
     await turn.say(json.dumps(answers))
 
 
