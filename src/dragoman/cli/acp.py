@@ -14,6 +14,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.installing import NAME, FileOption, NameOption, WriteOption, check_name, install
+from dragoman.cli.output.terminal import put_data, put_err
 
 HELP: Final = """
 Put dragoman into editors as an agent.
@@ -78,5 +79,5 @@ def install_command(
             "call it without --write and paste what it shows"
         )
     check_name(name)
-    sys.stdout.write(script.text(name, (*this_program(), "serve", "acp")))
-    sys.stderr.write(f"For {script.title}: paste this into {script.place}\n")
+    put_data(sys.stdout, script.text(name, (*this_program(), "serve", "acp")))
+    put_err(f"For {script.title}: paste this into {script.place}\n")

@@ -14,6 +14,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
+from dragoman.cli.output.terminal import put_data, put_err, put_out
 
 if TYPE_CHECKING:
     from dragoman.hub.agent_files import AgentFile, Edit, Problem
@@ -73,11 +74,11 @@ def list_command(
             write_json(_as_json(file, place))
         return
     if format is Format.QUIET:
-        sys.stdout.writelines(f"{_shown(file.path, place)}\n" for file in found)
+        put_data(sys.stdout, *(f"{_shown(file.path, place)}\n" for file in found))
         return
     if not found:
         patterns = ", ".join(place.config.settings.agent_files)
-        sys.stderr.write(f"There are no agent files ({patterns}) in {place.agent_folder}.\n")
+        put_err(f"There are no agent files ({patterns}) in {place.agent_folder}.\n")
         return
     write_table(
         ["file", "delegate_to", "enabled", "note"],
@@ -118,7 +119,7 @@ def set_command(
     if _agreed(paths, target, place, yes=yes, dry_run=dry_run):
         _tell(set_target(paths, target, place.catalogue, others=place.agent_files()), place)
         if named is not None and not place.is_enabled(named.peer):
-            sys.stderr.write(
+            put_err(
                 f"{named.peer} is not enabled, so nothing is delegated to it yet: "
                 f"`dragoman peers enable {named.peer}`\n"
             )
@@ -179,7 +180,7 @@ def validate_command(
     else:
         _complain(problems, place)
         if format is Format.TEXT:
-            sys.stdout.write(f"{len(paths)} agent files, {len(problems)} with trouble\n")
+            put_out(f"{len(paths)} agent files, {len(problems)} with trouble\n")
     if problems:
         raise typer.Exit(Exit.FAILED)
 
@@ -209,7 +210,7 @@ def _agreed(
     if len(changes) > 1 and not yes:
         names = ", ".join(_shown(change.path, place) for change in changes)
         if not confirm(f"Change {len(changes)} files ({names})?", instead="--yes"):
-            sys.stderr.write("Nothing was changed.\n")
+            put_err("Nothing was changed.\n")
             raise typer.Exit(1)
     return True
 
@@ -219,9 +220,9 @@ def _tell(edit: Edit, place: Place) -> None:
 
     write_diff(edit.changes, cwd=place.cwd)
     if not edit.changes:
-        sys.stderr.write("Nothing had to be changed.\n")
+        put_err("Nothing had to be changed.\n")
     if edit.problems:
-        sys.stderr.write("There was trouble before this, and there still is:\n")
+        put_err("There was trouble before this, and there still is:\n")
         _complain(edit.problems, place)
 
 
@@ -231,9 +232,9 @@ def _complain(problems: list[Problem] | tuple[Problem, ...], place: Place) -> No
     for problem in problems:
         where = _shown(problem.path, place)
         line = f":{problem.line}" if problem.line is not None else ""
-        sys.stderr.write(neutral(f"{where}{line}: {problem.text}") + "\n")
+        put_err(neutral(f"{where}{line}: {problem.text}") + "\n")
         if problem.remedy:
-            sys.stderr.write(neutral(f"  {problem.remedy}") + "\n")
+            put_err(neutral(f"  {problem.remedy}") + "\n")
 
 
 def _shown(path: Path, place: Place) -> str:

@@ -7,6 +7,7 @@ in `entrance`.
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.commands import HELP_NAMES
+from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.values import quicken
 
 COMMANDS: Final = {
@@ -114,7 +116,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from dragoman.cli.versions import report
 
-        sys.stdout.write(report())
+        put_out(report())
         raise typer.Exit
 
 
@@ -134,7 +136,25 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
     """Call the command that the words name, and leave with its exit code."""
     command = typer.main.get_command(app)
     quicken(command)
-    command.main(
-        args=None if argv is None else list(argv), prog_name="dragoman", standalone_mode=True
-    )
-    raise AssertionError("typer leaves the process by itself")
+    words = None if argv is None else list(argv)
+    try:
+        code = command.main(args=words, prog_name="dragoman", standalone_mode=False)
+    except _REFUSED as error:
+        # It quotes the command line, which may hold anything.
+        refused: Any = error
+        told = io.StringIO()
+        refused.show(file=told)
+        put_err(told.getvalue())
+        sys.exit(refused.exit_code)
+    except typer.Abort:
+        put_err("Aborted!\n")
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+_REFUSED: Final[type[BaseException]] = next(
+    kind
+    for kind in typer.BadParameter.__mro__
+    if kind.__name__ == "ClickException" and issubclass(kind, BaseException)
+)
+"""What typer raises for a command line that cannot be read; it has no name of its own for it."""

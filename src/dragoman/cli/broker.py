@@ -15,6 +15,7 @@ import typer
 from dragoman.cli import talk_options as options
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.output.terminal import put_data, put_err, put_out
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,12 +72,12 @@ def list_command(*, format: FormatOption = Format.TEXT) -> None:
         for record, status in found:
             write_json(broker_pages.as_json(record, status))
     elif format is Format.QUIET:
-        sys.stdout.writelines(f"{record.name}\n" for record, _ in found)
+        put_data(sys.stdout, *(f"{record.name}\n" for record, _ in found))
     elif found:
         now = time.time()
         write_table(broker_pages.HEAD, [broker_pages.as_cells(*each, now) for each in found])
     else:
-        sys.stderr.write("No broker runs. `dragoman run PEER PROMPT` starts one.\n")
+        put_err("No broker runs. `dragoman run PEER PROMPT` starts one.\n")
 
 
 @app.command("status", context_settings=CONTEXT)
@@ -102,7 +103,7 @@ def status_command(broker: BrokerArgument = None, *, format: FormatOption = Form
             write_json(broker_pages.as_json(record, status))
     else:
         now = time.time()
-        sys.stdout.write("\n".join(broker_pages.page(*each, now) for each in found))
+        put_out("\n".join(broker_pages.page(*each, now) for each in found))
 
 
 @app.command("logs", context_settings=CONTEXT)
@@ -129,12 +130,12 @@ def logs_command(
     if broker is not None:
         files = [file for file in files if is_meant(broker, file.stem.removeprefix("broker-"))]
     if not files:
-        sys.stderr.write("There is no log of such a broker.\n")
+        put_err("There is no log of such a broker.\n")
         raise typer.Exit(1)
     for file in files:
         text = file.read_text(encoding="utf-8", errors="replace")
-        sys.stdout.write(f"==> {file}\n")
-        sys.stdout.writelines(f"{neutral(line)}\n" for line in text.splitlines()[-lines:])
+        put_out(f"==> {file}\n")
+        put_data(sys.stdout, *(f"{neutral(line)}\n" for line in text.splitlines()[-lines:]))
 
 
 @app.command("stop", context_settings=CONTEXT)
@@ -176,7 +177,7 @@ def stop_command(
     found = _found(broker)
     for record, stopped in zip(found, asyncio.run(stop(found)), strict=True):
         how = ("drains" if drain else "stopped") if stopped else "goes on: it has something to do"
-        sys.stdout.write(f"{record.name}: {how}\n")
+        put_out(f"{record.name}: {how}\n")
 
 
 @app.command("reap", context_settings=CONTEXT)
@@ -201,7 +202,7 @@ def reap_command(*, format: FormatOption = Format.TEXT) -> None:
             write_json({"type": "Reaped", "broker": reaped.name, **told})
         else:
             files = ", ".join(reaped.files)
-            sys.stdout.write(f"{reaped.name}: {reaped.processes} processes ended; {files}\n")
+            put_out(f"{reaped.name}: {reaped.processes} processes ended; {files}\n")
 
 
 @app.command("attach", cls=WithCommandLine, context_settings=CONTEXT)

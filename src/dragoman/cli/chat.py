@@ -6,13 +6,13 @@ interrupt does to it is in `talk`; where lines come from, in `stage`.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
 from dragoman.cli import talk_options as options
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
+from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.errors import BrokerError, ConnectionLost, DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _show_help(talk: Talk, show: Show) -> None:
     if talk.plan.format == "json":
         show.notice(help_of(talk))
     else:
-        sys.stdout.write(help_of(talk))
+        put_out(help_of(talk))
 
 
 async def _next_line(stage: Stage, *, interactive: bool) -> str | None:
@@ -170,7 +170,7 @@ async def _next_line(stage: Stage, *, interactive: bool) -> str | None:
     try:
         return await stage.line("> " if interactive else "")
     except Interrupted:
-        sys.stderr.write("\n")
+        put_err("\n")
         return None
 
 

@@ -4,11 +4,12 @@ Owns how a command's module looks, so that only the command that runs is importe
 
 - it has `app`, made by `new_app`, with one function (then it is the command) or several (then they
   are its subcommands);
-- at its top it imports this module, typer and the standard library; the hub, the loop and
-  everything that prints is imported inside the functions;
+- at its top it imports this module, typer, `output.terminal` and the standard library; the hub, the
+  loop and whatever else prints is imported inside the functions;
 - its functions raise `DragomanError` for what went wrong (`entrance` makes the message and the code
   of it) and `typer.Exit(code)` with a code of `exits` for what went as it should and is no success;
-- it prints with `dragoman.cli.output`, and asks with `output.questions.confirm`;
+- it prints with `dragoman.cli.output` only (`terminal.put_out`, `put_err`, `put_data`), and asks
+  with `output.questions.confirm`;
 - its help text ends with examples, in a paragraph that begins with ``\\b`` so that they stay lines.
 
 A new command gets its line in the table of `app`.

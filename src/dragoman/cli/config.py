@@ -14,6 +14,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
+from dragoman.cli.output.terminal import put_data, put_err, put_out
 
 if TYPE_CHECKING:
     from dragoman.hub.config import Project
@@ -71,7 +72,7 @@ def show_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -
             [[key, _shown(value), origin] for key, value, origin in values],
         )
     for told in (*config.problems, *config.untrusted):
-        sys.stderr.write(neutral(str(told)) + "\n")
+        put_err(neutral(str(told)) + "\n")
     if config.problems:
         from dragoman.cli.exits import Exit
 
@@ -91,9 +92,9 @@ def init_command() -> None:
 
     paths = find_paths()
     if init_config(paths):
-        sys.stdout.write(f"{paths.config_file}\n")
+        put_data(sys.stdout, f"{paths.config_file}\n")
     else:
-        sys.stderr.write(f"{paths.config_file} is there already and was left alone.\n")
+        put_err(f"{paths.config_file} is there already and was left alone.\n")
 
 
 @app.command("path", context_settings=CONTEXT)
@@ -131,7 +132,7 @@ def path_command(
     if what is not None:
         if what not in places:
             raise UsageError(f"there is no {what!r}; there are {', '.join(places)}")
-        sys.stdout.write(f"{places[what]}\n")
+        put_data(sys.stdout, f"{places[what]}\n")
     elif format is Format.JSON:
         write_json({"type": "Paths", **{name: str(path) for name, path in places.items()}})
     else:
@@ -174,7 +175,7 @@ def trust_command(
         raise UsageError(f"there is no dragoman.toml in {where} or above it in its repository")
     if withdraw:
         known = Trust(paths).withdraw(project.file)
-        sys.stderr.write(
+        put_err(
             f"{project.file} is trusted no longer.\n"
             if known
             else f"{project.file} was not trusted.\n"
@@ -186,17 +187,17 @@ def trust_command(
     if project.trusted and all(
         trust.trusts_adapter(project.file, file, code) for file, code in project.adapters.items()
     ):
-        sys.stderr.write(f"{project.file} is trusted already, as it is now.\n")
+        put_err(f"{project.file} is trusted already, as it is now.\n")
         return
     _present(project)
     if not yes and not confirm("Do you trust it?", instead="--yes"):
-        sys.stderr.write("Nothing was trusted.\n")
+        put_err("Nothing was trusted.\n")
         raise typer.Exit(1)
     trusted = trust_project(where, paths, shown=project.data)
     if trusted.adapters != project.adapters:
         Trust(paths).withdraw(project.file)
         raise UsageError("an adapter has changed since it was shown; look at it again")
-    sys.stderr.write(f"{project.file} is trusted as it is now.\n")
+    put_err(f"{project.file} is trusted as it is now.\n")
 
 
 def _present(project: Project) -> None:
@@ -204,16 +205,16 @@ def _present(project: Project) -> None:
     from dragoman.cli.output.neutral import neutral
     from dragoman.hub.config.wanted import wanted
 
-    sys.stdout.write(f"{project.file} wants to:\n")
+    put_out(f"{project.file} wants to:\n")
     for want in wanted(project):
-        sys.stdout.write(f"  - {neutral(want)}\n")
-    sys.stdout.write("\nAs it is written:\n")
+        put_out(f"  - {neutral(want)}\n")
+    put_out("\nAs it is written:\n")
     texts = {project.file: project.data, **project.adapters}
     for file, data in texts.items():
         if file != project.file:
-            sys.stdout.write(f"\n{file}:\n")
+            put_out(f"\n{file}:\n")
         for line in data.decode("utf-8", "replace").splitlines():
-            sys.stdout.write(f"  | {neutral(line)}\n")
+            put_out(f"  | {neutral(line)}\n")
     sys.stdout.flush()
 
 

@@ -13,6 +13,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.output.terminal import put_out
 
 if TYPE_CHECKING:
     from dragoman.hub.doctor import Finding
@@ -56,7 +57,7 @@ def doctor(
     bad = sum(finding.state == "bad" for finding in findings)
     warned = sum(finding.state == "warn" for finding in findings)
     if format is Format.TEXT and not report:
-        sys.stdout.write(f"{bad} bad, {warned} to know about\n")
+        put_out(f"{bad} bad, {warned} to know about\n")
     if bad:
         raise typer.Exit(Exit.FAILED)
 
@@ -96,9 +97,9 @@ def _print(finding: Finding) -> None:
 
     paint = paint_for(sys.stdout)
     word = paint(f"{finding.state.value:<4}", COLOURS[finding.state.value])
-    sys.stdout.write(f"{word}  {finding.check:<11}  {neutral(finding.text)}\n")
+    put_out(word, f"  {finding.check:<11}  {finding.text}\n")
     if finding.cure and finding.state != "ok":
-        sys.stdout.write(f"{'':17}  cure: {neutral(finding.cure)}\n")
+        put_out(f"{'':17}  cure: {neutral(finding.cure)}\n")
     sys.stdout.flush()
 
 
@@ -107,4 +108,4 @@ def _report(place: Place, findings: list[Finding]) -> None:
     from dragoman.cli.versions import report
     from dragoman.hub.reporting import compose
 
-    sys.stdout.write(neutral(compose(place, findings, versions=report())))
+    put_out(neutral(compose(place, findings, versions=report())))

@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Final, NoReturn
 
 from dragoman.errors import DragomanError, UsageError
@@ -116,12 +117,24 @@ def _own_fault() -> None:
         "dragoman: this is a fault of dragoman itself. Please report what follows together "
         "with what `dragoman doctor --report` prints.\n"
     )
+    # The error may quote what a peer or a file said.
+    sys.excepthook = _neutral_traceback
+
+
+def _neutral_traceback(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    from traceback import format_exception
+
+    _tell("".join(format_exception(kind, error, traceback)))
 
 
 def _tell(text: str) -> None:
     """Write to stderr, if that can be done: the exit code is right in any case."""
+    from dragoman.cli.output.terminal import put_err
+
     try:
-        sys.stderr.write(text)
+        put_err(text)
         sys.stderr.flush()
     except OSError:
         from dragoman.cli.output.terminal import silence

@@ -14,6 +14,7 @@ import typer
 from dragoman.cli import talk_options as options
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.output.terminal import put_data
 from dragoman.errors import UsageError
 
 HELP: Final = """
@@ -85,8 +86,8 @@ def explain(
     if format is Format.JSON:
         write_json({"type": "Decision", **msgspec.to_builtins(decision)})
     elif format is Format.QUIET:
-        sys.stdout.writelines(f"{candidate.peer}\n" for candidate in decision.candidates)
+        put_data(sys.stdout, *(f"{candidate.peer}\n" for candidate in decision.candidates))
     else:
-        sys.stdout.writelines(neutral(line) + "\n" for line in lines_of(decision))
+        put_data(sys.stdout, *(neutral(line) + "\n" for line in lines_of(decision)))
     if not decision.candidates:
         raise typer.Exit(Exit.NO_PEER)

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.options import Format
+from dragoman.cli.output.jsonl import escaped
 from dragoman.cli.output.showing import Show
+from dragoman.cli.output.terminal import is_terminal, put_data, put_out
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = Fa
     """Write lines to the file that a user named, or to stdout. `force` replaces a file."""
     if output is None or _is_stdout(output):
         for line in lines:
-            sys.stdout.write(line.decode() + "\n")
+            text = line.decode() + "\n"
+            put_data(sys.stdout, escaped(text) if is_terminal(sys.stdout) else text)
         return
     from dragoman.hub.config.files import export_file
 
@@ -90,4 +93,4 @@ def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: Format
         counts = {"sessions": gone.sessions, "jobs": gone.jobs, "events": gone.events}
         write_json({"type": "Pruned", **counts, "keys": list(gone.keys)})
     elif format is Format.TEXT:
-        sys.stdout.write(f"{gone.sessions} sessions and {gone.jobs} jobs were deleted\n")
+        put_out(f"{gone.sessions} sessions and {gone.jobs} jobs were deleted\n")

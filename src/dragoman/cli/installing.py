@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from dragoman.cli.output.terminal import put_data, put_err, put_out
+
 if TYPE_CHECKING:
     from dragoman.hub.installing.clients import Client
 
@@ -61,8 +63,8 @@ def install(
     path = file if file is not None else entries.file_of(client, project=project)
     where = neutral(str(path))
     if not write:
-        sys.stdout.write(entries.snippet(client, name, this_program()))
-        sys.stderr.write(
+        put_data(sys.stdout, entries.snippet(client, name, this_program()))
+        put_err(
             f"{client.title} reads this from {where}\n"
             "--write puts it there and leaves the rest of the file as it is.\n"
         )
@@ -70,9 +72,9 @@ def install(
     planned = entries.plan(client, path, name, this_program())
     backup = entries.write(planned)
     if not planned.changes:
-        sys.stdout.write(f"{where} has the entry {name} already. Nothing was changed.\n")
+        put_out(f"{where} has the entry {name} already. Nothing was changed.\n")
     else:
-        sys.stdout.write(f"{where} has the entry {name} now.\n")
+        put_out(f"{where} has the entry {name} now.\n")
         if backup is not None:
-            sys.stdout.write(f"As it was before: {neutral(str(backup))}\n")
-    sys.stdout.write(f"Next: {client.after}.\n")
+            put_out(f"As it was before: {neutral(str(backup))}\n")
+    put_out(f"Next: {client.after}.\n")

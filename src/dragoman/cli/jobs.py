@@ -15,6 +15,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.output.terminal import put_data, put_err
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,14 +79,14 @@ def list_command(
         for job in found:
             write_json(job_pages.as_json(job))
     elif format is Format.QUIET:
-        sys.stdout.writelines(f"{job.id}\n" for job in found)
+        put_data(sys.stdout, *(f"{job.id}\n" for job in found))
     elif found:
         write_table(job_pages.HEAD, [job_pages.as_cells(job, now) for job in found])
     else:
         where = "" if root is None else f" in {root}"
-        sys.stderr.write(f"There is no job{where}. Every `dragoman run` is one.\n")
+        put_err(f"There is no job{where}. Every `dragoman run` is one.\n")
     if more and format is Format.TEXT:
-        sys.stderr.write(f"There are more than {limit}; --limit shows more of them.\n")
+        put_err(f"There are more than {limit}; --limit shows more of them.\n")
 
 
 @app.command("watch", context_settings=CONTEXT)
@@ -146,7 +147,7 @@ def cancel_command(job: JobArgument) -> None:
     from dragoman.hub.working import cancel_job
 
     if not asyncio.run(cancel_job(job)):
-        sys.stderr.write(f"{job} has ended already; `dragoman jobs result {job}` shows how.\n")
+        put_err(f"{job} has ended already; `dragoman jobs result {job}` shows how.\n")
         raise typer.Exit(Exit.FAILED)
 
 
@@ -156,21 +157,20 @@ def show_result(job: JobRecord, format: Format) -> int:
     from dragoman.cli.output import job_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
-    from dragoman.cli.output.terminal import is_terminal
 
     over = job.state == "ended"
     if format is Format.JSON:
         write_json(job_pages.as_json(job))
     elif job.text:
         text = job.text.rstrip("\n") + "\n"
-        sys.stdout.write(neutral(text) if is_terminal(sys.stdout) else text)
+        put_data(sys.stdout, text)
     if format is Format.TEXT:
         sys.stdout.flush()
         told = job_pages.state_of(job)
         took = job_pages.took(job, time.time())
         failure = (job.failure or {}).get("message")
         trouble = f": {neutral(str(failure))}" if failure else ""
-        sys.stderr.write(f"[{told}] {took}{trouble}\n" if took else f"[{told}]{trouble}\n")
+        put_err(f"[{told}] {took}{trouble}\n" if took else f"[{told}]{trouble}\n")
     if not over:
         return Exit.TIMEOUT
     return of_outcome(job.outcome or "unknown")

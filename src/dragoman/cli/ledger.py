@@ -15,6 +15,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import YesOption
+from dragoman.cli.output.terminal import put_data, put_err
 
 HELP: Final = """
 Export or delete what is kept of delegations.
@@ -48,7 +49,7 @@ def export_command() -> None:
 
     with Ledger.open(_path(), read_only=True) as ledger:
         for value in ledger.export():
-            sys.stdout.write(encode(value, sys.stdout))
+            put_data(sys.stdout, encode(value, sys.stdout))
 
 
 @app.command("prune", context_settings=CONTEXT)
@@ -80,17 +81,17 @@ def prune_command(
     before = time.time() - seconds_of(older_than, option="--older-than")
     path = _path()
     if not path.exists():
-        sys.stderr.write("There is nothing to delete.\n")
+        put_err("There is nothing to delete.\n")
         return
     if not yes and not confirm(f"Delete attempts older than {older_than}?", instead="--yes"):
         return
     with Ledger.open(path) as ledger:
         gone = ledger.prune(before)
         forgotten = ledger.forget_posteriors() if learned else 0
-    sys.stderr.write(f"Deleted {gone} attempt{'' if gone == 1 else 's'}.\n")
+    put_err(f"Deleted {gone} attempt{'' if gone == 1 else 's'}.\n")
     if learned:
         many = "" if forgotten == 1 else "s"
-        sys.stderr.write(f"Forgot what was learned of {forgotten} choice{many}.\n")
+        put_err(f"Forgot what was learned of {forgotten} choice{many}.\n")
 
 
 def _path() -> Path:

@@ -14,6 +14,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.talk_options import complete_peer, complete_variable
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _list(format: Format, cwd: Path | None) -> None:
         for row in rows:
             write_json(peer_pages.row_as_json(row))
     elif format is Format.QUIET:
-        sys.stdout.writelines(f"{row.descriptor.name}\n" for row in rows if row.installed)
+        put_data(sys.stdout, *(f"{row.descriptor.name}\n" for row in rows if row.installed))
     else:
         write_table(peer_pages.HEAD, [peer_pages.row_as_cells(row) for row in rows])
     _warn(place)
@@ -130,7 +131,7 @@ def show_command(
     if format is Format.JSON:
         write_json(peer_pages.page_as_json(row, credentials))
     else:
-        sys.stdout.write(peer_pages.page(row, credentials))
+        put_out(peer_pages.page(row, credentials))
 
 
 @app.command("verify", cls=WithCommandLine, context_settings=CONTEXT)
@@ -240,7 +241,7 @@ def add_command(
     way = adding.prepare(wish, place)
     card = _measure(way, name, place, turns, timeout, Format.TEXT, keep=True)
     if not card.usable:
-        sys.stderr.write(f"{name} was not added: nothing was written but its card.\n")
+        put_err(f"{name} was not added: nothing was written but its card.\n")
         _leave_unverified()
     _tell(adding.add_peer(wish, way, card, place), place)
 
@@ -280,7 +281,7 @@ def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
         place.catalogue.get(name)
     freed = unpark(names, place.paths)
     for name in names:
-        sys.stdout.write(f"{name}: {'unparked' if name in freed else 'was not parked'}\n")
+        put_out(f"{name}: {'unparked' if name in freed else 'was not parked'}\n")
 
 
 @app.command("disable", context_settings=CONTEXT)
@@ -308,9 +309,9 @@ def _warn(place: Place) -> None:
     from dragoman.cli.output.neutral import neutral
 
     for problem in (*place.config.problems, *place.catalogue.problems):
-        sys.stderr.write(neutral(f"left out: {problem}") + "\n")
+        put_err(neutral(f"left out: {problem}") + "\n")
     for ignored in place.config.untrusted:
-        sys.stderr.write(neutral(str(ignored)) + "\n")
+        put_err(neutral(str(ignored)) + "\n")
 
 
 def _split(roles: str) -> tuple[str, ...]:
@@ -407,4 +408,4 @@ def _tell(done: Done, place: Place) -> None:
 
     write_diff(done.changes, cwd=place.cwd)
     for note in done.notes:
-        sys.stderr.write(neutral(note) + "\n")
+        put_err(neutral(note) + "\n")

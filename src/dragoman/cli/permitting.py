@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.output import questions
 from dragoman.cli.output.neutral import one_line
-from dragoman.cli.output.terminal import is_interactive
+from dragoman.cli.output.terminal import is_interactive, put_err
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
     Answer,
@@ -174,5 +174,5 @@ def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
 def _tell(text: str) -> None:
     # On stderr, with the prompt of `input`: stdout belongs to the answer.
     sys.stdout.flush()
-    sys.stderr.write(text)
+    put_err(text)
     sys.stderr.flush()

@@ -7,13 +7,13 @@ several files come together in `dragoman.hub.config`.
 from __future__ import annotations
 
 import enum
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.options import CwdOption, Format, FormatOption
+from dragoman.cli.output.terminal import put_err, put_out
 
 if TYPE_CHECKING:
     from dragoman.hub.place import Place
@@ -109,12 +109,12 @@ def show_command(
             )
             for name in ("rules", "limits"):
                 if getattr(policy, name):
-                    sys.stdout.write(f"{name} from {neutral(where(f'policy.{name}'))}\n")
+                    put_out(f"{name} from {neutral(where(f'policy.{name}'))}\n")
         else:
-            sys.stdout.write("There are no rules.\n")
-        sys.stdout.write(f"Everything else: {policy.preset} (from {where('permissions')})\n")
+            put_out("There are no rules.\n")
+        put_out(f"Everything else: {policy.preset} (from {where('permissions')})\n")
     for ignored in place.config.untrusted:
-        sys.stderr.write(neutral(str(ignored)) + "\n")
+        put_err(neutral(str(ignored)) + "\n")
 
 
 @app.command("test", context_settings=CONTEXT, cls=WithCommandLine)
@@ -190,9 +190,9 @@ def test_command(
             }
         )
     elif format is Format.QUIET:
-        sys.stdout.write(f"{verdict.action}\n")
+        put_out(f"{verdict.action}\n")
     else:
-        sys.stdout.write(
+        put_out(
             f"{verdict.action}\n"
             f"  by    {verdict.by}: {neutral(verdict.rule)}\n"
             f"  why   {neutral(verdict.why)}\n"

@@ -13,6 +13,7 @@ from typing import Any, Final
 import typer
 
 from dragoman.cli.app import app
+from dragoman.cli.output.terminal import put_data
 
 WIDTH: Final = 80
 """Columns of the help texts on the page, whatever terminal it is made in."""
@@ -57,4 +58,4 @@ def _helps(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[tuple[A
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    put_data(sys.stdout, page())

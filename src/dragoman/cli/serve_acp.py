@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.output.terminal import put_err
 
 if TYPE_CHECKING:
     from dragoman.cli.stage import Stage
@@ -224,5 +225,5 @@ def _say(text: str) -> None:
     import sys
 
     # Standard output is the client's, also where this time it is none of it.
-    sys.stderr.write(f"{text}\n")
+    put_err(f"{text}\n")
     sys.stderr.flush()

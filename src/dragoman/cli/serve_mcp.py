@@ -17,6 +17,7 @@ import typer
 from dragoman.cli import talk_options
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption
+from dragoman.cli.output.terminal import put_err
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ async def _serve(
         token = token_in(path)
 
         def listening(url: str) -> None:
-            sys.stderr.write(f"dragoman: listening on {url}; the token is in {path}\n")
+            put_err(f"dragoman: listening on {url}; the token is in {path}\n")
             sys.stderr.flush()
 
         await serve_http(make(), port=http, token=token, stop=stop, on_listening=listening)

@@ -7,7 +7,6 @@ decided in `dragoman.hub.continuing`, how a peer is reached in `talk`.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -21,6 +20,7 @@ from dragoman.cli.options import Format
 from dragoman.cli.output import session_pages
 from dragoman.cli.output.jsonl import write_json
 from dragoman.cli.output.showing import show_as
+from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.cli.plans import Plan, Wishes, plan_of
 from dragoman.cli.stage import Stage
 from dragoman.cli.talk import Talk
@@ -115,7 +115,7 @@ def close(store: Store, record: SessionRecord) -> None:
     trouble = asyncio.run(close_at_peer(record, find_paths()))
     store.update_session(record.key, closed_at=time.time())
     if trouble is not None:
-        sys.stderr.write(f"dragoman: it is closed here; {record.peer} says: {trouble}\n")
+        put_err(f"dragoman: it is closed here; {record.peer} says: {trouble}\n")
 
 
 def tell(key: str, format: Format) -> None:
@@ -126,7 +126,7 @@ def tell(key: str, format: Format) -> None:
         if record is not None:
             write_json(session_pages.record_as_json(record))
             return
-    sys.stdout.write(f"{key}\n")
+    put_out(f"{key}\n")
 
 
 async def _key(talk: Talk) -> str:

@@ -16,6 +16,7 @@ import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
+from dragoman.cli.output.terminal import put_data, put_err, put_out
 from dragoman.cli.talk_options import complete_peer
 from dragoman.errors import UsageError
 
@@ -138,18 +139,17 @@ def list_command(
         for each in listed:
             write_json(session_pages.as_json(each))
     elif format is Format.QUIET:
-        sys.stdout.writelines(
-            f"{each.record.key if each.record else each.peer_session_id}\n" for each in listed
+        put_data(
+            sys.stdout,
+            *(f"{each.record.key if each.record else each.peer_session_id}\n" for each in listed),
         )
     elif listed:
         write_table(session_pages.HEAD, [session_pages.as_cells(each, now) for each in listed])
     else:
         where = "stored" if root is None else f"of {root}"
-        sys.stderr.write(
-            f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.\n"
-        )
+        put_err(f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.\n")
     if more and format is Format.TEXT:
-        sys.stderr.write(f"There are more than {limit}; --limit shows more of them.\n")
+        put_err(f"There are more than {limit}; --limit shows more of them.\n")
 
 
 @app.command("show", context_settings=CONTEXT)
@@ -179,7 +179,7 @@ def show_command(
         if format is Format.JSON:
             write_json(session_pages.record_as_json(record))
         elif format is Format.TEXT:
-            sys.stdout.write(session_pages.page(record, time.time()) + "\n")
+            put_out(session_pages.page(record, time.time()) + "\n")
         history.show(store, record, format, verbose=verbose)
 
 
@@ -433,4 +433,4 @@ def _told(record: SessionRecord, format: Format) -> None:
     if format is Format.JSON:
         write_json(session_pages.record_as_json(record))
     else:
-        sys.stdout.write(f"{record.key}\n")
+        put_out(f"{record.key}\n")

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.output.terminal import put_data, put_out
 
 app: Final = new_app()
 
@@ -44,11 +45,11 @@ def skill_command(
     from dragoman.hub.installing.skill import plan_skill, skill_text
 
     if write is None:
-        sys.stdout.write(skill_text())
+        put_data(sys.stdout, skill_text())
         return
     planned = plan_skill(write)
     backup = entries.write(planned)
     where = neutral(str(planned.path))
-    sys.stdout.write(f"{where} is {'there now' if planned.changes else 'up to date'}.\n")
+    put_out(f"{where} is {'there now' if planned.changes else 'up to date'}.\n")
     if backup is not None:
-        sys.stdout.write(f"As it was before: {neutral(str(backup))}\n")
+        put_out(f"As it was before: {neutral(str(backup))}\n")

@@ -26,7 +26,8 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from dragoman.cli.exits import Exit
-from dragoman.cli.output.terminal import drop_typed
+from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.terminal import drop_typed, put_err
 
 LAST_INTERRUPT: Final = 3
 """The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""
@@ -214,12 +215,12 @@ def _read(prompt: str) -> str | None:
         with suppress(ImportError):
             import readline  # noqa: F401 - it gives `input` history and editing
         try:
-            return input(prompt)
+            return input(neutral(prompt))
         except EOFError:
             return None
     if sys.stdin.isatty():
         # The output is kept somewhere; the prompt does not belong there.
-        sys.stderr.write(prompt)
+        put_err(prompt)
         sys.stderr.flush()
     line = sys.stdin.readline()
     return line.removesuffix("\n") if line else None

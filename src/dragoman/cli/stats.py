@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
+from dragoman.cli.output.terminal import put_err, put_out
 
 app: Final = new_app()
 
@@ -102,11 +103,11 @@ def stats(
     elif format is StatsFormat.CSV:
         stat_pages.write_csv(rows, by.value, sys.stdout)
     elif not rows:
-        sys.stderr.write("Nothing was delegated in this time. `dragoman delegate` does it.\n")
+        put_err("Nothing was delegated in this time. `dragoman delegate` does it.\n")
     else:
         write_table(stat_pages.head(by.value), [stat_pages.as_cells(row) for row in rows])
         if chart if chart is not None else is_terminal(sys.stdout):
-            sys.stdout.write("\n")
+            put_out("\n")
             stat_pages.write_chart(rows, sys.stdout)
 
 

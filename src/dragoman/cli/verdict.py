@@ -6,13 +6,13 @@ It parses and prints. What a verdict changes is decided in `dragoman.hub.delegat
 from __future__ import annotations
 
 import enum
-import sys
 from typing import Annotated, Final
 
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.options import Format, FormatOption
+from dragoman.cli.output.terminal import put_err
 
 HELP: Final = """
 Say whether delegated work was good.
@@ -60,4 +60,4 @@ def verdict(
             }
         )
     elif format is Format.TEXT:
-        sys.stderr.write(f"{given.peer} ({given.role}): {word.value}\n")
+        put_err(f"{given.peer} ({given.role}): {word.value}\n")

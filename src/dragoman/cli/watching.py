@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from dragoman.cli.output import job_pages
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.past import Past
 from dragoman.cli.output.showing import Show
+from dragoman.cli.output.terminal import put_err
 from dragoman.cli.setting import perform
 from dragoman.cli.stage import Stage
 from dragoman.events.model import Source
@@ -42,9 +42,7 @@ def watch_session(record: SessionRecord, *, start: int | None, format: Format) -
     async def work() -> int:
         broker = await broker_with(record, paths)
         if broker is None:
-            sys.stderr.write(
-                f"dragoman: nothing has {record.key} open now; this is what there was\n"
-            )
+            put_err(f"dragoman: nothing has {record.key} open now; this is what there was\n")
         lines = follow_session(record, broker, start=start, paths=paths)
         await _show(lines, record, show)
         return Exit.OK

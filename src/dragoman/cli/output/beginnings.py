@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.options import Format
 from dragoman.cli.output.jsonl import encode
-from dragoman.cli.output.neutral import neutral, one_line
+from dragoman.cli.output.neutral import Neutral, joined, neutral, one_line
 from dragoman.cli.output.showing import Show
 from dragoman.cli.output.tables import cut
-from dragoman.cli.output.terminal import is_terminal, paint_for, width_of
+from dragoman.cli.output.terminal import is_terminal, paint_for, put_err, width_of
 
 if TYPE_CHECKING:
     from dragoman.hub.beginning import Found, Proof
@@ -168,7 +168,7 @@ class Telling:
             if names
         ]
         stays = f"This is done and stays: {'; '.join(kept)}." if kept else "Nothing was changed."
-        sys.stderr.write(
+        put_err(
             neutral(f"dragoman: interrupted. {stays} `dragoman init` goes on from there.") + "\n"
         )
 
@@ -215,8 +215,8 @@ class Telling:
             self._show("")
             # Peers have their say in it, so it is made harmless before it gets a colour.
             words = self._paint(" ".join(neutral(text).splitlines()), *filter(None, [style]))
-            before = ("" if bare else "   ") + (mark and f"{mark}  ")
-            self._write(f"{before}{words}".rstrip() + "\n")
+            before = joined("", ["" if bare else "   ", mark, "  " if mark else ""])
+            self._write(joined("", [before, words, "\n"]))
 
     def _json(self, value: dict[str, Any]) -> None:
         self._write(encode(value, self._out.out))
@@ -232,7 +232,7 @@ class Telling:
             blank = " " * len(self._status)
             # A terminal that is gone is told of by a signal.
             with suppress(OSError):
-                sys.stderr.write(f"\r{blank}\r{status}")
+                put_err(Neutral(f"\r{blank}\r"), status)
                 sys.stderr.flush()
         self._status = status
 

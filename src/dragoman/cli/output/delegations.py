@@ -12,9 +12,7 @@ import msgspec
 
 from dragoman.cli.exits import Exit, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
-from dragoman.cli.output.neutral import neutral
 from dragoman.cli.output.quiet import Quiet
-from dragoman.cli.output.terminal import is_terminal
 from dragoman.hub.delegating.delegation import Audience
 from dragoman.hub.delegating.limits import OVER_BUDGET
 
@@ -83,7 +81,7 @@ class Stage(Audience):
                 return code
         elif self._quiet:
             if text := done.text.strip("\n"):
-                show.write((neutral(text) if is_terminal(show.out) else text) + "\n")
+                show.write_data(text + "\n")
                 show.flush()
             if done.ok and len(done.attempts) == 1:
                 return code

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from dragoman.cli.output.neutral import neutral
-from dragoman.cli.output.terminal import paint_for
+from dragoman.cli.output.terminal import paint_for, put
 
 if TYPE_CHECKING:
     from dragoman.hub.changes import Change
@@ -32,4 +31,4 @@ def write_diff(
             text = text.replace(str(change.path), str(change.path.relative_to(cwd)))
         for line in text.splitlines():
             colour = "bold" if line.startswith(("---", "+++")) else COLOURS.get(line[:1])
-            stream.write((paint(neutral(line), colour) if colour else neutral(line)) + "\n")
+            put(stream, paint(line, colour) if colour else line, "\n")

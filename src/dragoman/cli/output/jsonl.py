@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import msgspec
 
 from dragoman.cli import faults
+from dragoman.cli.output.neutral import HIDDEN
 from dragoman.cli.output.showing import Report, Show, cut_notice
+from dragoman.cli.output.terminal import put, put_data
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -22,16 +24,29 @@ if TYPE_CHECKING:
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
+
+def _pair(code: int) -> list[int]:
+    """The two halves of a character that JSON escapes as two."""
+    high, low = divmod(code - 0x10000, 0x400)
+    return [0xD800 + high, 0xDC00 + low]
+
+
 _OBEYED: Final = {
-    code: f"\\u{code:04x}"
-    for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    code: "".join(f"\\u{unit:04x}" for unit in units)
+    for code in HIDDEN
+    for units in [[code] if code < 0x10000 else _pair(code)]
 }
-"""Characters that JSON leaves as they are and a terminal obeys, as their escapes."""
+"""Characters that JSON leaves as they are and a terminal obeys or hides, as their escapes."""
+
+
+def escaped(text: str) -> str:
+    """JSON with nothing in it that a terminal obeys or hides; it means the same."""
+    return text.translate(_OBEYED)
 
 
 def encode(value: Any, stream: TextIO) -> str:
     """One value as a line of JSON that this stream can take and no terminal obeys."""
-    text = _encoder.encode(value).decode().translate(_OBEYED)
+    text = escaped(_encoder.encode(value).decode())
     if not text.isascii() and (stream.encoding or "utf-8").lower().replace("-", "") != "utf8":
         import json
 
@@ -42,7 +57,7 @@ def encode(value: Any, stream: TextIO) -> str:
 def write_json(value: Any, *, stream: TextIO | None = None) -> None:
     """Write one value as one line to `stream`, which is stdout unless told otherwise."""
     stream = stream or sys.stdout
-    stream.write(encode(value, stream))
+    put_data(stream, encode(value, stream))
     # A line is of use when it comes, not when a buffer is full.
     stream.flush()
 
@@ -125,13 +140,13 @@ class JsonLines(Show):
             self.notice(cut_notice(report))
         trouble = faults.of_report(report)
         if trouble is not None and not self.strict:
-            self.err.write(trouble)
+            put(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
         self.line(of_error(error))
         self.flush()
         if not self.strict:
-            self.err.write(faults.message(error))
+            put(self.err, faults.message(error))
 
     def stderr_line(self, line: str) -> None:
         if not self.strict:
@@ -142,4 +157,4 @@ class JsonLines(Show):
             super().notice(text)
 
     def line(self, value: dict[str, Any]) -> None:
-        self.write(encode(value, self.out))
+        self.write_data(encode(value, self.out))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.options import Format
 from dragoman.cli.output.jsonl import write_json
-from dragoman.cli.output.neutral import neutral
-from dragoman.cli.output.terminal import paint_for
+from dragoman.cli.output.neutral import joined, neutral
+from dragoman.cli.output.terminal import paint_for, put_err, put_out
 
 if TYPE_CHECKING:
     from dragoman.hub.verify.card import Card, RungResult
@@ -30,7 +30,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Something beside the rungs."""
         if self._format is Format.TEXT:
-            sys.stderr.write(neutral(text) + "\n")
+            put_err(neutral(text) + "\n")
 
     def rung(self, result: RungResult) -> None:
         if self._format is Format.JSON:
@@ -47,7 +47,7 @@ class Progress:
         head, *rest = [neutral(line) for line in rung_lines(result)]
         word, gap, tail = head.partition(" ")
         colour = COLOURS[str(result.verdict)]
-        sys.stdout.write("\n".join([paint(word, colour) + gap + tail, *rest]) + "\n")
+        put_out(joined("\n", [paint(word, colour) + gap + tail, *rest]), "\n")
         # It may take a while to the next one.
         sys.stdout.flush()
 
@@ -55,7 +55,7 @@ class Progress:
         from dragoman.hub.verify.report import summary
 
         if self._format is not Format.JSON:
-            sys.stdout.write(neutral(summary(card)) + "\n")
+            put_out(neutral(summary(card)) + "\n")
 
 
 def card_as_json(card: Card) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """Text of others, made harmless for a terminal.
 
-Owns the one replacement of control characters. An agent's words, a file's name, an error's text:
-all may hold escape sequences that set a window's title, hide what was printed, or type into the
-shell. What is shown to a person goes through here first; JSON needs it not, since it escapes them.
+Owns the one replacement of control characters, and the type of text that went through it. An
+agent's words, a file's name, an error's text, a variable: all may hold escape sequences that set a
+window's title, hide what was printed, or type into the shell. The functions that write to a stream
+(`terminal`) take nothing else: what is not `Neutral` yet is made so there.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Final
 
 _KEPT: Final = "\n\t"
@@ -18,7 +21,11 @@ _POWERLESS: Final[dict[int, str]] = {
     # C1 controls: some terminals take 0x9B for ESC [.
     **{code: "\ufffd" for code in range(0x80, 0xA0)},
     # Characters that turn the direction of writing, so that a command reads otherwise than it runs.
-    **{code: "\ufffd" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    **{code: "\ufffd" for code in (0x61C, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    # Characters that take no place, in which a name or a command can hide something.
+    **{code: "\ufffd" for code in (0xAD, 0x34F, 0x180E, *range(0x200B, 0x2010), 0xFEFF)},
+    **{code: "\ufffd" for code in (*range(0x2060, 0x2066), *range(0x206A, 0x2070))},
+    **{code: "\ufffd" for code in (*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE01F0))},
     0x2028: "\n",
     0x2029: "\n",
     # Half of a pair, which no encoder takes.
@@ -26,18 +33,50 @@ _POWERLESS: Final[dict[int, str]] = {
 }
 
 
-def neutral(text: str) -> str:
+_JOINED: Final = re.compile(
+    "(?<=[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff])\u200d(?=[\u2600-\u27bf\U0001f000-\U0001faff])"
+)
+"""A joiner between two pictures makes one of them, and hides nothing."""
+
+HIDDEN: Final = frozenset(
+    code for code in _POWERLESS if code >= 0x7F and _POWERLESS[code] != "\n"
+) - frozenset(range(0xD800, 0xE000))
+"""Characters that JSON leaves as they are and that are not shown or are obeyed."""
+
+
+class Neutral(str):
+    """Text that can be written to a terminal: made by `neutral`, or of our own making.
+
+    Adding to it gives such a text again. Whatever else is made of it is a plain `str`.
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: str) -> Neutral:
+        return Neutral(str.__add__(self, neutral(other)))
+
+
+def neutral(text: str) -> Neutral:
     """The text without anything that a terminal would obey, beside newlines and tabs.
 
     A carriage return before a newline is dropped; alone it is shown, because it could overwrite the
     line that it ends.
     """
+    if isinstance(text, Neutral):
+        return text
     if "\r" in text:
         text = text.replace("\r\n", "\n")
-    return text.translate(_POWERLESS)
+    if "\u200d" in text:
+        return Neutral("\u200d".join(part.translate(_POWERLESS) for part in _JOINED.split(text)))
+    return Neutral(text.translate(_POWERLESS))
 
 
-def one_line(text: str, *, width: int = 0) -> str:
+def one_line(text: str, *, width: int = 0) -> Neutral:
     """The same on one line, cut to `width` characters where that is not 0."""
-    flat = " ".join(neutral(text).split())
-    return flat if not width or len(flat) <= width else flat[: max(width - 1, 0)] + "…"
+    flat = " ".join(str(neutral(text)).split())
+    return Neutral(flat if not width or len(flat) <= width else flat[: max(width - 1, 0)] + "…")
+
+
+def joined(separator: str, parts: Iterable[str]) -> Neutral:
+    """Several texts as one, each made neutral that is not."""
+    return Neutral(neutral(separator).join(map(neutral, parts)))

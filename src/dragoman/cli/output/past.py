@@ -48,7 +48,7 @@ class Answers(TextShow):
 
     def event(self, event: model.Event) -> None:
         if isinstance(event, model.MessageDelta) and event.role == "agent":
-            self.write(event.text)
+            self.write_data(event.text)
             self._at_start = event.text.endswith("\n")
         elif isinstance(event, model.TurnEnded):
             self._end_line()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.neutral import Neutral, joined, neutral
 from dragoman.cli.output.terminal import paint_for
 
 if TYPE_CHECKING:
@@ -60,16 +60,18 @@ def row_as_json(row: Row) -> dict[str, Any]:
     }
 
 
-def page(row: Row, credentials: Sequence[str]) -> str:
+def page(row: Row, credentials: Sequence[str]) -> Neutral:
     """Everything about one peer. `credentials` are the names of its variables that are set."""
     paint = paint_for(sys.stdout)
-    lines = [paint(f"{row.descriptor.title} ({row.descriptor.name})", "bold")]
+    lines: list[str] = [paint(f"{row.descriptor.title} ({row.descriptor.name})", "bold")]
     width = max(len(name) for name, _ in _facts(row, credentials))
     lines += [
         f"  {name:<{width}}  {neutral(value)}" for name, value in _facts(row, credentials) if value
     ]
     lines += ["", paint("Card", "bold"), *(f"  {neutral(line)}" for line in _card(row))]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    # A line with a colour is one of ours and ends where it should.
+    ended = (line if isinstance(line, Neutral) else line.rstrip() for line in lines)
+    return joined("\n", ended) + "\n"
 
 
 def _facts(row: Row, credentials: Sequence[str]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman.cli.output import file_changes
 from dragoman.cli.output.neutral import neutral, one_line
-from dragoman.cli.output.terminal import drop_typed, is_interactive
+from dragoman.cli.output.terminal import drop_typed, is_interactive, put_err
 from dragoman.client.tool_input import Told, part, told_of
 from dragoman.errors import UsageError
 from dragoman.events.parts import FileChange
@@ -46,11 +46,11 @@ def confirm(question: str, *, instead: str, default: bool = False) -> bool:
     while True:
         drop_typed(sys.stdin)
         # On stderr: whoever keeps the output of a command does not want our questions in it.
-        sys.stderr.write(f"{neutral(question)} {choices} ")
+        put_err(f"{neutral(question)} {choices} ")
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:
-            sys.stderr.write("\n")
+            put_err("\n")
             return False
         match line.strip().lower():
             case "":

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.cli import faults
-from dragoman.cli.output.neutral import neutral
 from dragoman.cli.output.showing import Report, Show, cut_notice
-from dragoman.cli.output.terminal import is_terminal
+from dragoman.cli.output.terminal import put
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -28,12 +27,12 @@ class Quiet(Show):
         text = report.result.text.strip("\n")
         if text:
             # In a pipe the bytes are the agent's own: nothing there obeys control characters.
-            self.write((neutral(text) if is_terminal(self.out) else text) + "\n")
+            self.write_data(text + "\n")
             self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
         if (trouble := faults.of_report(report)) is not None:
-            self.err.write(trouble)
+            put(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
-        self.err.write(faults.message(error))
+        put(self.err, faults.message(error))

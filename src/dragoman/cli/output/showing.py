@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.cli.output.neutral import neutral
-from dragoman.cli.output.terminal import silence
+from dragoman.cli.output.terminal import put, put_data, silence
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result
@@ -97,23 +96,30 @@ class Show(abc.ABC):
 
     def notice(self, text: str) -> None:
         """Something that a person should know; a program has no use for it."""
-        self.err.write(f"dragoman: {neutral(text)}\n")
+        put(self.err, f"dragoman: {text}\n")
 
     def agent_stderr(self, data: bytes) -> None:
         """What the agent wrote to its stderr, line by line, for a person who asked for it."""
         *lines, self._stderr_rest = (self._stderr_rest + data).split(b"\n")
         for line in lines:
-            self.stderr_line(neutral(line.decode("utf-8", "replace").rstrip()))
+            self.stderr_line(line.decode("utf-8", "replace").rstrip())
 
     def stderr_line(self, line: str) -> None:
-        self.err.write(f"agent: {line}\n")
+        put(self.err, f"agent: {line}\n")
 
     def write(self, text: str) -> None:
         """Write to stdout, soon: what one turn of the loop writes leaves in one piece."""
+        self._write(put, text)
+
+    def write_data(self, text: str) -> None:
+        """`write` for what programs read."""
+        self._write(put_data, text)
+
+    def _write(self, by: Callable[[TextIO, str], None], text: str) -> None:
         if self.broken:
             return
         try:
-            self.out.write(text)
+            by(self.out, text)
         except OSError as error:
             self._break(error)
             return

@@ -15,7 +15,7 @@ import msgspec
 from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.sums import duration
 from dragoman.cli.output.tables import columns, cut
-from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, width_of
+from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, put, width_of
 
 if TYPE_CHECKING:
     from dragoman.hub.ledger.records import StatRow
@@ -109,7 +109,10 @@ def write_chart(rows: Sequence[StatRow], stream: TextIO) -> None:
         good = min(round(size * row.ok / row.attempts), size)
         if not unicode:
             shown = shown.encode("ascii", "replace").decode()
-        stream.write(
-            f"{shown}{' ' * (name_width - columns(shown))} {row.attempts:>{number_width},} "
-            f"{paint(full * good, 'green')}{paint(rest * (size - good), 'red')}\n"
+        put(
+            stream,
+            f"{shown}{' ' * (name_width - columns(shown))} {row.attempts:>{number_width},} ",
+            paint(full * good, "green"),
+            paint(rest * (size - good), "red"),
+            "\n",
         )

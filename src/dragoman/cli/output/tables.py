@@ -16,8 +16,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final, TextIO
 
-from dragoman.cli.output.neutral import one_line
-from dragoman.cli.output.terminal import paint_for, width_of
+from dragoman.cli.output.neutral import joined, one_line
+from dragoman.cli.output.terminal import paint_for, put, width_of
 
 GAP: Final = 2
 """Spaces between two columns."""
@@ -35,7 +35,7 @@ def write_table(
     cells = [[one_line(cell) or "-" for cell in row] for row in rows]
     widths = fit([list(head), *cells], width_of(stream))
     lines = [paint(_row(head, widths), "bold")] + [_row(row, widths) for row in cells]
-    stream.write("\n".join(lines) + "\n")
+    put(stream, joined("\n", lines), "\n")
 
 
 def fit(rows: Sequence[Sequence[str]], total: int) -> list[int]:

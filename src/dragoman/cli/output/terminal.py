@@ -1,6 +1,7 @@
 """What the output is connected to, and what that allows.
 
-Owns the decision whether a person is looking, and the few styles there are. Plain text goes to
+Owns the decision whether a person is looking, the few styles there are, and all writing to stdout
+and stderr: nothing reaches a terminal that is not neutral. Plain text goes to
 pipes and files: no colour, no cursor movement. ``NO_COLOR`` (any value) takes colours away from
 terminals too, ``FORCE_COLOR`` gives them to pipes.
 """
@@ -13,6 +14,8 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, TextIO
+
+from dragoman.cli.output.neutral import Neutral, neutral
 
 STYLES: Final = {
     "bold": "1",
@@ -73,6 +76,30 @@ def width_of(stream: TextIO) -> int:
     return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
+def put(stream: TextIO, *parts: str) -> None:
+    """Write text for a person: every part that is not neutral is made so first."""
+    for part in parts:
+        stream.write(neutral(part))
+
+
+def put_out(*parts: str) -> None:
+    """Write text for a person to stdout."""
+    put(sys.stdout, *parts)
+
+
+def put_err(*parts: str) -> None:
+    """Write text for a person to stderr."""
+    put(sys.stderr, *parts)
+
+
+def put_data(stream: TextIO, *parts: str) -> None:
+    """Write what programs read: as it is, unless it goes to a terminal."""
+    if is_terminal(stream):
+        put(stream, *parts)
+    else:
+        stream.writelines(parts)
+
+
 def silence(stream: TextIO) -> None:
     """Whoever read it is gone: let nothing more go there, not even at the exit of the process."""
     try:
@@ -92,11 +119,12 @@ class Paint:
     def __init__(self, on: bool) -> None:
         self.on = on
 
-    def __call__(self, text: str, *styles: str) -> str:
-        if not self.on or not styles or not text:
-            return text
+    def __call__(self, text: str, *styles: str) -> Neutral:
+        safe = neutral(text)
+        if not self.on or not styles or not safe:
+            return safe
         codes = ";".join(STYLES[style] for style in styles)
-        return f"\x1b[{codes}m{text}\x1b[0m"
+        return Neutral(f"\x1b[{codes}m{safe}\x1b[0m")
 
 
 def paint_for(stream: TextIO) -> Paint:

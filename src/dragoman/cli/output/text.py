@@ -14,9 +14,9 @@ from msgspec import UnsetType
 
 from dragoman.cli import faults
 from dragoman.cli.output import file_changes, sums
-from dragoman.cli.output.neutral import neutral, one_line
+from dragoman.cli.output.neutral import joined, neutral, one_line
 from dragoman.cli.output.showing import Report, Show
-from dragoman.cli.output.terminal import paint_for
+from dragoman.cli.output.terminal import paint_for, put
 from dragoman.events import fold, model
 from dragoman.events.parts import FileChange, Location, Text
 from dragoman.events.view import Tool, View
@@ -298,18 +298,18 @@ class TextShow(Show):
         self._speaker = None
         good = report.result.ok
         line = f"[{'done' if good else 'ended'}] {sums.line(report, self._view.usage)}"
-        self.write("\n" + self._paint(line, "green" if good else "red") + "\n")
+        self.write(joined("", ["\n", self._paint(line, "green" if good else "red"), "\n"]))
         self.flush()
         self._answered_something = False
         self._told_plan.clear()
         self._spoken.clear()
         if (trouble := faults.of_report(report)) is not None:
-            self.err.write(trouble)
+            put(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
         self._end_line()
         self.flush()
-        self.err.write(faults.message(error))
+        put(self.err, faults.message(error))
 
     def stderr_line(self, line: str) -> None:
         self._end_line()

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.output.neutral import neutral, one_line
+from dragoman.cli.output.neutral import Neutral, joined, neutral, one_line
 
 
 @given(st.text(st.characters()))
@@ -38,3 +38,17 @@ def test_one_line_is_one_line_and_can_be_cut() -> None:
     assert one_line(" a\n b\t c ") == "a b c"
     assert one_line("abcdef", width=4) == "abc…"
     assert one_line("abcd", width=4) == "abcd"
+
+
+def test_what_takes_no_place_is_shown() -> None:
+    for hidden in "\u00ad\u200b\u200e\u2060\ufeff\U000e0041\U000e0100\u061c":
+        assert neutral(f"a{hidden}b") == "a\ufffdb"
+    assert neutral("👩\u200d💻 a\u200db") == "👩\u200d💻 a\ufffdb", "but for joined pictures"
+
+
+def test_neutral_text_stays_neutral_and_what_is_added_to_it_becomes_so() -> None:
+    ours = Neutral("\x1b[1mours\x1b[0m")
+    assert neutral(ours) is ours
+    assert type(ours + "\x1b") is Neutral and (ours + "\x1b").endswith("\x1b[0m␛")
+    assert joined("\n", [ours, "\x9b"]) == "\x1b[1mours\x1b[0m\n\ufffd"
+    assert type(one_line("a\n\x1b")) is Neutral

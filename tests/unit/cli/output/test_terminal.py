@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import pty
 import sys
+from pathlib import Path
 
 import pytest
 
+import dragoman.cli
 from dragoman.cli.output.terminal import (
     Paint,
     is_interactive,
     is_terminal,
+    put,
+    put_data,
     silence,
     wants_colour,
     width_of,
@@ -79,3 +84,54 @@ def test_a_real_terminal_is_one() -> None:
     with os.fdopen(worker, "w") as stream:
         assert is_terminal(stream)
     os.close(main)
+
+
+class Fake(io.StringIO):
+    def __init__(self, tty: bool) -> None:
+        super().__init__()
+        self._tty = tty
+
+    def isatty(self) -> bool:
+        return self._tty
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_text_is_neutral_everywhere_and_data_on_a_terminal(tty: bool) -> None:
+    stream = Fake(tty)
+    put(stream, "\x1b", Paint(True)("x\x9b", "red"))
+    assert stream.getvalue() == "␛\x1b[31mx\ufffd\x1b[0m"
+    data = Fake(tty)
+    put_data(data, "a\x1b", "b")
+    assert data.getvalue() == ("a␛b" if tty else "a\x1bb")
+
+
+ELSEWHERE = {
+    ("serve_acp.py", "opened"): "the token's file",
+    ("attaching.py", "reached.stream"): "a socket",
+    ("installing.py", "entries"): "another program's settings",
+    ("skill.py", "entries"): "another program's settings",
+    ("output/terminal.py", "stream"): "the one place",
+}
+"""What writes to something else than our stdout and stderr."""
+
+
+def test_the_command_line_writes_to_its_streams_by_this_module_only() -> None:
+    folder = Path(dragoman.cli.__file__).parent
+    found = []
+    for file in sorted(folder.rglob("*.py")):
+        name = file.relative_to(folder).as_posix()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func
+            if isinstance(called, ast.Name) and called.id == "print":
+                found.append((name, node.lineno, "print"))
+            elif isinstance(called, ast.Attribute):
+                on = ast.unparse(called.value)
+                own = on in ("self", "show", "super()") or on.endswith("._out")
+                if called.attr in ("echo", "secho", "print"):
+                    found.append((name, node.lineno, on))
+                elif called.attr in ("write", "writelines", "buffer") and not own:
+                    if (name, on) not in ELSEWHERE:
+                        found.append((name, node.lineno, on))
+    assert found == []
