@@ -236,7 +236,7 @@ async def test_a_caller_is_killed_and_its_turn_can_be_read_to_its_end(
             assert await other.call("_dragoman/cancel", {"job": "j-1"}) == {"cancelled": True}
         if at != "connected":
             job = await other.call("_dragoman/result", {"job": "j-1", "wait": True})
-            assert job["outcome"] == ("ok" if at == "asking" else "cancelled")
+            assert job["outcome"] == ("denied" if at == "asking" else "cancelled")
             if at == "asking":
                 assert '"no"' in job["text"], "nobody is there, so nothing is allowed"
         if at == "waiting":
