@@ -133,10 +133,10 @@ async def test_codex_writes_only_where_everything_is_approved(
     assert living_in(home) == []
 
 
-@pytest.mark.parametrize(("name", "code"), [("gemini", 0), ("qwen", 5), ("copilot", 5)])
+@pytest.mark.parametrize("name", ["gemini", "qwen", "copilot"])
 @aio
 async def test_without_a_terminal_only_reading_is_allowed_and_each_denial_is_told(
-    name: str, code: int, home: Path, workspace: Path
+    name: str, home: Path, workspace: Path
 ) -> None:
     async with ready(name, home) as environment:
         ended = await dragoman(
@@ -144,7 +144,7 @@ async def test_without_a_terminal_only_reading_is_allowed_and_each_denial_is_tol
         )
     assert not (workspace / "made.txt").exists()
     # Gemini's model hears of the refusal and says something about it; the others stop.
-    assert ended.code == code, ended.err
+    assert ended.code == 5, ended.err
     assert "[permission] denied" in ended.out
     assert "1 permission denied" in ended.out
     assert living_in(home) == []

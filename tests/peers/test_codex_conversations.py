@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.client.codex import CodexConversation
-from dragoman.client.permissions import Answer, Question, approve_reads, deny_all
+from dragoman.client.permissions import Answer, Question, deny_all
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.failures import rpc_error_kind
 from dragoman.errors import (
@@ -167,8 +167,12 @@ async def test_a_command_that_only_reads_needs_no_permission_to_write(
     home: Path, workspace: Path
 ) -> None:
     (workspace / "there.txt").write_text("read-me\n")
+
+    def permit(question: Question) -> Answer:
+        return Answer.ALLOW_ONCE if question.kind == "read" else Answer.REJECT_ONCE
+
     # Reading is let through without a question, and would be allowed if there were one.
-    options = dataclasses.replace(OPTIONS, permit=approve_reads)
+    options = dataclasses.replace(OPTIONS, permit=permit)
     async with codex(home, workspace, options=options) as (peer, _), peer.session() as talk:
         events = await events_of(thread_of(talk), "SHELL:cat there.txt")
         (tool,) = fold(events).tools.values()

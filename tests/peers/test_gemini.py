@@ -44,7 +44,10 @@ class TestGemini(Turns):
     thought = "****\nI think****\nabout****\nthis."
     usage_of_a_turn = (2, 3)
     writes_through_us = True
-    after_refusal = (Outcome.OK, 'The tool said: Tool "run_shell_command" was canceled by the user')
+    after_refusal = (
+        Outcome.DENIED,
+        'The tool said: Tool "run_shell_command" was canceled by the user',
+    )
     refused_status = ToolStatus.PENDING
     errors = {
         400: (Outcome.FAILED, "fake error 400"),

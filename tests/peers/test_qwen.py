@@ -49,14 +49,14 @@ class TestQwen(Turns):
 
 
 @on_stage
-async def test_the_mode_that_it_starts_in_writes_without_a_question(
+async def test_what_it_writes_through_us_without_a_question_is_judged(
     stage: Stage, workspace: Path
 ) -> None:
-    # Why another mode is set for this agent. When this test fails, that is not needed any more.
+    # The mode that it starts in asks nothing, which is why another one is set for this agent.
     async with stage.talk(workspace, deny_all, mode="auto") as talk:
         result = await talk.ask(f"WRITE:{workspace / 'made.txt'}:some content")
-    assert result.denials == ()
-    assert (workspace / "made.txt").exists()
+    assert [denial.kind for denial in result.denials] == ["edit"]
+    assert not (workspace / "made.txt").exists()
 
 
 @on_stage

@@ -88,6 +88,10 @@ class Asker:
         self._edited: set[str] = set()
         self._commands: list[object] = []
 
+    def decide_with(self, permit: Permit) -> None:
+        """Ask another permit from now on."""
+        self._permit = permit
+
     def permit(self, question: Question) -> Awaitable[Decision] | Decision:
         answer = self._permit(question)
         if inspect.isawaitable(answer):

@@ -101,3 +101,12 @@ async def test_what_the_permit_allowed_is_not_asked_again_when_it_is_done() -> N
         assert asked == ["Edit", "Run", "Run make x", "Run make x"], "a command counts once"
         await guarding.decided(guard, guarding.writing("s", "/w/b"))
         assert asked[-1] == "Write /w/b"
+
+
+@aio
+async def test_a_guard_follows_a_permit_that_is_exchanged() -> None:
+    asker = guarding.Asker(lambda _: Answer.REJECT_ONCE, Path("/w"))
+    asker.decide_with(lambda _: Answer.ALLOW_ONCE)
+    question = guarding.writing("s", "/w/a")
+    assert await guarding.decided(asker.guard, question) is Answer.ALLOW_ONCE
+    assert await guarding.decided(asker.permit, question) is Answer.ALLOW_ONCE

@@ -24,6 +24,7 @@ from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.serving import Elicit, Elsewhere, Serving
 from dragoman.client.acp.session import Session
 from dragoman.client.folders import absolute
+from dragoman.client.guarding import Asker
 from dragoman.client.permissions import Permit
 from dragoman.client.results import stderr_since, stderr_size
 from dragoman.dialects import discovery
@@ -364,7 +365,12 @@ class AcpClient:
 
     def permit_with(self, permit: Permit) -> None:
         """Let somebody else decide about permissions from now on."""
-        self._serving.permit = permit
+        asker = getattr(self._serving.guard, "__self__", None)
+        if isinstance(asker, Asker):
+            # The guard that goes with the permit follows it.
+            asker.decide_with(permit)
+        else:
+            self._serving.permit = permit
 
     def elicit_with(self, elicit: Elicit) -> None:
         """Let somebody else answer questions to the user from now on."""
