@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -33,7 +34,12 @@ def warm() -> Iterator[Cli]:
 def quick(broker: Stage, **times: float) -> None:
     """Let a broker find out sooner than is good for real agents."""
     chosen = {"probe_timeout": 0.3, "stopped_timeout": 0.1, "first_look": 0.1} | times
-    broker.broker.liveness = Liveness(broker.broker.tasks, look_interval=0.02, **chosen)
+    broker.broker.liveness = Liveness(
+        broker.broker.tasks,
+        is_working=broker.broker.turns.work_at,
+        look_interval=0.02,
+        **chosen,
+    )
 
 
 async def answers(scene: Stage, caller: Any, session: str, text: str) -> str:
@@ -87,6 +93,28 @@ async def test_an_agent_with_a_blocked_loop_is_replaced_and_the_error_says_so(
         other = await caller.new(tmp_path)
         assert await answers(scene, caller, other, "after") == "end_turn"
         assert session != other
+        assert len(scene.host.peers) == 2
+
+
+@aio
+async def test_an_agent_that_does_one_thing_at_a_time_is_not_ended_while_it_works(
+    tmp_path: Path,
+) -> None:
+    budgets = Budgets(session=1.0, cancel_grace=0.3, replay_quiet=0.1)
+    async with stage(tmp_path, budgets=budgets) as scene, scene.caller() as caller:
+        quick(scene)
+        session = await caller.new(tmp_path)
+        prompt = caller.connection.tasks.start(caller.prompting(session, "hang"), "prompt")
+        await caller.heard("hanging")
+        caller.connection.post("_test/block", {})
+        with pytest.raises(Exception, match="no answer to session/new within 1 s"):
+            await caller.new(tmp_path)
+        assert (len(scene.host.peers), prompt.done()) == (1, False)
+        # Once its turn is cancelled, it owes the end of that and nothing excuses it.
+        caller.cancel(session)
+        await asyncio.wait([prompt])
+        other = await caller.new(tmp_path)
+        assert await answers(scene, caller, other, "after") == "end_turn"
         assert len(scene.host.peers) == 2
 
 

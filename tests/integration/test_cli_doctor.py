@@ -82,3 +82,17 @@ def test_damaged_stores_are_found_set_aside_and_work_goes_on(cli: Cli) -> None:
     assert again.code == 0 and "damaged" not in again.err
     cured = cli.child("doctor")
     assert cured.code == 0 and cured.out.count("set aside") == 2
+
+
+def test_a_ledger_with_a_value_of_a_newer_dragoman_is_left_alone_and_work_goes_on(cli: Cli) -> None:
+    (cli.cwd / "app.py").write_text("def main(): ...\n")
+    ask = ("delegate", "exploration", "where is main defined?")
+    assert cli.child(*ask).code == 0
+    state = cli.home / "state_home"
+    with sqlite3.connect(state / "ledger.db") as ledger:
+        ledger.execute("UPDATE health SET data = json_set(data, '$.failures', 'many')")
+    ledger.close()
+    done = cli.child(*ask)
+    assert done.code == 0 and "app.py" in done.out, done.err
+    assert "ledger.db: it holds a value that this dragoman does not know" in done.err
+    assert list(state.glob("ledger.db.damaged-*")) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.hub.sessions.store import Store
 from dragoman.testing import scripted
 from dragoman.testing.storyteller import Say, Story, command
 from tests.integration.cli_shell import FOLDERS, Cli, cli_in, warm_cli
@@ -182,3 +183,16 @@ def test_a_damaged_store_is_set_aside_by_the_broker_and_told_once() -> None:
         assert "you said hello" in cli.child("sessions", "show", "talk").out
         (aside,) = state.glob("sessions.db.damaged-*")
         assert aside.read_bytes() == b"garbage " * 1000
+
+
+def test_a_broker_follows_the_store_that_another_process_began() -> None:
+    with warm_cli() as cli:
+        words = ("--", *cli.agent)
+        assert cli.child("run", "hello", "-s", "one", *words).code == 0
+        with Store.open(cli.home / "state_home" / "sessions.db") as store:
+            store.replace()
+        done = cli.child("run", "hello again", "-s", "two", *words)
+        assert done.code == 0 and "moved or deleted meanwhile" in done.err, done.err
+        after = cli.child("run", "once more", "-s", "three", *words)
+        assert after.code == 0 and "moved or deleted" not in after.err, after.err
+        assert "you said once more" in cli.child("sessions", "show", "three").out

@@ -18,7 +18,7 @@ from typing import Final
 from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.hub.config.merging import load_own
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
-from dragoman.hub.sessions.damage import COMPANIONS, aside_of
+from dragoman.hub.sessions.damage import COMPANIONS, aside_of, set_aside_at
 from dragoman.hub.sessions.store import Store, store_path
 
 log: Final = logging.getLogger("dragoman.retention")
@@ -88,7 +88,7 @@ def _delete_aside(path: Path, before: float) -> None:
     """Delete damaged files that were set aside long ago."""
     for aside in aside_of(path):
         with contextlib.suppress(OSError):
-            if aside.stat().st_mtime < before:
+            if set_aside_at(aside) < before:
                 for suffix in ("", *COMPANIONS):
                     aside.with_name(aside.name + suffix).unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,10 @@ def test_attempts_and_files_set_aside_go_with_their_age(tmp_path: Path) -> None:
     for path, age in ((old, 100), (young, 10)):
         path.write_bytes(b"x")
         os.utime(path, (NOW - age * DAY, NOW - age * DAY))
+    # It was found to be damaged today, and last written long ago.
+    fresh = tmp_path / f"ledger.db.damaged-{time.strftime('%Y%m%d-%H%M%S', time.localtime(NOW))}"
+    fresh.write_bytes(b"x")
+    os.utime(fresh, (NOW - 400 * DAY, NOW - 400 * DAY))
     assert retain(tmp_path, tmp_path, environ={}, now=NOW)
-    assert not old.exists() and young.exists()
+    assert not old.exists() and young.exists() and fresh.exists()
     assert not (tmp_path / "sessions.db").exists(), "no store is made for it"

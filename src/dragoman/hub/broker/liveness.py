@@ -2,8 +2,9 @@
 
 Owns the judgement. A peer is ended only if something that it owes is overdue, nothing at all has
 come from it since that was asked, and it does not answer a cheap request either, or its process is
-stopped by a signal. One that is slow but reads its input answers the cheap request. What is started
-afterwards, and what becomes of turns and sessions, is the same as after a crash (`restarting`).
+stopped by a signal. One that is slow but reads its input answers the cheap request. One that works
+on a turn may not read it, and is ended only if it is stopped. What is started afterwards, and what
+becomes of turns and sessions, is the same as after a crash (`restarting`).
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ class Liveness:
         self,
         tasks: TaskOwner,
         *,
+        is_working: Callable[[Far], bool] = lambda far: False,
         probe_timeout: float = PROBE_TIMEOUT,
         stopped_timeout: float = STOPPED_TIMEOUT,
         first_look: float = FIRST_LOOK,
         look_interval: float = LOOK_INTERVAL,
     ) -> None:
         self._tasks = tasks
+        self._is_working = is_working
         self._probe_timeout = probe_timeout
         self._stopped_timeout = stopped_timeout
         self._first_look = first_look
@@ -128,8 +131,9 @@ class Liveness:
                     why = "its process is stopped by a signal"
                     break
                 if looks * self._look_interval >= window:
-                    if not asked:
-                        # Its dialect has no cheap request, and silence alone proves nothing.
+                    if not asked or self._is_working(far):
+                        # Its dialect has no cheap request, or it may do one thing at a time, and
+                        # ending it would end the turn of another caller. That turn has its budgets.
                         return
                     why = "it does not answer a probe either"
                     break

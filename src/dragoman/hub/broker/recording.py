@@ -19,7 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from dragoman.errors import DragomanError, StoreConflict, StoreError, UnknownSession
+from dragoman.errors import (
+    DragomanError,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    UnknownSession,
+)
 from dragoman.hub.broker import slips
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.scribing import TEXT_SIZE, Scribe, said_in
@@ -450,7 +456,9 @@ class Recording:
     # -- trouble
 
     def _on_trouble(self, error: DragomanError) -> None:
-        """Nothing is stored now, or one thing is not."""
+        """Nothing is stored now, or one thing is not, or another file takes it."""
+        if isinstance(error, StoreCorrupt) and error.replaced:
+            self.notice = str(error)
         if self._writer is None or self._writer.trouble is None:
             return
         self._in_trouble(error)

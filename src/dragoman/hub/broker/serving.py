@@ -72,7 +72,7 @@ class Broker:
         self.budgets = spec.budgets
         self.loads_next_minute = spec.loads_next_minute
         self.tasks = TaskOwner("broker")
-        self.liveness = Liveness(self.tasks)
+        self.liveness = Liveness(self.tasks, is_working=lambda far: self.turns.work_at(far))
         self._host = host
         self._life = Life(self._changed)
         self._keeper = Keeper(open or (lambda number: reach(spec, number, self._peer_said)), self)

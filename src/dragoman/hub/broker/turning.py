@@ -34,7 +34,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.place import Place
 from dragoman.hub.broker import extensions, failures
-from dragoman.hub.broker.cancelling import Move, Trigger
+from dragoman.hub.broker.cancelling import Move, Phase, Trigger
 from dragoman.hub.broker.jobs import Job, Jobs
 from dragoman.hub.broker.queueing import Full, Queue
 from dragoman.rpc.tasks import TaskOwner
@@ -356,6 +356,13 @@ class Turns:
         self._hall.liveness.doubt(session.far, "a cancel", heard=heard, window=budgets.cancel_grace)
         loop = asyncio.get_running_loop()
         self._graces[job] = loop.call_later(grace, self._grace_over, job, grace)
+
+    def work_at(self, far: Far) -> bool:
+        """Whether a turn runs in this process of the peer that was not cancelled."""
+        running = [job.session for job in self.queue.running if job.session.job is job]
+        return any(
+            session.far is far and session.cancelling.phase is Phase.RUNNING for session in running
+        )
 
     def _grace_over(self, job: Job, grace: float) -> None:
         if job.session.cancelling.on(Trigger.GRACE_OVER) is Move.GIVE_UP:

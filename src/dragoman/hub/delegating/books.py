@@ -82,13 +82,15 @@ class Books:
             self._on_notice(f"{file.path}: {file.replaced}")
 
     def read(self, read: Callable[[Ledger | None], T]) -> T:
-        """Read from the ledger; from a new one where it turns out to be damaged."""
+        """Read from the ledger; from a new one where it turns out to be damaged, and without it
+        where it cannot be read."""
         try:
             return read(self.ledger)
         except StoreCorrupt as error:
-            if not error.replaced:
-                raise
             self._on_notice(str(error))
+            if not error.replaced and self.ledger is not None:
+                self.ledger.close()
+                self.ledger = None
             return read(self.ledger)
 
     def __exit__(self, *error: object) -> None:

@@ -9,12 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+if sys.platform != "win32":
+    import fcntl
+
 MARK: Final = ".damaged-"
 """Stands in the name of a file that was set aside, before the time."""
+
+STAMP_FORMAT: Final = "%Y%m%d-%H%M%S"
 
 COMPANIONS: Final = ("-wal", "-shm")
 """What SQLite keeps beside a file."""
@@ -48,9 +55,14 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 def set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
     """Move a damaged file and its companions aside; the new path. None if another process was
     faster: then another file stands there already, or none. Raises OSError."""
+    with _alone_in(path.parent):
+        return _set_aside(path, identity)
+
+
+def _set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
     if identity is None or identity_of(path) != identity:
         return None
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    stamp = time.strftime(STAMP_FORMAT)
     target = path.with_name(f"{path.name}{MARK}{stamp}")
     number = 1
     while target.exists():
@@ -63,6 +75,32 @@ def set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
             os.replace(companion, target.with_name(target.name + suffix))
     os.replace(path, target)
     return target
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Let one process at a time set files of a folder aside: the next one would move the new file.
+    Not on Windows, where a file that another process has open cannot be moved."""
+    if sys.platform == "win32":
+        yield
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # It is held for the moment of a few renames.
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def set_aside_at(path: Path) -> float:
+    """When a file was set aside, as its name says; when it was last written if it does not. A file
+    may have been written long before."""
+    stamp = path.name.rpartition(MARK)[2][: len("YYYYmmdd-HHMMSS")]
+    try:
+        return time.mktime(time.strptime(stamp, STAMP_FORMAT))
+    except (ValueError, OverflowError):
+        return path.stat().st_mtime
 
 
 def aside_of(path: Path) -> list[Path]:

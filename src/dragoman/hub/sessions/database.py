@@ -151,6 +151,7 @@ class Database:
         """Everything in the block is stored, or nothing of it. Blocks may be nested: an inner one
         that fails takes back only its own part."""
         with self._lock, self._mending(), _explained(self.path, self.form):
+            self._follow()
             begin, end, undo = _BRACKETS[bool(self._depth)]
             connection = self._connection
             connection.execute(begin)
@@ -173,6 +174,13 @@ class Database:
         with self._lock, self._mending(), _explained(self.path, self.form):
             try:
                 yield self._connection
+            except msgspec.ValidationError as error:
+                # It is whole, but a newer dragoman may have written it.
+                raise StoreCorrupt(
+                    str(self.path),
+                    f"it holds a value that this dragoman does not know ({error})",
+                    remedy=f"use the dragoman that wrote it, or {_MOVE_AWAY}",
+                ) from error
             except msgspec.DecodeError as error:
                 raise _damaged(self.path, error) from error
 
@@ -187,6 +195,20 @@ class Database:
                 raise
             self.replace()
             raise StoreCorrupt(str(self.path), self.replaced, replaced=True) from error
+
+    def _follow(self) -> None:
+        """Go on with the file that stands in the place of ours now. Another process may have set
+        ours aside, or a user deleted it: what would be written there is lost. What was to be done
+        is not done, and `StoreCorrupt` says what happened."""
+        if self._depth or self._read_only or identity_of(self.path) == self._identity:
+            return
+        # First: where that fails, ours may still be there and only out of reach.
+        found = _open_to_write(self.path, self.form)
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        self._connection, self._identity = found, identity_of(self.path)
+        self.replaced = "it was moved or deleted meanwhile; what comes goes into the one there now"
+        raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
 
     def replace(self) -> None:
         """Set the file, which is damaged, aside, and go on with a new one. Raises `StoreError`."""
@@ -360,15 +382,20 @@ def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) ->
     with _at_one_moment(connection):
         version = int(_pragma(connection, "user_version"))
         owner = int(_pragma(connection, "application_id"))
+        if owner == form.application_id and version > form.version:
+            # Before its tables are read: an older SQLite may not know their syntax, which it calls
+            # damage.
+            raise StoreTooNew(
+                str(path),
+                f"a newer dragoman has written it (form {version}, "
+                f"and this one knows {form.version})",
+                remedy="use that dragoman, or let DRAGOMAN_STATE_HOME name another folder",
+            )
+        if owner and owner != form.application_id:
+            raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if owner != form.application_id and (tables or version):
-        raise StoreCorrupt(str(path), "it is a file of another program", remedy=_MOVE_AWAY)
-    if version > form.version:
-        raise StoreTooNew(
-            str(path),
-            f"a newer dragoman has written it (form {version}, and this one knows {form.version})",
-            remedy="use that dragoman, or let DRAGOMAN_STATE_HOME name another folder",
-        )
+        raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
     return version
 
 
@@ -441,6 +468,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
 # -- what went wrong
 
 _MOVE_AWAY: Final = "move it away, and a new one is made"
+_STRANGER: Final = "it is a file of another program"
 
 
 @contextlib.contextmanager

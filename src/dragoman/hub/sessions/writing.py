@@ -346,7 +346,7 @@ class Writer:
             self._pause = min(self._pause, RETRY_INTERVAL)
         return time.monotonic() >= self._tried_at + self._pause
 
-    def _write(self, batch: list[_Item]) -> list[_Item]:
+    def _write(self, batch: list[_Item], *, again: bool = False) -> list[_Item]:
         """Write all of it, and return what could not be written and may be later."""
         done = 0
         muted = set(self._mute)
@@ -369,6 +369,9 @@ class Writer:
         except StoreError as error:
             # What was found wrong was taken back with the rest, and will be found again.
             self._mute = muted
+            if _begun_anew(error) and not again:
+                self._report(error)
+                return self._write(batch[done:], again=True)
             return self._failed(error, batch[done:])
         self._pause = None
         self._asked = False
@@ -388,9 +391,7 @@ class Writer:
         self._tried_at = time.monotonic()
         self._asked = False
         self._pause = min(max(2 * (self._pause or 0.0), RETRY_INTERVAL), MAX_RETRY_INTERVAL)
-        # In the place of a damaged file there is a new one, which takes what comes.
-        begun_anew = isinstance(error, StoreCorrupt) and error.replaced
-        self._over = isinstance(error, _FINAL) and not begun_anew
+        self._over = isinstance(error, _FINAL) and not _begun_anew(error)
         self._fall(error)
         kept: list[_Item] = []
         for item in rest:
@@ -456,6 +457,11 @@ class Writer:
         log.log(self._level, "sessions are not stored: %s", error)
         if self._on_trouble is not None and self._loop is not None:
             _tell(self._loop, self._on_trouble, error)
+
+
+def _begun_anew(error: StoreError) -> bool:
+    """Whether a new file is in the place of a damaged one, which takes what comes."""
+    return isinstance(error, StoreCorrupt) and error.replaced
 
 
 def _gather(batch: list[_Item], item: _Item) -> None:

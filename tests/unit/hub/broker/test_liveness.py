@@ -59,18 +59,18 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching() -> AsyncIterator[tuple[Liveness, Watched]]:
+async def watching(*, working: bool = False) -> AsyncIterator[tuple[Liveness, Watched]]:
     owner = TaskOwner("test")
     tasks: Any = Watched(owner)
     try:
-        yield Liveness(tasks, **QUICK), tasks
+        yield Liveness(tasks, is_working=lambda far: working, **QUICK), tasks
     finally:
         await owner.aclose()
 
 
-async def judged(far: Any, *, window: float = 0.0) -> bool:
+async def judged(far: Any, *, window: float = 0.0, working: bool = False) -> bool:
     """Whether a peer that is doubted is ended."""
-    async with watching() as (liveness, tasks), asyncio.timeout(5):
+    async with watching(working=working) as (liveness, tasks), asyncio.timeout(5):
         liveness.doubt(far, "a cancel", heard=7, window=window)
         await asyncio.gather(*tasks.started)
         return bool(far.over.is_set())
@@ -96,6 +96,14 @@ async def test_a_peer_that_is_stopped_is_ended_whatever_it_speaks() -> None:
     far.is_stopped = True
     assert await judged(far, window=60.0)
     assert "stopped by a signal" in str(far.failure)
+
+
+@aio
+async def test_a_peer_that_works_on_a_turn_is_ended_only_if_it_is_stopped() -> None:
+    assert not await judged(FakeFar(), working=True)
+    stopped = FakeFar()
+    stopped.is_stopped = True
+    assert await judged(stopped, working=True)
 
 
 @pytest.mark.parametrize("how", ["was heard", "gone", "held", "no probe in its dialect"])

@@ -71,7 +71,7 @@ def test_health_follows_the_report_and_the_greeting() -> None:
     assert (health.failures, health.opened_at, health.handshake_seconds) == (1, 20.0, 0.5)
     login = lessons.reading_of(report(Outcome.AUTH_REQUIRED), now=20.0, login="alpha login")
     parked = lessons.health_change(login, Breaker(), now=20.0)(Health(peer="alpha"))
-    assert "alpha login" in str(parked.parked_why) and parked.handshake_seconds is None
+    assert "alpha login" in str(parked.logins[""].why) and parked.handshake_seconds is None
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.DENIED])

@@ -114,6 +114,16 @@ def test_damage_that_shows_itself_later_is_told_once_and_work_goes_on(
     assert len(aside_of(path)) == 1
 
 
+def test_a_value_that_this_version_does_not_know_is_not_damage(tmp_path: Path) -> None:
+    path = store_in(tmp_path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE sessions SET next_event = 'later'")
+    connection.close()
+    with Store.open(path) as store, pytest.raises(StoreCorrupt, match="does not know") as told:
+        store.sessions()
+    assert not told.value.damaged and aside_of(path) == []
+
+
 def test_damage_found_within_a_transaction_takes_it_back(tmp_path: Path) -> None:
     path = store_in(tmp_path)
     overwrite(path, b"say hello", b"say \xff\xfe\xfdlo")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -62,6 +64,45 @@ def test_a_newer_form_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
         with pytest.raises(StoreTooNew, match=f"form {VERSION + 1}.* DRAGOMAN_STATE_HOME"):
             Store.open(path, read_only=read_only)
     assert path.read_bytes() == before
+
+
+def test_a_newer_form_in_a_syntax_that_this_sqlite_does_not_know_is_not_damage(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path) as store:
+        path = store.path
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA writable_schema = ON")
+        other.execute(
+            "INSERT INTO sqlite_master (type, name, tbl_name, rootpage, sql)"
+            " VALUES ('table', 'later', 'later', 0, 'CREATE TABLE later (a !!) LATER')"
+        )
+        other.execute(f"PRAGMA user_version = {VERSION + 1}")
+    other.close()
+    for read_only in (True, False):
+        with pytest.raises(StoreTooNew):
+            Store.open(path, read_only=read_only)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="an open file cannot be moved")
+@pytest.mark.parametrize("how", ["set aside by another process", "deleted"])
+def test_a_file_that_is_gone_is_followed_and_nothing_is_written_where_none_reads(
+    tmp_path: Path, how: str
+) -> None:
+    with open_store(tmp_path) as store:
+        store.create_session(session())
+        if how == "deleted":
+            shutil.rmtree(store.path.parent)
+        else:
+            with open_store(tmp_path) as other:
+                other.replace()
+        with pytest.raises(StoreCorrupt, match="moved or deleted") as told:
+            store.create_session(session())
+        assert told.value.replaced
+        store.create_session(session())
+        with open_store(tmp_path) as other:
+            assert len(other.sessions()) == 1
 
 
 def test_garbage_is_called_damaged_and_left_alone_by_readers(tmp_path: Path) -> None:
