@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,24 @@ import pytest
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.verify.card import Card, Facts
 from dragoman.hub.verify.store import CARDS, CardStore
-from tests.integration.cli_shell import Cli, cli_in, warm_cli
+from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in, warm_cli
 
 AGENT = [sys.executable, str(Path(__file__).with_name("unasking_agent.py"))]
+
+CODEX = Path(__file__).with_name("codex_agent.py")
+
+PROGRAM = """
+import asyncio
+from dragoman import connect
+from dragoman.client.permissions import approve_all
+
+async def main():
+    async with connect("bold", OPTIONS) as peer, peer.session() as talk:
+        result = await talk.ask("a.txt")
+        print(result.outcome.value, len(result.denials))
+
+asyncio.run(main())
+"""
 
 MODES = '[enforcement]\nmodes = ["ask"]\n'
 VARIABLE = '[enforcement.env]\nASKING = "1"\n'
@@ -59,6 +75,20 @@ def measured(cli: Cli, **facts: Any) -> None:
         facts=Facts(echo=True, **facts),
     )
     CardStore(cli.home / "data_home" / CARDS).save(card)
+
+
+def connected(cli: Cli, options: str = "") -> Done:
+    """A program that prompts the peer, with these options."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("OPTIONS", options)],
+        cwd=cli.cwd,
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def result(out: str) -> dict[str, Any]:
@@ -179,3 +209,44 @@ def test_delegation_passes_over_a_peer_that_the_policy_would_not_restrict(cli: C
 def _job(out: str) -> str:
     values = [json.loads(line) for line in out.splitlines()]
     return str(next(value["job"] for value in values if value.get("job")))
+
+
+@pytest.mark.parametrize(("table", "words"), [(VARIABLE, ()), (MODES, ("moded",))])
+def test_a_program_that_connects_by_name_is_asked(
+    cli: Cli, table: str, words: tuple[str, ...]
+) -> None:
+    describe(cli, table, *words)
+    told = connected(cli)
+    assert (told.code, told.out) == (0, "denied 1\n"), told.err
+    assert list(cli.cwd.iterdir()) == []
+    allowed = connected(cli, "permit=approve_all")
+    assert (allowed.code, allowed.out) == (0, "ok 0\n"), allowed.err
+    assert (cli.cwd / "a.txt").exists()
+
+
+def test_a_program_does_not_connect_to_a_peer_that_does_not_ask(cli: Cli) -> None:
+    describe(cli)
+    measured(cli, asks_permission=False)
+    told = connected(cli)
+    assert told.code == 1
+    assert "PolicyNotEnforced: bold does not ask for permission" in told.err
+    assert list(cli.cwd.iterdir()) == []
+    settings = cli.home / "config_home" / "config.toml"
+    settings.write_text("[peer.bold]\nallow_unenforced = true\n")
+    assert connected(cli).code == 0
+    assert (cli.cwd / "a.txt").exists()
+
+
+@pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
+def test_codex_is_not_run_in_a_wide_sandbox_under_a_policy(cli: Cli, mode: str) -> None:
+    folder = cli.home / "bin"
+    folder.mkdir()
+    program = folder / "codex"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{CODEX}"\n')
+    program.chmod(0o700)
+    cli.extra["PATH"] = f"{folder}:{cli.env['PATH']}"
+    refused = cli.child("run", "codex", "hi", "--deny-all", "--mode", mode)
+    assert refused.code == 2
+    assert f"it does not ask in the mode {mode}; it asks in read-only" in refused.err
+    asked = cli.child("run", "codex", "hi", "--deny-all", "--format", "quiet")
+    assert (asked.code, asked.out) == (0, "model sol mode readOnly\n"), asked.err

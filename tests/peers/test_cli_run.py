@@ -74,7 +74,7 @@ async def test_codex_uses_the_model_and_the_mode_that_were_asked_for(
             async def run(*words: str) -> Ended:
                 return await dragoman(*words, cwd=workspace, environment=environment)
 
-            mode = ("--mode", "workspace-write")
+            mode = ("--mode", "workspace-write", "--approve-all")
             try:
                 ends = [
                     await run("run", "codex", "hi", "-m", name, *mode)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
+from dragoman.dialects.discovery import ACP
 from dragoman.errors import DragomanError, PolicyNotEnforced
 from dragoman.hub.catalogue.descriptor import Descriptor, Enforcement
 from dragoman.hub.policy.places import places_of
@@ -110,8 +111,10 @@ def made_to_ask(way: Way) -> Way:
     """The same way with all that makes the peer ask."""
     table = _table(way.descriptor)
     quirks = way.quirks
-    if table.modes and quirks.mode_after_open not in table.modes:
-        quirks = structs.replace(quirks, mode_after_open=table.modes[0])
+    # Codex begins in its narrowest sandbox, and only ACP has a mode to start in.
+    modes = table.modes if way.descriptor and way.descriptor.protocol == ACP else ()
+    if modes and quirks.mode_after_open not in modes:
+        quirks = structs.replace(quirks, mode_after_open=modes[0])
     command = way.command if way.command is None else (*way.command, *table.arguments)
     return replace(way, command=command, env={**way.env, **table.env}, quirks=quirks)
 

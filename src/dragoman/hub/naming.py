@@ -15,10 +15,12 @@ from typing import Any
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
 from dragoman.client.folders import absolute
+from dragoman.client.permissions import Permit, deny_all
 from dragoman.hub.catalogue import load_catalogue
 from dragoman.hub.config import Config, find_paths, load_config
+from dragoman.hub.enforcement import enforce
 from dragoman.hub.launching import way_to
-from dragoman.hub.opening import open_peer
+from dragoman.hub.opening import is_unrestricted, open_peer
 
 
 @asynccontextmanager
@@ -27,6 +29,7 @@ async def open_named(
     /,
     *,
     workspace: Path,
+    permit: Permit = deny_all,
     budgets: Budgets | None = None,
     dialect: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -37,11 +40,21 @@ async def open_named(
 ) -> AsyncIterator[Peer]:
     """A peer of the catalogue, with the options of `dragoman.connect`.
 
-    It is reached through its broker, unless `warm` or else the settings say otherwise.
+    It is reached through its broker, unless `warm` or else the settings say otherwise. Unless
+    `permit` is `approve_all`, it is made to ask. Raises `PolicyNotEnforced` if it does not ask.
     """
     config = load_config(absolute(workspace), find_paths())
     settings = config.settings
     way = way_to(peer_name, catalogue=load_catalogue(config), settings=settings)
+    if not is_unrestricted(permit):
+        from dragoman.hub.verify.store import CARDS, CardStore
+
+        way = enforce(
+            way,
+            restricts=True,
+            card=CardStore(config.paths.data / CARDS).latest(way.name),
+            allow_unenforced=settings.for_peer(peer_name).allow_unenforced,
+        ).way
     opened: Callable[..., AbstractAsyncContextManager[Peer]] = open_peer
     if settings.warm if warm is None else warm:
         # A call without a broker does not load what only brokers need.
@@ -53,6 +66,7 @@ async def open_named(
     async with opened(
         way,
         workspace=workspace,
+        permit=permit,
         budgets=budgets or settings.budgets(way.budgets()),
         dialect=None if dialect == "auto" else dialect,
         env=inherit,

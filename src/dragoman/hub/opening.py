@@ -102,7 +102,7 @@ def options_of(way: Way, dialect: str, permit: Permit = deny_all) -> dict[str, A
     """The options of the dialect's client that make up for what the peer does differently."""
     # A user who chose another dialect than the descriptor gets that one bare.
     options: dict[str, Any] = dict(way.details) if dialect == way.protocol else {}
-    if dialect == CODEX and (permit is approve_all or getattr(permit, "unrestricted", False)):
+    if dialect == CODEX and is_unrestricted(permit):
         # In its narrow sandbox a command that writes fails before anybody is asked.
         options.setdefault("sandbox", "workspace-write")
     if dialect != ACP:
@@ -115,6 +115,11 @@ def options_of(way: Way, dialect: str, permit: Permit = deny_all) -> dict[str, A
     if way.descriptor is not None and way.descriptor.credentials.login:
         options.setdefault("login_hint", way.descriptor.credentials.login)
     return options
+
+
+def is_unrestricted(permit: Permit) -> bool:
+    """Whether it is known to allow everything that it is asked for."""
+    return permit is approve_all or bool(getattr(permit, "unrestricted", False))
 
 
 def judge(result: Result, quirks: Quirks) -> Result:
@@ -145,4 +150,4 @@ def _without_notices(text: str, notices: tuple[str, ...]) -> str:
     return text
 
 
-__all__ = ["judge", "open_peer", "options_of"]
+__all__ = ["is_unrestricted", "judge", "open_peer", "options_of"]

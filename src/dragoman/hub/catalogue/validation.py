@@ -136,9 +136,11 @@ def _check_quirks(descriptor: Descriptor, refuse: Any) -> None:
 
 def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
     enforcement = descriptor.enforcement
-    for name in ("modes", "options", "files"):
+    for name in ("options", "files"):
         if getattr(enforcement, name) and descriptor.protocol != ACP:
             refuse(f"enforcement.{name}", f"it needs protocol = {ACP!r}")
+    if enforcement.modes and descriptor.protocol not in (ACP, CODEX):
+        refuse("enforcement.modes", f"it needs protocol = {ACP!r} or {CODEX!r}")
     if any(not mode.strip() for mode in enforcement.modes):
         refuse("enforcement.modes", "a mode has a name")
     if any("\0" in word for word in enforcement.arguments):
