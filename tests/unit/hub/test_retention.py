@@ -44,6 +44,21 @@ def test_closed_sessions_go_after_ninety_days_and_no_others(tmp_path: Path) -> N
     assert kept(tmp_path) == {"s-open", "s-busy", "s-young"}
 
 
+def test_what_was_closed_or_imported_today_stays_however_old_its_words_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    with Store.open(tmp_path / "sessions.db") as store:
+        lines = list(store.export("s-old"))
+        store.delete_session("s-old")
+        monkeypatch.setattr("time.time", lambda: NOW)
+        store.import_(lines)
+        store.update_session("s-open", closed_at=NOW)
+    environ = {"DRAGOMAN_MAX_STORE_SIZE": "1"}
+    assert retain(tmp_path, tmp_path, environ=environ, now=NOW + 1)
+    assert kept(tmp_path) == {"s-old", "s-open", "s-busy"}
+
+
 def test_it_is_done_once_a_day_however_the_clock_jumps(tmp_path: Path) -> None:
     assert not retain(tmp_path, tmp_path, environ={}, now=NOW), "there is nothing"
     assert list(tmp_path.iterdir()) == []

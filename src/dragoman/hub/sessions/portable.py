@@ -7,6 +7,7 @@ a whole one. What comes from a file is searched for secrets again: it may be any
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -133,8 +134,12 @@ class Portable(SessionTable, JobTable, EventTable):
                 self.append(session.key, stored, held + runs.flush())
                 if line.end != seen:
                     raise UsageError(f"it should have {line.end}, and it has {seen}")
-                self.update_session(session.key, updated_at=head.session.updated_at)
-                return structs.replace(session, next_event=number)
+                # Closed here and now: what is old goes by itself, counted from that.
+                closed_at = None if session.closed_at is None else time.time()
+                self.update_session(
+                    session.key, updated_at=head.session.updated_at, closed_at=closed_at
+                )
+                return structs.replace(session, next_event=number, closed_at=closed_at)
         raise UsageError("it has no end: it is not whole")
 
     def _placed(self, head: _Head) -> SessionRecord:

@@ -19,6 +19,10 @@ KEPT_AGE: Final = 90 * 24 * 3600.0
 """Seconds after which a session that nobody used goes, unless somebody says otherwise."""
 
 
+LEFT_AT: Final = "max(updated_at, closed_at)"
+"""When a closed session was last of use: one that is closed or imported today stays for its time,
+however long ago it was talked with."""
+
 RECENT_AGE: Final = 24 * 3600.0
 """Seconds for which a session stays though there is too much: somebody may want to read it."""
 
@@ -48,11 +52,12 @@ class Retention(SessionTable, JobTable, EventTable):
         now: float | None = None,
     ) -> Pruned:
         """Delete sessions that were last used more than `older_than` seconds ago (None: however
-        long ago), but never the `keep` used last."""
+        long ago), but never the `keep` used last. With `closed_only` it is those that were closed
+        so long ago, too."""
         now = time.time() if now is None else now
         before = now if older_than is None else now - older_than
         with self.transaction() as connection:
-            wanted = ["updated_at <= ?"]
+            wanted = [f"{LEFT_AT} <= ?" if closed_only else "updated_at <= ?"]
             values: list[object] = [before]
             for column, value in (("peer", peer), ("root", root)):
                 if value is not None:
@@ -90,7 +95,8 @@ class Retention(SessionTable, JobTable, EventTable):
 
     def shrink(self, max_size: int, *, now: float | None = None) -> Pruned:
         """Delete closed sessions, those used longest ago first, until what is stored takes no more
-        than about `max_size` bytes. One that was used in the last day stays, however large."""
+        than about `max_size` bytes. One that was used or closed in the last day stays, however
+        large."""
         excess = self.used_size - max_size
         if excess <= 0:
             return Pruned()
@@ -99,10 +105,10 @@ class Retention(SessionTable, JobTable, EventTable):
         jobs = events = 0
         with self.transaction() as connection:
             rows = connection.execute(
-                "SELECT key FROM sessions WHERE closed_at IS NOT NULL AND updated_at < ?"
+                f"SELECT key FROM sessions WHERE closed_at IS NOT NULL AND {LEFT_AT} < ?"
                 " AND NOT EXISTS (SELECT 1 FROM jobs"
                 " WHERE jobs.session_key = sessions.key AND state != 'ended')"
-                " ORDER BY updated_at",
+                f" ORDER BY {LEFT_AT}",
                 (before,),
             ).fetchall()
             for (key,) in rows:
