@@ -392,14 +392,29 @@ def test_a_missing_key_parks_a_peer_where_it_is_missing_until_it_works(tmp_path:
     assert bare(*work).code == 7
     assert bare("run", "alpha", "look").code == 0
     assert bare(*work).code == 0, "a run that succeeded has ended it"
-    for end in ("unpark", "enable"):
+    for end in (("unpark",), ("enable",), ("verify", "--turns")):
         how.write_text("auth")
         assert (bare(*work).code, bare(*work).code) == (6, 7)
         how.write_text("ok")
         assert "unpark alpha" in bare("peers", "show", "alpha").out
-        assert bare("peers", end, "alpha").code == 0
+        assert bare("peers", *end, "alpha").code == 0
         assert bare(*work).code == 0
     assert bare("peers", "unpark", "nonesuch").code == 2
+
+
+def test_a_card_of_a_shell_without_the_key_keeps_no_other_shell_from_the_peer(
+    tmp_path: Path,
+) -> None:
+    bare = cli_in(tmp_path)
+    config = bare.home / "config_home"
+    add_peer(config, bare.home, "alpha", "keyed", ("review",), more=KEYED)
+    (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+    keyed = replace(bare, extra={**bare.extra, "ALPHA_KEY": "k"})
+    assert "it wants a login" in bare("peers", "verify", "alpha", "--turns").out
+    work = ("delegate", "review", "look", "--strict")
+    done = keyed.child(*work)
+    assert done.code == 0, done.err
+    assert (bare(*work).code, bare(*work).code) == (6, 7)
 
 
 def test_a_peer_that_was_named_does_the_work_or_the_command_fails(tmp_path: Path) -> None:

@@ -210,9 +210,12 @@ def _card(card: Card) -> CardFacts:
     if failed:
         first = failed[0]
         problem = f"{first.rung}: {first.evidence}{first.remedy and '; ' + first.remedy}"
+    # A login that was missing then and there says nothing about another shell or a later day: a
+    # turn finds out, and parks the peer where the login is still missing.
+    no_login = facts.authenticated is False
     return CardFacts(
-        usable=card.usable,
-        turns_ok=facts.echo,
+        usable=card.usable or no_login,
+        turns_ok=None if no_login else facts.echo,
         asks_permission=facts.asks_permission,
         parallel=facts.parallel_sessions,
         models=facts.parent_models or facts.models,

@@ -65,6 +65,16 @@ def test_a_peer_is_what_files_say_of_it(tmp_path: Path) -> None:
     assert (inputs.tier, inputs.size, inputs.posteriors) == ("fast", "small", {})
 
 
+def test_a_login_that_was_missing_is_not_held_against_a_peer(tmp_path: Path) -> None:
+    program(tmp_path, "codex")
+    place = configured(tmp_path, 'enabled_peers = ["codex"]\n')
+    facts = Facts(echo=False, authenticated=False)
+    card = card_of("codex", version=None, facts=facts, verdict=Verdict.FAIL)
+    place.cards().save(structs.replace(card, usable=False))
+    found = of(gathered(place), "codex").card
+    assert found is not None and (found.usable, found.turns_ok) == (True, None)
+
+
 def test_health_and_spending_come_from_the_ledger(tmp_path: Path) -> None:
     place = configured(tmp_path, "[limits]\nday_cost = 9.0\n[peer.codex.limits]\nday_cost = 1.0\n")
     with Ledger.open(ledger_path(place.paths.state)) as ledger:
