@@ -18,6 +18,8 @@ async def answer(turn: Any) -> Any:
     match turn.text:
         case "raise":
             raise ValueError("my bug")
+        case "exit":
+            sys.exit(3)
         case "return":
             return "hello"
         case "stop":

@@ -29,6 +29,7 @@ def run(cli: Cli, prompt: str, *options: str) -> Done:
     ("prompt", "told"),
     [
         ("raise", "ValueError: my bug"),
+        ("exit", "RuntimeError: a handler called sys.exit(3)"),
         ("return", "text is sent with `await turn.say(text)`"),
         ("stop", "returned the stop reason 'done'"),
         ("number", "turn.say() takes text or a content block, not int (42)"),

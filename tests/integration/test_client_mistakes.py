@@ -59,6 +59,20 @@ async def test_what_connect_returns_says_that_it_has_to_be_entered() -> None:
 
 
 @aio
+async def test_what_session_returns_says_that_it_has_to_be_entered(tmp_path: Path) -> None:
+    async with connect(AGENT, workspace=tmp_path) as peer:
+        with pytest.raises(AttributeError, match=r"write `async with peer\.session\(…\) as sess"):
+            await peer.session().ask("stderr")
+        with pytest.raises(TypeError, match=r"write `async with peer\.session\(…\) as session:`"):
+            await peer.session()
+
+
+def test_an_inquire_that_cannot_be_asked_is_refused_at_the_call() -> None:
+    with pytest.raises(UsageError, match="inquire= takes a function"):
+        connect(AGENT, inquire="me")
+
+
+@aio
 async def test_a_prompt_that_is_none_is_refused_before_it_is_sent(tmp_path: Path) -> None:
     async with connect(AGENT, workspace=tmp_path) as peer, peer.session() as session:
         for prompt, told in (

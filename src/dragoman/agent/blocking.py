@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
@@ -23,6 +24,13 @@ from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
 
 T = TypeVar("T")
+
+
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether it is an `async` function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
+    )
 
 
 async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = False) -> T:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.agent import commands
-from dragoman.agent.blocking import BlockingTurn, run_in_thread
+from dragoman.agent.blocking import BlockingTurn, is_async, run_in_thread
 from dragoman.agent.session import Session
 from dragoman.agent.settings import MODE_OPTION
 from dragoman.agent.speech import AcpSpeech, Speech, choose
@@ -524,7 +524,7 @@ def _run(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, 
     # Asked for every request, and the long way takes as long as answering one.
     if type(handler) is FunctionType and handler.__code__.co_flags & CO_COROUTINE:
         return handler(*args)  # type: ignore[no-any-return]
-    if _is_async(handler):
+    if is_async(handler):
         return cast("Coroutine[Any, Any, Any]", handler(*args))
     return run_in_thread(handler, *args)
 
@@ -534,7 +534,7 @@ def _run_with(
 ) -> Coroutine[Any, Any, Any]:
     """Call a handler that gets a turn: the blocking one if it is a plain function."""
     assert handler is not None
-    if _is_async(handler):
+    if is_async(handler):
         return cast("Coroutine[Any, Any, Any]", handler(*before, turn, *after))
     return run_in_thread(handler, *before, BlockingTurn(turn), *after, patient=True)
 
@@ -543,21 +543,19 @@ async def _run_to_end(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
     """The same, and an error if the handler has not awaited what it made."""
-    answer = await _run_with(handler, turn, *before, after=after)
+    try:
+        answer = await _run_with(handler, turn, *before, after=after)
+    except SystemExit as error:
+        # It would end the loop, and the client would be told that its request was cancelled.
+        failure = RuntimeError(f"a handler called sys.exit({error.code!r})")
+        raise failure.with_traceback(error.__traceback__) from None
     assert handler is not None
     if not turn.cancelled:
         # A plain function cannot forget it, and may well have made its updates in several threads.
-        unsent = turn.unsent(counted=_is_async(handler))
+        unsent = turn.unsent(counted=is_async(handler))
         if unsent is not None:
             raise unsent
     return answer
-
-
-def _is_async(handler: Callable[..., Any]) -> bool:
-    """Whether it is an `async` function, or an object that is called like one."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(type(handler), "__call__", None)  # noqa: B004 - not whether it can be called
-    )
 
 
 async def _just(answer: Any) -> Any:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, ParamSpec, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -46,6 +47,8 @@ from dragoman.events.parts import (
 from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
 from dragoman.rpc.lanes import Flow
+
+P = ParamSpec("P")
 
 
 class SessionSummary(Struct, frozen=True):
@@ -101,6 +104,38 @@ class Terms(Struct, frozen=True, kw_only=True):
     name: str = "dragoman"
     """What we call ourselves."""
     max_line_size: int | None = None
+
+
+class OpeningSession(AbstractAsyncContextManager["Conversation"]):
+    """What `Peer.session` returns: to be entered with ``async with``, and nothing else."""
+
+    def __init__(self, block: AbstractAsyncContextManager[Conversation]) -> None:
+        self._block = block
+
+    async def __aenter__(self) -> Conversation:
+        return await self._block.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        return await self._block.__aexit__(*raised)
+
+    def __await__(self) -> NoReturn:
+        raise TypeError(_USE)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{_USE}; it has no {name!r} of its own")
+
+
+_USE: Final = "session(…) is not open yet: write `async with peer.session(…) as session:`"
+
+
+def _entered(
+    make: Callable[P, AbstractAsyncContextManager[Conversation]],
+) -> Callable[P, OpeningSession]:
+    @functools.wraps(make)
+    def call(*args: P.args, **kwargs: P.kwargs) -> OpeningSession:
+        return OpeningSession(make(*args, **kwargs))
+
+    return call
 
 
 class Peer(abc.ABC):
@@ -159,6 +194,7 @@ class Peer(abc.ABC):
     ) -> None:
         await self.aclose()
 
+    @_entered
     @asynccontextmanager
     async def session(
         self,

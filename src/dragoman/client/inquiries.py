@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from dragoman.errors import UsageError
+
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 
 
@@ -44,3 +46,11 @@ CANCELLED: Final = Reply("cancel")
 
 Inquire: TypeAlias = Callable[[Inquiry], Awaitable[Reply] | Reply]
 """Asks the user, or answers for him."""
+
+
+def require_inquire(inquire: object) -> None:
+    """Raise `UsageError` for what cannot be asked a question."""
+    if inquire is not None and not callable(inquire):
+        raise UsageError(
+            f"inquire= takes a function that gets an Inquiry and returns a Reply, not {inquire!r}"
+        )

@@ -18,7 +18,7 @@ from dragoman.client import connecting
 from dragoman.client.budgets import Budgets
 from dragoman.client.connecting import Target
 from dragoman.client.conversation import Peer
-from dragoman.client.inquiries import Inquire
+from dragoman.client.inquiries import Inquire, require_inquire
 from dragoman.client.permissions import Permit, deny_all, require_permit
 from dragoman.dialects.discovery import Cache
 from dragoman.errors import UsageError
@@ -116,6 +116,7 @@ def connect(
             f"such as {target.split()!r}"
         )
     require_permit(options.get("permit", deny_all))
+    require_inquire(options.get("inquire"))
     return Connecting(_connected(target, workspace, warm, options))
 
 

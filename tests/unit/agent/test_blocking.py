@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.agent import Agent, BlockingTurn, Turn, server
-from dragoman.agent.blocking import run_in_thread
+from dragoman.agent.blocking import is_async, run_in_thread
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError, Unsupported, UsageError
 from tests.aio import aio
@@ -495,3 +495,13 @@ async def test_a_replay_that_is_over_says_so_to_a_thread_that_goes_on() -> None:
         load_params = {"sessionId": "old", "cwd": "/x", "mcpServers": []}
         await client.call("session/load", load_params)
         assert await client.ask("old") == "end_turn"
+
+
+def test_a_function_and_an_object_are_known_to_be_async() -> None:
+    async def function() -> None: ...
+
+    class Called:
+        async def __call__(self) -> None: ...
+
+    assert is_async(function) and is_async(Called())
+    assert not is_async(print)
