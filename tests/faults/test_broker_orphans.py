@@ -34,10 +34,11 @@ def known(pid: int) -> ProcessIdentity:
     return found
 
 
-def daemon_of(cli: Cli) -> tuple[ProcessIdentity, ProcessIdentity]:
-    """The broker, and a process below its agent with no environment and a session of its own."""
+def daemon_of(cli: Cli, *environment: str) -> tuple[ProcessIdentity, ProcessIdentity]:
+    """The broker, and a process below its agent with a session of its own and no environment, or
+    with this one."""
     words = ("-s", "talk", "--approve-reads", "--format", "quiet", "--", *cli.agent)
-    done = cli("run", "daemon", *words)
+    done = cli("run", " ".join(("daemon", *environment)), *words)
     assert done.code == 0, done.err
     (broker,) = map(json.loads, cli("broker", "list", "--format", "json").out.splitlines())
     return known(broker["pid"]), known(int(done.out))
@@ -58,6 +59,19 @@ def test_a_process_that_left_everything_ends_with_the_broker(warm: Cli, how: str
             os.kill(daemon.pid, signal.SIGKILL)
     wait_dead(broker)
     wait_dead(supervisor)
+
+
+def test_a_process_that_is_meant_to_stay_outlives_agent_broker_and_supervisor(warm: Cli) -> None:
+    broker, daemon = daemon_of(warm, "DRAGOMAN_MARK=detached")
+    try:
+        supervisor = known(parent_of(broker.pid))
+        os.kill(broker.pid, signal.SIGKILL)
+        wait_dead(broker)
+        wait_dead(supervisor)
+        assert state_of(daemon) is ProcessState.ALIVE
+    finally:
+        os.kill(daemon.pid, signal.SIGKILL)
+    wait_dead(daemon)
 
 
 def read(path: Path) -> bytes:

@@ -89,7 +89,7 @@ async def answer(turn: Turn) -> Any:
         case "handover":
             await turn.say(_told(turn.prompt[0]))
         case "daemon":
-            await turn.say(str(daemon()))
+            await turn.say(str(daemon(*rest.split())))
         case "talk":
             for number in range(100_000):
                 await turn.say(f"line {number}\n")
@@ -125,12 +125,12 @@ async def write(turn: Turn) -> None:
             await tool.fail("not allowed")
 
 
-def daemon() -> int:
+def daemon(*environment: str) -> int:
     """Start a process that has neither our environment nor our session; its number."""
     life = "import time; time.sleep(120)"
     return subprocess.Popen(  # noqa: TID251 - it is not to be under anybody's care
         [sys.executable, "-I", "-S", "-c", life],
-        env={},
+        env=dict(word.split("=", 1) for word in environment),
         start_new_session=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
