@@ -278,9 +278,15 @@ def command_line(
     folder: str,
     platform: str = sys.platform,
 ) -> list[str]:
-    """The argument list that a peer means by a command: a program, or a line for the shell."""
+    """The argument list that a peer means by a command: a program, or a line for the shell.
+
+    With such signs only what begins as a path may be a program: a checkout can have a folder
+    `cat a` with a program `b`, and `cat a/b` is judged as a line.
+    """
     if args or not _SHELL_SIGNS.search(command):
         return [command, *args]
+    if platform != "win32" and not command.startswith(("/", "./", "../")):
+        return ["/bin/sh", "-c", command]
     try:
         if platform == "win32":
             files = windows.RealFiles()

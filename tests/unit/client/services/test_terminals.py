@@ -53,6 +53,7 @@ def root(tmp_path: Path) -> Path:
         ("ls>out", [], [*SHELL, "ls>out"]),
         ("ls;ls", [], [*SHELL, "ls;ls"]),
         ("./my tool", [], ["./my tool"]),
+        ("cat my/tool", [], [*SHELL, "cat my/tool"]),
         ("{root}/my tool", [], ["{root}/my tool"]),
         ("./my tool -v", [], [*SHELL, "./my tool -v"]),
         ("./not executable", [], [*SHELL, "./not executable"]),
@@ -66,6 +67,9 @@ def test_a_command_is_a_program_or_a_line_for_the_shell(
     (root / "my tool").write_text("#!/bin/sh\n")
     (root / "my tool").chmod(0o755)
     (root / "not executable").write_text("#!/bin/sh\n")
+    (root / "cat my").mkdir()
+    (root / "cat my" / "tool").write_text("#!/bin/sh\n")
+    (root / "cat my" / "tool").chmod(0o755)
     command, *argv = (text.replace("{root}", str(root)) for text in [command, *argv])
     assert command_line(command, args, environment=ENVIRONMENT, folder=str(root)) == argv
 
