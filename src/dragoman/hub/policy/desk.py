@@ -233,8 +233,8 @@ class Desk:
 class Allowed:
     """What an agent was allowed in a session, to know it again when we are to do it.
 
-    A file that it may edit it may write as often as it likes, as an editor does that saves. A
-    command that was allowed once runs once.
+    A file that it may edit it may write as often as it likes, as an editor does that saves, but a
+    protected one once. A command that was allowed once runs once.
     """
 
     def __init__(self, workspace: str) -> None:
@@ -270,12 +270,15 @@ class Allowed:
         """It is done: what counts once does not count again."""
         if act.runs:
             self._commands -= self._spellings(act)
-        elif verdict.action == "escalate":
-            for path in act.paths:
-                places = _places(path, (self._workspace,))
-                real = places.real if places is not None else frozenset()
-                self._edited -= real
-                self._read -= real
+            return
+        for path in act.paths:
+            places = _places(path, (self._workspace,))
+            if places is None:
+                continue
+            once = act.kind == "edit" and _is_protected(places, self._workspace)
+            if once or verdict.action == "escalate":
+                self._edited -= places.real
+                self._read -= places.real
 
     def _spellings(self, act: Act) -> set[tuple[object, ...]]:
         folder = os.path.realpath(os.path.join(self._workspace, act.cwd or ""))
@@ -308,6 +311,14 @@ def _key(act: Act) -> tuple[object, ...] | None:
             return None
         return (kinds, frozenset(path for each in found if each for path in each.real))
     return (kinds, act.title, act.fingerprint) if act.fingerprint else None
+
+
+def _is_protected(places: Places, workspace: str) -> bool:
+    """Whether it is a file that is never written without a question."""
+    from dragoman.hub.policy.places import root_of
+    from dragoman.hub.policy.protected import protected
+
+    return protected(places, root_of(workspace)) is not None
 
 
 def _places(path: str, folders: Sequence[str]) -> Places | None:

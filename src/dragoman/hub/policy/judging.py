@@ -43,7 +43,8 @@ from dragoman.hub.policy.shell import ANYTHING
 
 FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
 """Kinds of tools that are about files and nothing else."""
-CHANGES: Final = frozenset({"edit", "delete", "move"})
+MAY_CHANGE: Final = frozenset({"edit", "delete", "move", "other"})
+"""Kinds of tools that change files, or may: of `other` nothing is known."""
 WHOLE_FOLDERS: Final = frozenset({"delete", "move"})
 MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 """Commands after which relative words mean something else."""
@@ -107,7 +108,7 @@ class Facts:
     @cached_property
     def protected(self) -> tuple[str, ...]:
         """What it may write of the files that are never written without a question."""
-        if not self.kinds & CHANGES:
+        if not self.kinds & MAY_CHANGE:
             return ()
         found = [places.places_of(path, self.folders) for path in self.act.paths]
         # What a command writes besides cannot be known; a redirection to a plain file can.

@@ -281,6 +281,19 @@ async def test_protected_files_are_asked_about_also_where_everything_is_approved
     assert "never written without a question" in alone.denials[0].why
 
 
+@aio
+@pytest.mark.parametrize("preset", ["ask", "approve-reads", "approve-all"])
+async def test_one_permission_is_for_one_writing_of_a_protected_file(preset: Any) -> None:
+    caller = Caller(Answer.ALLOW_ONCE)
+    at = desk(Policy(preset=preset), caller)
+    await at(edit("/nowhere/.git/config"))
+    assert (await at.guard(writing("/nowhere/.git/config"))).allows
+    assert caller.asked == ["edit"]
+    assert (await at.guard(writing("/nowhere/.git/config"))).allows
+    assert caller.asked == ["edit"] * 2
+    assert not at.guard_alone(writing("/nowhere/.git/config")).allows
+
+
 def test_only_a_policy_that_approves_everything_is_unrestricted() -> None:
     assert desk(Policy(preset="approve-all")).unrestricted
     assert not desk(Policy(preset="ask")).unrestricted

@@ -67,6 +67,12 @@ def test_other_files_are_not(home: Path, path: str) -> None:
     assert verdict(home, path) == "preset"
 
 
+def test_an_act_of_which_nothing_is_known_may_be_a_change(home: Path) -> None:
+    assert verdict(home, ".git/config", kind="other") == "protected"
+    assert verdict(home, ".git/config", kind="read", evident=("other",)) == "protected"
+    assert verdict(home, "src/a", kind="other") == "preset"
+
+
 def test_reading_them_is_not_writing(home: Path) -> None:
     assert verdict(home, ".git/config", kind="read") == "preset"
 
