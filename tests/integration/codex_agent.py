@@ -1,7 +1,8 @@
 """A Codex app-server for tests of the command line, as a program of its own.
 
 It has the models that it lists, and those of a provider which it cannot list. Each turn says which
-model and which sandbox it was started with.
+model and which sandbox it was started with. The prompt ``edit PATH`` announces a change of that
+file, asks for its approval and says what was decided.
 """
 
 from __future__ import annotations
@@ -56,9 +57,20 @@ def answer(method: str, params: dict[str, Any], thread: Thread) -> dict[str, Any
             return {}
 
 
-def turn(thread: Thread) -> None:
-    about = {"threadId": "t1", "turnId": "u1"}
-    text = f"model {thread.model} mode {thread.sandbox}"
+ABOUT = {"threadId": "t1", "turnId": "u1"}
+
+
+def ask(path: str) -> None:
+    change = {"path": path, "kind": {"type": "add"}, "diff": "planted\n"}
+    item = {"type": "fileChange", "id": "f1", "status": "inProgress", "changes": [change]}
+    send({"method": "item/started", "params": {**ABOUT, "item": item}})
+    params = {**ABOUT, "itemId": "f1"}
+    send({"id": "q1", "method": "item/fileChange/requestApproval", "params": params})
+
+
+def turn(thread: Thread, decided: str = "") -> None:
+    about = ABOUT
+    text = f"model {thread.model} mode {thread.sandbox}{decided}"
     item = {"type": "agentMessage", "id": "i1", "text": text}
     done = {"id": "u1", "status": "completed", "items": []}
     send({"method": "item/completed", "params": {**about, "item": item}})
@@ -69,12 +81,18 @@ def main() -> None:
     thread = Thread()
     for line in sys.stdin:
         message = json.loads(line)
+        if message.get("id") == "q1" and "method" not in message:
+            turn(thread, f" decided {message['result']['decision']}")
         if "id" not in message or "method" not in message:
             continue
         result = answer(message["method"], message.get("params") or {}, thread)
         send({"id": message["id"], "result": result})
         if message["method"] == "turn/start":
-            turn(thread)
+            text = message["params"]["input"][0].get("text", "")
+            if text.startswith("edit "):
+                ask(text.removeprefix("edit "))
+            else:
+                turn(thread)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,31 @@ def test_a_file_is_written_alike_behind_a_broker_with_and_without_a_caller(warm:
     assert not (warm.cwd / ".git/hooks/pre-commit").exists()
 
 
+CODEX = (
+    "--dialect",
+    "codex",
+    "--",
+    sys.executable,
+    str(Path(__file__).with_name("codex_agent.py")),
+)
+
+
+def test_codex_is_judged_by_the_files_that_it_announced_warm_and_cold(cli: Cli, warm: Cli) -> None:
+    for at in (cli, warm):
+        for path, decided in (("a", "accept"), (".git/hooks/pre-commit", "decline")):
+            done = at("run", f"edit {at.cwd / path}", "--approve-all", *CODEX)
+            assert f"decided {decided}" in done.out, done.err
+
+
+def test_a_question_of_codex_shows_the_change(cli: Cli) -> None:
+    with cli.terminal("run", f"edit {cli.cwd / 'a'}", *CODEX) as terminal:
+        shown = terminal.expect("allow? [").rpartition("[permission]")[2]
+        assert f"{cli.cwd / 'a'} (new file)" in shown and "+planted" in shown
+        terminal.type("n\n")
+        terminal.expect("decided decline")
+        terminal.wait()
+
+
 # -- what a denied turn is
 
 

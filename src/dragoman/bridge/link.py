@@ -25,6 +25,7 @@ from dragoman.agent.speech import AcpSpeech
 from dragoman.bridge import answers
 from dragoman.bridge.choices import Choices, stands_for_models, wanted_model
 from dragoman.bridge.relay import Upstream
+from dragoman.bridge.services import tool_call_of
 from dragoman.bridge.sieve import RAW_KEY
 from dragoman.bridge.speaking import Speaker
 from dragoman.bridge.through import Through
@@ -532,7 +533,7 @@ class Link:
                     await bridged.question(question.request_id).wait()
             bridged.asked.pop(question.request_id, None)
         try:
-            chosen = await bridged.side.permission(_tool_call(question), options)
+            chosen = await bridged.side.permission(tool_call_of(question), options)
         except DragomanError as error:
             log.warning("nobody could be asked for permission: %s", error)
             return Answer.REJECT_ONCE
@@ -553,17 +554,6 @@ class Link:
             if isinstance(event, model.PermissionAsked):
                 return event.request_id == question.request_id
         return False
-
-
-def _tool_call(question: Question) -> acp.ToolCallUpdate:
-    if isinstance(question.tool_call, acp.ToolCallUpdate):
-        return question.tool_call
-    return acp.ToolCallUpdate(
-        tool_call_id=question.tool_call_id,
-        title=question.title,
-        kind=question.kind,
-        status="pending",
-    )
 
 
 def _plain(line: bytes) -> Any:

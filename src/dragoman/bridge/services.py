@@ -1,8 +1,8 @@
 """What the peer of a bridge wants of its client's side: files, terminals, answers of the user.
 
 Owns the choice of who serves it: the client whose session it is about, if it said that it can; else
-it is served here as without a bridge, and a question to the user is declined. Permissions go their
-own way, in `link`.
+it is served here as without a bridge, and a question to the user is declined. A question for
+permission is put here, and goes its own way in `link`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from dragoman.agent.client_side import ClientSide
 from dragoman.bridge import answers
 from dragoman.client.acp.inquiring import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
+from dragoman.client.permissions import Question
+from dragoman.client.tool_input import part
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import DragomanError, RemoteError
@@ -117,3 +119,20 @@ def request_of(
         log.warning("a form is declined because ACP has no words for it: %s", error)
         return None
     return acp.ElicitationForm(requested_schema=schema, **about)
+
+
+def tool_call_of(question: Question) -> acp.ToolCallUpdate:
+    """The tool call of a question as a client of ACP is asked about it, with everything by which it
+    can be judged. The changes of files are in the tool call that was told before."""
+    call = question.tool_call
+    if isinstance(call, acp.ToolCallUpdate):
+        return call
+    paths = (part(each, "path") for each in part(call, "locations") or ())
+    return acp.ToolCallUpdate(
+        tool_call_id=question.tool_call_id,
+        title=question.title,
+        kind=question.kind,
+        status="pending",
+        locations=[acp.ToolCallLocation(path=path) for path in paths if path] or None,
+        raw_input=part(call, "raw_input"),
+    )

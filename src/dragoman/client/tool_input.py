@@ -80,6 +80,8 @@ class Told:
         self.cwd: str | None = None
         self.unknown = False
         """Whether there are words of which nothing is known."""
+        self.written: list[str] = []
+        """Texts that it would write or replace, as its input has them."""
         self.searches = False
         """Whether it says what to look for."""
 
@@ -148,8 +150,11 @@ def _look(value: Any, name: str, told: Told, depth: int) -> None:
             return
         for item in value:
             _look(item, name, told, depth - 1)
-    elif isinstance(value, str) and value.strip() and name not in KNOWN_NAMES:
-        told.unknown = True
+    elif isinstance(value, str) and value.strip():
+        if name in WRITE_NAMES:
+            told.written.append(value)
+        elif name not in KNOWN_NAMES:
+            told.unknown = True
 
 
 def _name(key: object) -> str:

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.client.codex.approvals import UNNAMED, Approval
 from dragoman.client.tool_input import told_of
-from dragoman.events.words import ToolKind
 
 
 def test_a_call_without_anything_says_nothing() -> None:
@@ -57,18 +55,8 @@ def test_input_that_is_nested_too_deeply_may_run_anything() -> None:
     assert told_of({"rawInput": deep}).hidden
 
 
-@pytest.mark.parametrize(
-    ("kind", "title", "lines", "hidden"),
-    [
-        (ToolKind.EXECUTE, "make", ["make"], False),
-        (ToolKind.READ, "cat a", ["cat a"], False),
-        (ToolKind.EXECUTE, UNNAMED, [], True),
-        (ToolKind.EXECUTE, "because", [], True),
-        (ToolKind.EDIT, "Edit a", [], False),
-    ],
-)
-def test_an_approval_of_codex_tells_its_command(
-    kind: ToolKind, title: str, lines: list[str], hidden: bool
-) -> None:
-    told = told_of(Approval("t", None, "i", title, "because", kind, (), {}, None))
-    assert (told.lines, told.hidden) == (lines, hidden)
+def test_texts_that_would_be_written_are_known() -> None:
+    told = told_of(
+        {"rawInput": {"path": "a", "edits": [{"old_string": "x", "new_text": "y", "at": "z"}]}}
+    )
+    assert told.written == ["x", "y"] and told.unknown

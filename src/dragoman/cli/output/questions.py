@@ -9,7 +9,7 @@ option to use instead. How an answer to an agent's question is read is in `drago
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -114,13 +114,30 @@ def _details(question: Question, told: Told) -> Iterator[str]:
         yield from (f"  {_cut(line)}" for line in rest)
     for change in changes[SHOWN_FILES:]:
         yield file_changes.lines_of(change, limit=0)[0]
-    if told.unknown or told.hidden or (told.kinds and not changes):
-        # What is not understood is shown as it came.
-        yield from _bounded(f"input: {_json(part(question.tool_call, 'raw_input', 'rawInput'))}")
+    given = part(question.tool_call, "raw_input", "rawInput", "input")
+    if given is not None and (
+        told.unknown
+        or told.hidden
+        or told.kinds - {"edit"}
+        or (told.kinds and not _are_in(told.written, changes))
+    ):
+        # What is not understood is shown as it came, and so is what the changes do not show.
+        yield from _bounded(f"input: {_json(given)}")
+
+
+def _are_in(texts: Iterable[str], changes: Sequence[FileChange]) -> bool:
+    """Whether the changes that are shown line by line have these texts in them."""
+    shown = [
+        each for change in changes[:SHOWN_FILES] for each in (change.old_text, change.new_text)
+    ]
+    return bool(changes) and all(any(text in (each or "") for each in shown) for text in texts)
 
 
 def _changes(call: Any) -> Iterator[FileChange]:
     for content in part(call, "content") or ():
+        if isinstance(content, FileChange):
+            yield content
+            continue
         path, new = part(content, "path"), part(content, "new_text", "newText")
         if isinstance(path, str):
             old = part(content, "old_text", "oldText")

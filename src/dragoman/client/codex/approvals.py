@@ -7,8 +7,8 @@ not send.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -17,8 +17,8 @@ from msgspec import Raw
 from dragoman.client.permissions import Decision, Question, settled
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import command_kind
-from dragoman.events.parts import PermissionOption
-from dragoman.events.words import PermissionKind, ToolKind
+from dragoman.events.parts import FileChange, PermissionOption
+from dragoman.events.words import FileOp, PermissionKind, ToolKind
 
 UNNAMED: Final = "Run a command"
 """The title of a command that the server does not tell."""
@@ -39,15 +39,20 @@ class Approval:
     """The result to send, by option id."""
     refused: Any
     """The result to send when nothing was chosen."""
+    raw_input: dict[str, Any] | None = None
+    """What would be done, spelled like the input of a tool (`dragoman.client.tool_input`)."""
+    content: tuple[FileChange, ...] = ()
+    """The changes of files that it is about."""
 
     @property
-    def raw_input(self) -> dict[str, Any] | None:
-        """What would run, spelled like the input of a tool (`dragoman.client.tool_input`)."""
-        if self.kind not in (ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH):
-            return None
-        # The server tells the command as the title; a reason of the model may stand there, too.
-        shown = self.title not in (self.description, UNNAMED)
-        return {"command": self.title if shown else True}
+    def locations(self) -> list[dict[str, str]]:
+        """The files that it is about; one that moves has two places."""
+        paths = (path for change in self.content for path in (change.old_path, change.path))
+        return [{"path": path} for path in dict.fromkeys(paths) if path is not None]
+
+    def about(self, changes: tuple[FileChange, ...]) -> Approval:
+        """The same with the changes that were announced before, where it names none itself."""
+        return self if self.content else replace(self, content=changes)
 
     def question(self, request_id: str, title: str | None = None) -> Question:
         return Question(
@@ -110,6 +115,8 @@ def command(raw: Raw) -> Approval:
         options,
         replies,
         {"decision": "cancel"},
+        # What has no command runs one that is not told.
+        _without_none(command=request.command or True, cwd=request.cwd),
     )
 
 
@@ -128,6 +135,7 @@ def file_change(raw: Raw) -> Approval:
         options,
         replies,
         {"decision": "cancel"},
+        _without_none(path=request.grant_root),
     )
 
 
@@ -153,6 +161,7 @@ def permissions(raw: Raw) -> Approval:
             "decline": {"permissions": {}},
         },
         {"permissions": {}},
+        {"permissions": granted},
     )
 
 
@@ -176,6 +185,7 @@ def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
         ),
         {"accept": {"action": "accept", "content": {}}, "decline": declined},
         declined,
+        {"server": request.server_name, **meta},
     )
 
 
@@ -206,7 +216,35 @@ def legacy(raw: Raw) -> Approval:
             "abort": {"decision": "abort"},
         },
         {"decision": "abort"},
+        _without_none(command=words, cwd=request.cwd) if runs else None,
+        tuple(_legacy_changes(request.file_changes)),
     )
+
+
+def _without_none(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _legacy_changes(changes: Any) -> Iterator[FileChange]:
+    """The changes of an old question: by path, each with its kind as the only key."""
+    for path, change in changes.items() if isinstance(changes, dict) else ():
+        kind, said = next(iter(change.items()), ("", None)) if isinstance(change, dict) else ("", 0)
+        if isinstance(change, dict) and isinstance(change.get("type"), str):
+            kind, said = change["type"], change
+        told = said if isinstance(said, dict) else {}
+        text, diff, moved = (told.get(name) for name in ("content", "unified_diff", "move_path"))
+        text = text if isinstance(text, str) else None
+        match kind:
+            case "add":
+                yield FileChange(path, FileOp.ADD, new_text=text)
+            case "delete":
+                yield FileChange(path, FileOp.DELETE, old_text=text)
+            case _:
+                diff = diff if isinstance(diff, str) else None
+                if isinstance(moved, str):
+                    yield FileChange(moved, FileOp.MOVE, diff=diff, old_path=path)
+                else:
+                    yield FileChange(path, FileOp.MODIFY, diff=diff)
 
 
 APPROVALS: Final[dict[str, Callable[[Raw], Approval]]] = {

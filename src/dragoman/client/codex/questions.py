@@ -84,7 +84,10 @@ class Questions:
     def _approve(self, approval: approvals.Approval, request: Request) -> Coroutine[Any, Any, Any]:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
-        title = None if conversation is None else conversation.title_of(approval.item_id)
+        title = None
+        if conversation is not None:
+            title = conversation.title_of(approval.item_id)
+            approval = approval.about(conversation.changes_of(approval.item_id))
         question = approval.question(self._name(request), title)
         place = client.place(approval.thread_id, approval.turn_id)
         # Now and not in the coroutine, which begins behind everything that arrived together.

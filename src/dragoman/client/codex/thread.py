@@ -26,7 +26,8 @@ from dragoman.errors import (
 )
 from dragoman.errors.usage import alternatives
 from dragoman.events import model
-from dragoman.events.parts import Block, Choice, Option, Usage
+from dragoman.events.parts import Block, Choice, FileChange, Option, Usage
+from dragoman.events.words import Stage
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class CodexConversation(Conversation):
         self._unproved = False
         self._questions: dict[asyncio.Task[Any], str] = {}
         self._titles: dict[str, str] = {}
+        self._changes: dict[str, tuple[FileChange, ...]] = {}
 
     # -- opening
 
@@ -247,8 +249,14 @@ class CodexConversation(Conversation):
                 self.used = usage
             case model.ToolChanged(tool_id=tool_id, title=str(title)):
                 self._titles[tool_id] = title
+            case model.FilesChanged(tool_id=str(tool_id), changes=changes, stage=stage):
+                # What is over is not asked about, and may be large.
+                self._changes.pop(tool_id, None)
+                if stage is Stage.PROPOSED:
+                    self._changes[tool_id] = changes
             case model.TurnStarted() | model.TurnEnded():
                 self._titles.clear()
+                self._changes.clear()
             case _:
                 pass
         return event if self.turn is None else self.turn.seen(event)
@@ -266,6 +274,10 @@ class CodexConversation(Conversation):
     def title_of(self, item_id: str) -> str | None:
         """What a running tool call was announced as; approvals of files do not say which."""
         return self._titles.get(item_id)
+
+    def changes_of(self, item_id: str) -> tuple[FileChange, ...]:
+        """The changes of files that a running tool call was announced with."""
+        return self._changes.get(item_id, ())
 
     # -- questions
 

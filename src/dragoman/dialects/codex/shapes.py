@@ -356,4 +356,5 @@ class LegacyApproval(Shape):
     call_id: str
     command: Any = None
     file_changes: Any = None
+    cwd: str | None = None
     reason: str | None = None

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
 from dragoman.bridge import answers
-from dragoman.bridge.services import request_of
+from dragoman.bridge.services import request_of, tool_call_of
 from dragoman.client.acp.inquiring import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
@@ -120,9 +120,4 @@ def _tool_call(question: Question) -> acp.ToolCallUpdate:
             return question.tool_call
         # Nobody has told of a call: the client needs a name for it all the same.
         return replace(question.tool_call, tool_call_id=f"service-{secrets.token_hex(4)}")
-    return acp.ToolCallUpdate(
-        tool_call_id=question.tool_call_id,
-        title=question.title,
-        kind=question.kind,
-        status="pending",
-    )
+    return tool_call_of(question)

@@ -12,6 +12,7 @@ from dragoman.cli.output import questions
 from dragoman.cli.output.questions import confirm, permission
 from dragoman.client.permissions import Question
 from dragoman.errors import UsageError
+from dragoman.events.parts import FileChange
 
 
 @pytest.fixture
@@ -86,6 +87,32 @@ def asked(kind: str, title: str = "Look", **told: Any) -> Question:
         (
             asked("edit", "", content=[{"path": "a", "newText": "x\n"}]),
             ["change files", "  a (changed)", "    @@ -0,0 +1 @@", "    +x"],
+        ),
+        (
+            asked(
+                "edit",
+                "",
+                rawInput={"path": "a", "new_string": "x"},
+                content=[{"path": "a", "newText": "x\n"}],
+            ),
+            ["change files", "  a (changed)", "    @@ -0,0 +1 @@", "    +x"],
+        ),
+        (
+            # The diff is not what the input says.
+            asked(
+                "edit",
+                "",
+                rawInput={"path": "b", "new_string": "y"},
+                content=[{"path": "a", "newText": "x\n"}],
+            ),
+            [
+                *("change files", "  b", "  a (changed)", "    @@ -0,0 +1 @@", "    +x"),
+                '  input: {"path":"b","new_string":"y"}',
+            ],
+        ),
+        (
+            asked("edit", "", content=[FileChange("a", diff="@@ -1 +1 @@\n-x\n+y")]),
+            ["change files", "  a (changed)", "    @@ -1 +1 @@", "    -x", "    +y"],
         ),
         (
             asked("\x1b[2J", "\x1b[1A"),

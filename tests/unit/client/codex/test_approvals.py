@@ -11,7 +11,10 @@ from msgspec import Raw
 
 from dragoman.client.codex import approvals
 from dragoman.client.permissions import Answer, Chosen
-from dragoman.events.words import PermissionKind, ToolKind
+from dragoman.client.tool_input import told_of
+from dragoman.dialects.codex import shapes
+from dragoman.events.parts import FileChange
+from dragoman.events.words import FileOp, PermissionKind, ToolKind
 
 HERE = {"threadId": "t", "turnId": "u", "itemId": "i"}
 
@@ -91,6 +94,56 @@ def test_a_change_of_files_says_where_it_wants_to_write() -> None:
     assert (approval.title, approval.kind) == ("Write below /other", ToolKind.EDIT)
 
 
+@pytest.mark.parametrize(
+    ("told", "lines", "hidden"),
+    [
+        ({"command": "make"}, ["make"], False),
+        ({"command": "cat a", "commandActions": [{"type": "read"}]}, ["cat a"], False),
+        ({}, [], True),
+        ({"reason": "because"}, [], True),
+        ({"command": "make", "reason": "make"}, ["make"], False),
+    ],
+)
+def test_a_command_is_judged_by_its_line_and_its_folder(
+    told: dict[str, Any], lines: list[str], hidden: bool
+) -> None:
+    found = told_of(command(**told, cwd="/w"))
+    assert (found.lines, found.hidden, found.cwd) == (lines, hidden, "/w")
+
+
+def test_changes_of_files_are_judged_by_every_path() -> None:
+    approval = made("item/fileChange/requestApproval", **HERE, grantRoot="/root")
+    changes = (
+        FileChange("a", FileOp.ADD, new_text="x"),
+        FileChange("to", FileOp.MOVE, old_path="from"),
+    )
+    told = told_of(approval.about(changes))
+    assert set(told.paths) == {"a", "to", "from", "/root"} and told.kinds == {"edit"}
+    patch = {
+        "a": {"type": "add", "content": "x"},
+        "b": {"update": {"unified_diff": "@@", "move_path": "c"}},
+        "d": {"delete": {"content": "x"}},
+        "e": {"update": {"unified_diff": "@@"}},
+        "f": "odd",
+    }
+    old = made("applyPatchApproval", conversationId="t", callId="i", fileChanges=patch)
+    assert set(told_of(old).paths) == set("abcdef")
+    assert [change.op for change in old.content] == [
+        *(FileOp.ADD, FileOp.MOVE, FileOp.DELETE, FileOp.MODIFY, FileOp.MODIFY)
+    ]
+    assert old.about(changes) is old
+
+
+def test_permissions_and_tools_are_judged_by_what_they_are() -> None:
+    wanted = {"fileSystem": {"write": ["/etc"]}}
+    approval = made("item/permissions/requestApproval", **HERE, permissions=wanted)
+    assert approval.raw_input == {"permissions": wanted} and told_of(approval).unknown
+    meta = {"codex_approval_kind": "mcp_tool_call", "tool_params": {"path": ".git/config"}}
+    request = shapes.ElicitationRequest(thread_id="t", server_name="files", meta=meta)
+    call = approvals.tool_call(request)
+    assert call is not None and told_of(call).paths == [".git/config"]
+
+
 def test_permissions_are_granted_whole_or_not_at_all() -> None:
     wanted = {"network": {"enabled": True}}
     approval = made("item/permissions/requestApproval", **HERE, permissions=wanted)
@@ -102,6 +155,7 @@ def test_permissions_are_granted_whole_or_not_at_all() -> None:
 
 def test_the_old_questions_get_the_old_words() -> None:
     run = made("execCommandApproval", conversationId="t", callId="i", command=["ls", "-l"])
+    assert told_of(run).argv == ("ls", "-l")
     assert (run.title, run.kind, run.turn_id) == ("ls -l", ToolKind.EXECUTE, None)
     assert run.reply(Answer.ALLOW_ONCE)[1] == {"decision": "approved"}
     assert run.reply(Answer.REJECT_ONCE)[1]["decision"].keys() == {"denied"}

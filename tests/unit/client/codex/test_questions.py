@@ -13,6 +13,7 @@ import pytest
 from dragoman.client.codex import CodexOptions
 from dragoman.client.inquiries import CANCELLED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Question, approve_all, deny_all
+from dragoman.client.tool_input import told_of
 from dragoman.dialects.codex import shapes
 from dragoman.errors import RemoteError
 from dragoman.events import model
@@ -153,6 +154,8 @@ async def test_a_change_of_files_is_asked_about_by_its_announcement() -> None:
         server.end_turn()
         await turn.wait()
     assert questions[0].title == "Edit /a"
+    assert set(told_of(questions[0].tool_call).paths) == {"/a"}, "the policy knows which files"
+    assert [change.new_text for change in questions[0].tool_call.content] == ["+"]
 
 
 @aio
