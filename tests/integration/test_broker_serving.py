@@ -454,7 +454,7 @@ async def test_a_session_that_cannot_be_restored_says_so_or_begins_afresh_if_tha
         await at.until(lambda: at.host.ended)
         with pytest.raises(RemoteError) as lost:
             await caller.prompting(session, "say after")
-        assert error_class(lost.value) == "unknown_session"
+        assert error_class(lost.value) == "session_lost"
         assert "fresh" in str(lost.value)
         result = await caller.prompting(session, "count 2", fresh=True)
         assert result["_meta"]["dragoman"]["context"] == "fresh"
