@@ -55,3 +55,14 @@ def test_the_ledger_and_the_statistics_have_it(cli: Cli) -> None:
 def test_a_session_that_goes_on_is_not_paid_twice(cli: Cli) -> None:
     first = cli.child("chat", "mine", stdin="spend\nspend\n")
     assert first.out.count("0.2500 USD") == 2, first
+
+
+def test_the_job_of_a_broker_has_the_cost_of_its_own_turn(cli: Cli) -> None:
+    for number in range(2):
+        job = cli("run", "mine", "spend", "-s", "costly", "--no-wait").out.strip()
+        usage = result(cli, "jobs", "result", job, "--wait")["usage"]
+        assert usage["cost"] == {"amount": 0.25, "unit": "USD"}, number
+        assert (usage["input_tokens"], usage["output_tokens"]) == (7, 3)
+    silent = cli("run", "mine", "hello", "-s", "costly", "--no-wait").out.strip()
+    usage = result(cli, "jobs", "result", silent, "--wait")["usage"]
+    assert usage is None or usage["cost"] is None

@@ -36,7 +36,7 @@ from dragoman.hub.broker import extensions
 from dragoman.hub.broker.eventlog import Room
 from dragoman.hub.broker.extensions import MODEL, NOTHING, SessionMeta, pack, with_our_meta
 from dragoman.hub.broker.peer_side import NEW, PeerSide, loads, takes_up, wanted
-from dragoman.hub.broker.session import Keeping, LiveSession
+from dragoman.hub.broker.session import NOTHING_SPENT, Keeping, LiveSession
 from dragoman.hub.sessions.records import SessionRecord, new_session_key
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ class Sessions:
             if response.session_id in self._sessions:
                 raise InvalidAnswer(f"the peer opened {response.session_id!r} a second time")
             session = self._make(far, response.session_id, body, meta, None)
+            if source is None:
+                session.cost = NOTHING_SPENT
             session.once = meta.once
             session.sheltered.opened(response.modes, response.models, response.config_options)
             made.append(session)

@@ -25,6 +25,7 @@ from dragoman.client.acp.session import APPLY, Session
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError
+from dragoman.events.parts import Cost
 from dragoman.hub.broker.cancelling import Cancelling, Phase
 from dragoman.hub.broker.eventlog import EventLog, Room
 from dragoman.hub.broker.permitting import PERMISSION, Questions
@@ -43,7 +44,13 @@ FLUSH_SIZE: Final = 256 * 1024
 """Bytes of updates that are handed over to be stored without waiting for the next beat."""
 
 _decode_update: Final = decoder(acp.SessionNotification)
-_SETTINGS: Final = (b'"current_mode_update"', b'"config_option_update"', b'"session_info_update"')
+_SETTINGS: Final = (
+    *(b'"current_mode_update"', b'"config_option_update"'),
+    *(b'"session_info_update"', b'"usage_update"'),
+)
+
+NOTHING_SPENT: Final = Cost(0.0, "")
+"""The cost of a session that has just begun, in any currency."""
 
 
 class Keeping(Protocol):
@@ -102,6 +109,9 @@ class LiveSession:
         self.questions = Questions(self)
         self.marked = False
         """Whether something is to be stored with the next beat."""
+        self.cost: Cost | None = None
+        """What it had cost at the end of the last turn; None if that is not known."""
+        self._counted: acp.UsageUpdate | None = None
         self.whole = True
         """Whether the log has everything that ever happened in the session."""
         self.created_at = 0.0
@@ -309,6 +319,22 @@ class LiveSession:
         )
         settings: dict[str, Any] = msgspec.json.decode(acp.encode(response))
         return settings
+
+    def spent(self) -> Cost | None:
+        """What the session has cost since this was last called; None if the peer does not tell, or
+        has not told before. An agent tells what the whole session has cost."""
+        self.look()
+        told, before = self.sheltered.usage, self.cost
+        if told is None or told is self._counted or told.cost is None:
+            return None
+        self._counted = told
+        self.cost = cost = Cost(told.cost.amount, told.cost.currency)
+        if before is None:
+            return None
+        if before.unit == cost.unit and before.amount <= cost.amount:
+            return Cost(cost.amount - before.amount, cost.unit)
+        # Nothing was spent before, or the agent was started again and counts from nothing.
+        return cost
 
     def was_set(self, method: str, params: Raw, result: Raw) -> None:
         """A caller has changed a setting: whoever opens the session next is to know."""

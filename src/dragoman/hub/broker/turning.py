@@ -32,6 +32,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
+from dragoman.events.parts import Cost, Usage
 from dragoman.events.place import Place
 from dragoman.hub.broker import extensions, failures
 from dragoman.hub.broker.cancelling import Move, Phase, Trigger
@@ -257,7 +258,8 @@ class Turns:
             because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
             outcome, failure = explain(because or error)
             told = msgspec.to_builtins(failure, enc_hook=str)
-            job.end(outcome, next_event=next_event, failure=told)
+            usage = _used(None, session.spent())
+            job.end(outcome, next_event=next_event, failure=told, usage=usage)
         self._answer(job, result, error)
         if session.job is None:
             session.turn_ended()
@@ -274,7 +276,7 @@ class Turns:
         except msgspec.ValidationError as error:
             return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
         ended = meaning.of_answer(response, _NOWHERE, None)
-        usage = None if ended.usage is None else msgspec.to_builtins(ended.usage, enc_hook=str)
+        usage = _used(ended.usage, job.session.spent())
         outcome, told = ended.outcome, None
         if job.expired is not None:
             # A budget that ran out is the reason, however the peer took the cancel.
@@ -467,3 +469,10 @@ class Turns:
             for job in self.jobs
             if job.state != "ended"
         ]
+
+
+def _used(usage: Usage | None, spent: Cost | None) -> dict[str, Any] | None:
+    """What a turn has used, as a job keeps it."""
+    if spent is not None and (usage is None or usage.cost is None):
+        usage = msgspec.structs.replace(usage or Usage(), cost=spent)
+    return None if usage is None else msgspec.to_builtins(usage, enc_hook=str)
