@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
 """How the address of an agent that runs begins."""
 
+MAX_NAME_LENGTH: Final = 200
+"""Characters of a session's name, which every list shows whole. Ids of agents are shorter, too."""
+
 
 class Wishes(Struct, frozen=True, kw_only=True):
     """What `run` and `chat` were told, as it stands on the command line."""
@@ -241,6 +244,8 @@ def _warm(wishes: Wishes, settings: Settings) -> bool:
 def _session(name: str | None) -> str | None:
     if name is not None and (not name.strip() or not name.isprintable()):
         raise UsageError("--session takes a name, a key or an id of a session")
+    if name is not None and len(name) > MAX_NAME_LENGTH:
+        raise UsageError(f"--session: more than {MAX_NAME_LENGTH} characters")
     return name
 
 

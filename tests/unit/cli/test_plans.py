@@ -70,6 +70,13 @@ def test_a_timeout_is_the_only_limit_of_a_turn_and_bounds_what_comes_before() ->
             planned(timeout=wrong)
 
 
+def test_a_name_that_no_list_can_show_is_refused() -> None:
+    for wrong in ("", " ", "a\nb", "x" * 201):
+        with pytest.raises(UsageError, match="--session"):
+            planned(session=wrong)
+    assert planned(session="x" * 200).session == "x" * 200
+
+
 def test_options_go_before_the_configuration_of_a_peer(place: Shell) -> None:
     configured(
         place,

@@ -85,6 +85,15 @@ FILTER_FAILURE: Final = re.compile(
 )
 """How git says that a filter which a file requires did not run."""
 
+FILTER_DIED: Final = "the remote end hung up unexpectedly"
+"""How git says the same if the process of a filter ends while git waits for its first answer. No
+command here talks with any other process."""
+
+_BROKEN: Final = (
+    "of your git configuration does not work ({}). Install the program that it runs, or take it "
+    "out of the configuration"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -201,7 +210,11 @@ def filter_failure(answer: Answer, doing: str, env: Mapping[str, str]) -> Filter
     """The error for a filter that a file needs and that did not run; None if that is not it."""
     found = FILTER_FAILURE.search(answer.complaint)
     if found is None:
-        return None
+        if FILTER_DIED not in answer.complaint:
+            return None
+        # What the shell said of the program comes first.
+        said = answer.complaint.strip().partition("\n")[0]
+        return FilterFailed(doing, f"a filter {_BROKEN.format(said)}", "")
     name = found[1] or found[2]
     if name in _refused(env):
         problem = (
@@ -210,10 +223,7 @@ def filter_failure(answer: Answer, doing: str, env: Mapping[str, str]) -> Filter
             f"filter.{name}.clean …), or work without a copy"
         )
     else:
-        problem = (
-            f"the filter {name!r} of your git configuration does not work ({describe(answer)}). "
-            "Install the program that it runs, or take it out of the configuration"
-        )
+        problem = f"the filter {name!r} {_BROKEN.format(describe(answer))}"
     return FilterFailed(doing, problem, name)
 
 

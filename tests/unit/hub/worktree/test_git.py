@@ -187,3 +187,15 @@ async def test_an_old_git_cannot_switch_filters_off_and_says_so(
     repositories.git(folder, "config", "filter.x.clean", "cat")
     with pytest.raises(IsolationFailed, match=r"takes git 99\.0 or newer"):
         await git.own_filters(found)
+
+
+@pytest.mark.parametrize(
+    "last", ["clean filter 'lfs' failed", "the remote end hung up unexpectedly"]
+)
+def test_a_filter_program_that_is_missing_is_named_however_git_found_out(last: str) -> None:
+    complaint = f"git-lfs filter-process: 1: git-lfs: not found\nfatal: {last}\n"
+    error = git.filter_failure(git.Answer(128, b"", complaint), "reading the files", {})
+    assert error is not None and "of your git configuration does not work (" in str(error)
+    assert "Install the program that it runs" in str(error)
+    if "hung up" in last:
+        assert "git-lfs: not found" in str(error)
