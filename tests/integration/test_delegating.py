@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import DelegationInvalid, NoPeer, UnknownRole, UsageError
-from dragoman.hub.delegating import Wish, decide_for, read_agent
+from dragoman.hub.delegating import Wish, decide_for, read_agent, trial
 from dragoman.hub.delegating.verdicts import give_verdict
 from dragoman.hub.ledger import Ledger, ledger_path
 from dragoman.hub.policy import preset
@@ -348,6 +348,23 @@ def test_the_command_tells_the_same_in_words_in_json_and_as_a_job(tmp_path: Path
     assert cli("verdict", "j-nonesuch", "bad").code == 4
     names = [line["event"] for line in read_lines(cli.home / "state_home" / "events.jsonl")]
     assert names[-1] == "verdict_recorded"
+
+
+def test_an_answer_that_was_cut_is_told_as_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli = cli_in(tmp_path)
+    config = cli.home / "config_home"
+    add_peer(config, cli.home, "alpha", "ok", ("review",))
+    (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+    whole = cli("delegate", "review", "look", "--format", "json")
+    assert json.loads(whole.out.splitlines()[-1])["attempts"][0]["truncated"] is False
+    monkeypatch.setattr(trial, "ANSWER_SIZE", 5)
+    cut = cli("delegate", "review", "look")
+    assert "the answer is longer than 5 characters and was cut there" in cut.err
+    told = cli("delegate", "review", "look", "--format", "json")
+    (attempt,) = json.loads(told.out.splitlines()[-1])["attempts"]
+    assert (attempt["text"], attempt["truncated"]) == ("alpha", True)
 
 
 def test_the_exit_code_says_why_nothing_was_done(tmp_path: Path) -> None:

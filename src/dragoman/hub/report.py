@@ -48,6 +48,8 @@ class Report(Struct, frozen=True, kw_only=True, rename="camel"):
     """The model that worked, as far as anybody said."""
     outcome: Outcome
     text: str = ""
+    truncated: bool = False
+    """Whether the peer said more than `text`, which was too long."""
     stop: str = ""
     """The peer's own word for why it stopped."""
     failure: Failure | None = None
@@ -161,6 +163,7 @@ def report_of(
     values: dict[str, Any] = {
         "outcome": result.outcome,
         "text": result.text,
+        "truncated": result.truncated,
         "stop": result.stop,
         "failure": result.failure,
         "error_class": None if error is None else error.error_class,
@@ -211,6 +214,8 @@ def _lines(report: Report) -> list[str]:
         told += [f"  changed: {fact}" for fact in report.changed.repository]
         told += [f"  note: {note}" for note in report.changed.notes]
     told += [f"  wrote outside the workspace: {path}" for path in report.outside]
+    if report.truncated:
+        told.append(f"  the answer is longer than {len(report.text)} characters and was cut there")
     told += [f"  refused: {one.title or one.kind}" for one in report.denials]
     if report.denials and report.approvals:
         many = "s were" if report.approvals > 1 else " was"
