@@ -16,18 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import ConfigInvalid, NotInstalled, WrongLaunch
+from dragoman.errors import ConfigInvalid, NotInstalled, StoreError, StoreTooNew, WrongLaunch
 from dragoman.hub.agent_files import validate
 from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.config import Trust
 from dragoman.hub.config.paths import RUNTIME, runtime_problem
 from dragoman.hub.launching import Way, current_platform, refuse_described, resolve
-from dragoman.hub.ledger.ledger import ledger_path
+from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.hub.place import Place
 from dragoman.hub.runtimes import check_runtime, node_version
-from dragoman.hub.sessions.damage import aside_of, find_damage
-from dragoman.hub.sessions.store import store_path
+from dragoman.hub.sessions.damage import COMPANIONS, aside_of, find_damage
+from dragoman.hub.sessions.database import Database
+from dragoman.hub.sessions.store import Store, store_path
 from dragoman.hub.verify.report import proved, to_know
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
@@ -176,14 +177,25 @@ def _runtime_folder(place: Place) -> Iterator[Finding]:
 
 def _stores(place: Place) -> Iterator[Finding]:
     """Whether the files that dragoman keeps are whole. All of them is read."""
-    for path in (store_path(place.paths.state), ledger_path(place.paths.state)):
-        problems = find_damage(path)
-        if problems:
+    state = place.paths.state
+    kinds: tuple[tuple[Path, type[Database]], ...] = (
+        (store_path(state), Store),
+        (ledger_path(state), Ledger),
+    )
+    for path, kind in kinds:
+        newer = _newer(path, kind)
+        problems = [] if newer else find_damage(path)
+        if newer is not None:
+            yield Finding("stores", State.WARN, f"{path}: {newer.problem}", newer.remedy)
+        elif problems:
+            # A log that is left would be taken for that of the new file.
+            files = [suffix for suffix in ("", *COMPANIONS) if Path(f"{path}{suffix}").exists()]
+            moves = "; ".join(f"mv {path}{suffix} {path}.old{suffix}" for suffix in files)
             yield Finding(
                 "stores",
                 State.BAD,
                 f"{path} is damaged: {'; '.join(problems)}",
-                f"dragoman broker stop --all; mv {path} {path}.old",
+                f"dragoman broker stop --all; {moves}",
             )
         elif path.exists():
             yield Finding("stores", State.OK, f"{path} is whole")
@@ -194,6 +206,17 @@ def _stores(place: Place) -> Iterator[Finding]:
                 f"{aside} was found damaged and set aside",
                 f"take from it what you need, then rm {aside}*",
             )
+
+
+def _newer(path: Path, kind: type[Database]) -> StoreTooNew | None:
+    """Why a file cannot be judged: a newer dragoman has written it."""
+    try:
+        kind.open(path, read_only=True).close()
+    except StoreTooNew as error:
+        return error
+    except StoreError:
+        return None
+    return None
 
 
 def _variable(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,25 @@ async def test_damaged_stores_are_bad_and_what_was_set_aside_is_told(tmp_path: P
     whole, old, bad = await of("stores", place)
     assert (whole.state, old.state, bad.state) == (State.OK, State.WARN, State.BAD)
     assert str(aside) in old.text and str(ledger) in bad.text and "mv " in bad.cure
+
+
+@aio
+async def test_a_store_of_a_newer_dragoman_is_told_and_not_called_damaged(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    store = place.paths.state / "sessions.db"
+    Store.open(store).close()
+    with sqlite3.connect(store) as later:
+        later.execute("PRAGMA writable_schema = ON")
+        later.execute(
+            "INSERT INTO sqlite_master (type, name, tbl_name, rootpage, sql)"
+            " VALUES ('table', 'later', 'later', 0, 'CREATE TABLE later (a !!) LATER')"
+        )
+        later.execute("PRAGMA user_version = 99")
+    later.close()
+    (finding,) = await of("stores", place)
+    assert finding.state is State.WARN and "a newer dragoman" in finding.text
+    assert "mv " not in finding.cure
+    (place.paths.state / "ledger.db").write_bytes(b"garbage " * 1000)
+    (place.paths.state / "ledger.db-wal").write_bytes(b"a log")
+    _, bad = await of("stores", place)
+    assert "ledger.db-wal " in bad.cure
