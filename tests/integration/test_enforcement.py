@@ -248,5 +248,9 @@ def test_codex_is_not_run_in_a_wide_sandbox_under_a_policy(cli: Cli, mode: str) 
     refused = cli.child("run", "codex", "hi", "--deny-all", "--mode", mode)
     assert refused.code == 2
     assert f"it does not ask in the mode {mode}; it asks in read-only" in refused.err
-    asked = cli.child("run", "codex", "hi", "--deny-all", "--format", "quiet")
+    words = ("run", "codex", "hi", "--deny-all", "--format", "quiet")
+    if mode == "workspace-write":
+        allowed = cli.child(*words, "--mode", mode, "--allow-unenforced")
+        assert (allowed.code, allowed.out) == (0, "model sol mode workspaceWrite\n"), allowed.err
+    asked = cli.child(*words)
     assert (asked.code, asked.out) == (0, "model sol mode readOnly\n"), asked.err

@@ -46,6 +46,8 @@ class Enforced:
     """Whether the policy denies or asks about anything."""
     gap: str = ""
     """Why the policy cannot be kept; empty if it can."""
+    mode: str | None = None
+    """The mode that the user wants, which stays where the gap is allowed."""
 
     async def hold(self, conversation: Conversation, view: View) -> str:
         """Set mode and options in which the peer asks, and read them back before any prompt.
@@ -56,7 +58,7 @@ class Enforced:
         if not self.restricts:
             return ""
         table = _table(self.way.descriptor)
-        if table.modes and view.mode is not None and view.mode not in table.modes:
+        if table.modes and view.mode is not None and view.mode not in (*table.modes, self.mode):
             await _try(conversation.set_mode(table.modes[0]))
         for name, value in table.options.items():
             if any(one.id == name and one.value != value for one in view.options):
@@ -85,7 +87,7 @@ def enforce(
     why = gap(way.descriptor, card=card, mode=mode)
     if why and not allow_unenforced:
         raise PolicyNotEnforced(way.name, why)
-    return Enforced(way=made_to_ask(way), restricts=True, gap=why)
+    return Enforced(way=made_to_ask(way), restricts=True, gap=why, mode=mode)
 
 
 def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | None = None) -> str:
