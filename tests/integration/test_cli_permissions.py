@@ -51,6 +51,11 @@ def warm() -> Iterator[Cli]:
         yield cli
 
 
+def unwrapped(shown: str) -> str:
+    """A question without the breaks of lines that are longer than a row of the terminal."""
+    return shown.replace("\r\n  | ", "")
+
+
 def said(out: str) -> list[str]:
     return [line for line in out.splitlines() if line.startswith(("ask ", "save "))]
 
@@ -122,7 +127,7 @@ def test_codex_is_judged_by_the_files_that_it_announced_warm_and_cold(cli: Cli, 
 
 def test_a_question_of_codex_shows_the_change(cli: Cli) -> None:
     with cli.terminal("run", f"edit {cli.cwd / 'a'}", *CODEX) as terminal:
-        shown = terminal.expect("allow? [").rpartition("[permission]")[2]
+        shown = unwrapped(terminal.expect("allow? [")).rpartition("[permission]")[2]
         assert f"{cli.cwd / 'a'} (new file)" in shown and "+planted" in shown
         terminal.type("n\n")
         terminal.expect("decided decline")
@@ -190,7 +195,7 @@ def test_a_denied_turn_is_a_denied_job_with_and_without_a_caller(warm: Cli) -> N
 
 def test_a_person_is_asked_before_a_file_is_written_for_the_agent(cli: Cli) -> None:
     with cli.terminal("run", saves("a", "a", "b", "b"), *agent(cli)) as terminal:
-        shown = terminal.expect("allow? [")
+        shown = unwrapped(terminal.expect("allow? ["))
         assert "[permission] change files" in shown and str(cli.cwd / "a") in shown
         assert "+saved" in shown
         terminal.type("n\n")

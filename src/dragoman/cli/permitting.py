@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.output import questions
 from dragoman.cli.output.neutral import one_line
-from dragoman.cli.output.terminal import is_interactive, put_err
+from dragoman.cli.output.terminal import is_interactive, put_err, width_of
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
     Answer,
@@ -116,6 +116,20 @@ _KEYS: Final = {
 }
 """The key for each kind of answer."""
 
+_MEANINGS: Final = {
+    "allow_once": "allow once",
+    "allow_always": "allow always",
+    "reject_once": "refuse",
+    "reject_always": "refuse always",
+}
+"""What each kind of answer does. An agent may call its options what it likes."""
+
+LABEL_WIDTH: Final = 60
+"""Characters of the agent's own name for an option."""
+
+MAX_CHOICES: Final = 9
+"""Options that are shown: more would push the question off the screen."""
+
 
 class Asking:
     """Asks the person at the terminal, one question at a time."""
@@ -133,19 +147,22 @@ class Asking:
     async def _ask(self, question: Question) -> Decision:
         choices = choices_of(question)
         lines = questions.permission(question, titled=self._titled)
-        lines += [f"  {key}  {label}" for key, (label, _) in choices.items()]
-        _tell("\n".join(lines) + "\n")
+        answers = [f"  {key}  {label}" for key, (label, _) in choices.items()]
+        rows = questions.rows(lines, answers, width=width_of(sys.stderr))
+        _tell("\n".join(rows) + "\n")
         keys = "/".join(choices)
+        fresh = True
         while True:
             try:
                 # What was typed before the question was shown is not an answer to it.
-                line = await self._stage.line(f"allow? [{keys}] ", fresh=True)
+                line = await self._stage.line(f"allow? [{keys}] ", fresh=fresh)
             except Interrupted:
                 # As anywhere else in a turn, Ctrl-C stops the turn.
                 self._stage.press()
                 return Answer.CANCEL
             if line is None:
                 return Answer.REJECT_ONCE
+            fresh = False
             word = line.strip().lower()
             word = {"yes": "y", "no": "n", "always": "a"}.get(word, word)
             if word in choices:
@@ -161,10 +178,11 @@ def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
     choices: dict[str, tuple[str, Decision]] = {}
     for option in question.options:
         kind = str(option.kind)
-        if kind not in _KEYS:
+        if kind not in _KEYS or (len(choices) >= MAX_CHOICES and _KEYS[kind] in choices):
             continue
         key = _KEYS[kind] if _KEYS[kind] not in choices else str(len(choices) + 1)
-        label = one_line(getattr(option, "name", "")) or kind.replace("_", " ")
+        name = one_line(getattr(option, "name", ""), width=LABEL_WIDTH)
+        label = f"{_MEANINGS[kind]} ({name!r})" if name else _MEANINGS[kind]
         choices[key] = (label, Chosen(option.option_id, Answer(kind)))
     if not any(not decision.allows for _, decision in choices.values()):
         choices["n"] = ("refuse", Answer.REJECT_ONCE)

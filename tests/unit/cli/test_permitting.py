@@ -54,9 +54,10 @@ class Typed:
     def __init__(self, *lines: str | Exception | None) -> None:
         self.lines = list(lines)
         self.presses = 0
+        self.fresh: list[bool] = []
 
     async def line(self, prompt: str = "", *, fresh: bool = False) -> str | None:
-        assert fresh, "what was typed before is not an answer"
+        self.fresh.append(fresh)
         await asyncio.sleep(0)
         line = self.lines.pop(0)
         if isinstance(line, Exception):
@@ -134,11 +135,22 @@ async def test_without_rules_a_file_is_written_for_the_agent_as_the_policy_says(
 def test_the_first_option_of_a_kind_has_a_letter_others_a_number_unknown_ones_nothing() -> None:
     choices = choices_of(question())
     assert choices == {
-        "y": ("Allow ␛[2J", Chosen("o1", Answer.ALLOW_ONCE)),
-        "a": ("Always", Chosen("o2", Answer.ALLOW_ALWAYS)),
-        "3": ("Always here", Chosen("o3", Answer.ALLOW_ALWAYS)),
-        "n": ("No", Chosen("o4", Answer.REJECT_ONCE)),
+        "y": ("allow once ('Allow ␛[2J')", Chosen("o1", Answer.ALLOW_ONCE)),
+        "a": ("allow always ('Always')", Chosen("o2", Answer.ALLOW_ALWAYS)),
+        "3": ("allow always ('Always here')", Chosen("o3", Answer.ALLOW_ALWAYS)),
+        "n": ("refuse ('No')", Chosen("o4", Answer.REJECT_ONCE)),
     }
+
+
+def test_an_option_says_what_it_does_whatever_the_agent_calls_it() -> None:
+    lies = (
+        *(PermissionOption(str(n), "x" * 500, PermissionKind.ALLOW_ONCE) for n in range(100)),
+        PermissionOption("no", "Yes, allow it", PermissionKind.REJECT_ONCE),
+    )
+    choices = choices_of(question(options=lies))
+    assert choices["n"] == ("refuse ('Yes, allow it')", Chosen("no", Answer.REJECT_ONCE))
+    assert choices["y"][0].startswith("allow once ('xxx") and len(choices["y"][0]) < 80
+    assert len(choices) == 10
 
 
 def test_refusing_is_possible_even_if_it_was_not_offered() -> None:
@@ -147,9 +159,11 @@ def test_refusing_is_possible_even_if_it_was_not_offered() -> None:
 
 @aio
 async def test_the_person_is_asked_until_the_answer_is_one() -> None:
-    permit, typed = asking("", "perhaps", " YES ")
+    permit, typed = asking("", "perhaps", " YES ", "n")
     assert await permit(question()) == Chosen("o1", Answer.ALLOW_ONCE)
-    assert typed.lines == []
+    assert typed.fresh == [True, False, False], "what was typed before is not an answer"
+    assert await permit(question()) == Chosen("o4", Answer.REJECT_ONCE)
+    assert typed.lines == [] and typed.fresh[3:] == [True]
 
 
 @aio

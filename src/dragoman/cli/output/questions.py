@@ -31,6 +31,13 @@ SHOWN_LINES: Final = 30
 SHOWN_WIDTH: Final = 2000
 """Characters of one line that a question shows."""
 
+CONTINUED: Final = "  | "
+"""Before the second row of a line, and before the second line of a command."""
+
+MIN_WIDTH: Final = 20
+SCREEN_ROWS: Final = 18
+"""Rows of a question that are on the screen of a small terminal together with its answers."""
+
 SHOWN_FILES: Final = 4
 """Files whose changes a question shows line by line."""
 
@@ -73,6 +80,36 @@ def permission(question: Question, *, titled: bool = False) -> list[str]:
     if not details:
         details = ["the agent does not say what it would do"]
     return [*lines, *(f"  {line}" for line in details)]
+
+
+def rows(lines: Sequence[str], answers: Sequence[str], *, width: int) -> list[str]:
+    """A question as the rows of a terminal with `width` columns (0: as it is), and its answers.
+
+    What does not fit into a row goes on behind a mark: text of an agent never begins a row, where
+    it could pass for a question of ours. A question that may not fit on the screen says so below.
+    """
+    if not width:
+        return [*lines, *answers]
+    # A character of two columns may stand at the end of a row.
+    columns = max(width - 1, MIN_WIDTH)
+    shown = [row for line in lines for row in _wrapped(line, columns)]
+    if len(shown) > SCREEN_ROWS:
+        shown.append(f"  ({len(shown)} lines: scroll up to read the question from its beginning)")
+    return [*shown, *(row for line in answers for row in _wrapped(line, columns))]
+
+
+def _wrapped(line: str, width: int) -> Iterator[str]:
+    rest = line.expandtabs()
+    while True:
+        taken = columns = 0
+        while taken < len(rest) and columns < width:
+            # In doubt two columns: terminals differ about the width of many characters.
+            columns += 1 if rest[taken].isascii() else 2
+            taken += 1
+        yield rest[:taken]
+        if taken == len(rest):
+            return
+        rest = CONTINUED + rest[taken:]
 
 
 def _act(kind: str, told: Told) -> str:
@@ -158,7 +195,8 @@ def _json(value: Any) -> str:
 
 
 def _bounded(text: str) -> Iterator[str]:
-    lines = neutral(text).splitlines()
+    first, *others = neutral(text).splitlines() or [""]
+    lines = [first, *(f"{CONTINUED.lstrip()}{line}" for line in others)]
     yield from map(_cut, lines[:SHOWN_LINES])
     if len(lines) > SHOWN_LINES:
         yield f"… {len(lines) - SHOWN_LINES} more lines"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.cli.output import questions
-from dragoman.cli.output.questions import confirm, permission
+from dragoman.cli.output.questions import confirm, permission, rows
 from dragoman.client.permissions import Question
 from dragoman.errors import UsageError
 from dragoman.events.parts import FileChange
@@ -75,7 +75,7 @@ def asked(kind: str, title: str = "Look", **told: Any) -> Question:
             asked("read", rawInput={"command": "a\nb", "env": {"X": "1"}, "cwd": "/w"}),
             [
                 "run a command, which the agent calls 'Look'",
-                *("  $ a", "  b", "  with an environment or an input of its own", "  in /w"),
+                *("  $ a", "  | b", "  with an environment or an input of its own", "  in /w"),
                 '  input: {"command":"a\\nb","env":{"X":"1"},"cwd":"/w"}',
             ],
         ),
@@ -136,6 +136,25 @@ def test_a_permission_question_shows_what_the_policy_judges(
 
 def test_a_title_is_the_command_where_the_agent_is_known_for_that() -> None:
     assert permission(asked("execute", "make"), titled=True)[1] == "  $ make"
+
+
+def test_text_of_an_agent_never_begins_a_row_of_the_terminal() -> None:
+    fake = "[permission] read a"
+    command = f"rm x;{' ' * 200}{fake}\n{'界' * 50}{fake}\n\u2800\t{fake}"
+    lines = permission(asked("execute", "x" * 71 + fake, rawInput={"command": command}))
+    found = rows(lines, [f"  y  allow once ({'x' * 60} {fake})"], width=40)
+    head, *rest = found
+    assert head.startswith("[permission] run a command")
+    assert all(row.startswith("  ") for row in rest) and "  $ rm x;" in " ".join(rest)
+    wide = (sum(1 if char.isascii() else 2 for char in row) for row in found)
+    assert max(wide) <= 40
+    assert rows(["a" * 99], ["b"], width=0) == ["a" * 99, "b"]
+
+
+def test_a_question_that_may_not_fit_on_the_screen_says_so_at_its_end() -> None:
+    lines = permission(asked("execute", rawInput={"command": "rm x\n" + "\n" * 25}))
+    *_, last, answer = rows(lines, ["  y  allow once"], width=80)
+    assert "scroll up" in last and answer == "  y  allow once"
 
 
 def test_a_permission_question_is_bounded_and_says_what_is_left_out() -> None:
