@@ -77,10 +77,10 @@ def measured(cli: Cli, **facts: Any) -> None:
     CardStore(cli.home / "data_home" / CARDS).save(card)
 
 
-def connected(cli: Cli, options: str = "") -> Done:
+def connected(cli: Cli, options: str = "", program: str = PROGRAM) -> Done:
     """A program that prompts the peer, with these options."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.replace("OPTIONS", options)],
+        [sys.executable, "-c", program.replace("OPTIONS", options)],
         cwd=cli.cwd,
         env=cli.env,
         capture_output=True,
@@ -231,6 +231,14 @@ def test_a_program_does_not_connect_to_a_peer_that_does_not_ask(cli: Cli) -> Non
     assert told.code == 1
     assert "PolicyNotEnforced: bold does not ask for permission" in told.err
     assert list(cli.cwd.iterdir()) == []
+    blocking = (
+        "from dragoman import connect_sync\n"
+        "from dragoman.client.permissions import approve_all\n"
+        "with connect_sync('bold', permit=approve_all) as peer, peer.session() as talk:\n"
+        "    print(talk.ask('b.txt').outcome.value)\n"
+    )
+    allowed = connected(cli, program=blocking)
+    assert (allowed.code, allowed.out) == (0, "ok\n"), allowed.err
     settings = cli.home / "config_home" / "config.toml"
     settings.write_text("[peer.bold]\nallow_unenforced = true\n")
     assert connected(cli).code == 0

@@ -31,7 +31,7 @@ from dragoman.client.conversation import (
     SessionSummary,
 )
 from dragoman.client.inquiries import DECLINED, Inquire
-from dragoman.client.permissions import Answer, Permit, deny_all
+from dragoman.client.permissions import Answer, Permit, approve_all, approve_reads, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
 from dragoman.events import model
 from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
@@ -293,7 +293,8 @@ async def _coroutine(make: Callable[[], Any]) -> Any:
 
 def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) -> Callable[[Q], Any]:
     """The same decision, made where it may block without stopping the loop."""
-    if inspect.iscoroutinefunction(asking):
+    # The presets never block, and by them it is known what they allow.
+    if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
         return asking
 
     async def decide(question: Q) -> Any:
