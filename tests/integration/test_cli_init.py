@@ -157,6 +157,20 @@ def test_a_wrong_name_and_nobody_to_answer_are_told_before_anything_is_done(cli:
     assert broken.code == 2 and "config.toml" in broken.err
 
 
+def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
+    more = {"more": LOGIN_IN_PROMPT}
+    add_peer(cli.home / "config_home", cli.home, "alpha", "ok", ("review",), **more)
+    with cli.terminal("init", "alpha") as terminal:
+        terminal.type("y\n")
+        terminal.expect("y\r\n")
+        terminal.expect("Send one short prompt to each? [y/N] ")
+        terminal.type("n\n")
+        terminal.expect("Enable alpha? ")
+        terminal.type("n\n")
+        terminal.wait()
+    assert prompts(cli, "alpha") == []
+
+
 def test_a_person_picks_some_and_is_asked_again_for_a_name_that_is_not_there(cli: Cli) -> None:
     known(cli, "alpha", "ok")
     known(cli, "beta", "ok")

@@ -219,7 +219,7 @@ class _Course:
             f"   {', '.join(names)}: only a prompt shows whether it is logged in. "
             "Send one short prompt to each? [y/N] "
         )
-        answer = await self._stage.line(question)
+        answer = await self._stage.line(question, fresh=True)
         return answer is not None and answer.strip().lower() in ("y", "yes")
 
     async def _enable(self, ready: list[str]) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ class _Course:
             return tuple(ready)
         question = f"   Enable {', '.join(ready)}? [Enter for all, names for some, n for none] "
         while True:
-            answer = await self._stage.line(question)
+            answer = await self._stage.line(question, fresh=True)
             if answer is None:
                 return ()
             try:
