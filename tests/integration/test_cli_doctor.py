@@ -96,3 +96,21 @@ def test_a_ledger_with_a_value_of_a_newer_dragoman_is_left_alone_and_work_goes_o
     assert done.code == 0 and "app.py" in done.out, done.err
     assert "ledger.db: it holds a value that this dragoman does not know" in done.err
     assert list(state.glob("ledger.db.damaged-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sessions.db", ("sessions", "prune", "--older-than", "1d", "--yes")),
+        ("ledger.db", ("ledger", "prune", "--older-than", "1d", "--yes")),
+        ("ledger.db", ("verdict", "j-1", "good")),
+        ("ledger.db", ("peers", "unpark", "scout")),
+    ],
+)
+def test_no_command_sets_a_damaged_file_aside_without_a_word(
+    cli: Cli, name: str, words: tuple[str, ...]
+) -> None:
+    state = cli.home / "state_home"
+    state.mkdir(exist_ok=True)
+    (state / name).write_bytes(b"garbage " * 1000)
+    assert cli(*words).err.count(f"{name}: it was damaged and is now ") == 1

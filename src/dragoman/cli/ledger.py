@@ -86,6 +86,8 @@ def prune_command(
     if not yes and not confirm(f"Delete attempts older than {older_than}?", instead="--yes"):
         return
     with Ledger.open(path) as ledger:
+        if ledger.replaced:
+            put_err(f"dragoman: {path}: {ledger.replaced}\n")
         gone = ledger.prune(before)
         forgotten = ledger.forget_posteriors() if learned else 0
     put_err(f"Deleted {gone} attempt{'' if gone == 1 else 's'}.\n")

@@ -29,7 +29,7 @@ from dragoman.errors import UnknownSession
 from dragoman.hub.config.paths import find_paths
 from dragoman.hub.continuing import adopted, find_session, place_of, recall, retire
 from dragoman.hub.sessions import root_of
-from dragoman.hub.storing import open_store
+from dragoman.hub.storing import open_store, open_told
 from dragoman.hub.visiting import close_at_peer
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def resume(visit: Visit, word: str, name: str | None, format: Format) -> None:
     """Let a peer open a session again, and tell its key."""
     plan = visit.plan(name)
     root = root_of(plan.workspace)
-    with open_store() as store:
+    with open_told(lambda notice: put_err(f"dragoman: {notice}\n")) as store:
         try:
             record = find_session(store, word, root=root, peer=plan.name)
         except UnknownSession:

@@ -414,9 +414,11 @@ def prune_command(
 
 
 def _store(*, read_only: bool = False) -> Store:
-    from dragoman.hub.storing import open_store
+    from dragoman.hub.storing import open_store, open_told
 
-    return open_store(read_only=read_only)
+    if read_only:
+        return open_store(read_only=True)
+    return open_told(lambda notice: put_err(f"dragoman: {notice}\n"))
 
 
 def _find(store: Store, word: str, peer: str | None, cwd: Path | None) -> SessionRecord:

@@ -140,6 +140,7 @@ def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
     if not path.exists():
         return []
     with Ledger.open(path) as ledger:
+        ledger.check_kept()
         known = ledger.healths()
         freed = [name for name in peers if name in known]
         for name in freed:

@@ -59,6 +59,7 @@ def retain(
         _retain_sessions(files[0], age, settings.max_store_size, now)
         if age and files[1].exists():
             with Ledger.open(files[1]) as ledger:
+                ledger.check_kept()
                 gone = ledger.prune(now - age)
             if gone:
                 log.info("%d attempts went, which are older than %g days", gone, settings.keep_days)
@@ -74,6 +75,7 @@ def _retain_sessions(path: Path, age: float, max_size: int, now: float) -> None:
     if not path.exists():
         return
     with Store.open(path) as store:
+        store.check_kept()
         if age:
             old = store.prune(age, closed_only=True, now=now)
             if old.sessions or old.jobs:

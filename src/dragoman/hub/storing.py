@@ -6,7 +6,7 @@ Owns where it is and whose secrets must not get into it. What is in it is `sessi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dragoman.hub.config.paths import find_paths
@@ -37,6 +37,14 @@ def open_store(
         return Store.open(store_path(paths.state), read_only=True)
     redact = redactor(credentials, environ, handed=handed, workspace=workspace)
     return Store.open(store_path(paths.state), redact)
+
+
+def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -> Store:
+    """The store, to write. If it was damaged and set aside, `on_notice` is told."""
+    store = open_store(paths=paths)
+    if store.replaced:
+        on_notice(f"{store.path}: {store.replaced}")
+    return store
 
 
 def replace_damaged(*, paths: Paths | None = None) -> str:

@@ -149,6 +149,8 @@ class Shelf:
     def _write(self, write: Callable[[Store], None]) -> None:
         try:
             with open_store(paths=self._paths, credentials=self._credentials) as store:
+                if store.replaced:
+                    self._on_trouble(f"{store.path}: {store.replaced}")
                 write(store)
         except UnknownSession:
             # Somebody has deleted it meanwhile: it goes on unstored.

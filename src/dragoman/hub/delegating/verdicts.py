@@ -41,6 +41,7 @@ def give_verdict(
     if not path.exists():
         raise UnknownJob(f"no attempt of a job {job} has ended here: nothing was delegated yet")
     with Ledger.open(path, redact) as ledger:
+        ledger.check_kept()
         job = _delegation_of(job, ledger)
         before = ledger.verdict(
             job, word, source="user", learned=lambda attempt: revision(attempt, word)

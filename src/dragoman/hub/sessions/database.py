@@ -136,6 +136,12 @@ class Database:
             connection, replaced = _replace(path, form, identity)
         return cls(path, connection, redact or Redactor(), read_only=read_only, replaced=replaced)
 
+    def check_kept(self) -> None:
+        """Raise `StoreCorrupt` if the file was damaged and a new one was begun: for those who look
+        for something in it and have no other way to tell."""
+        if self.replaced:
+            raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
+
     def close(self) -> None:
         with self._lock, _explained(self.path, self.form):
             self._connection.close()

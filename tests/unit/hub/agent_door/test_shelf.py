@@ -128,14 +128,20 @@ def test_a_closed_session_is_open_again_when_something_happens(place: Place) -> 
     assert (record.closed_at, record.title) == (None, "a title")
 
 
-def test_a_store_that_cannot_be_used_is_told_once(place: Place) -> None:
+def test_a_store_that_is_set_aside_or_cannot_be_used_is_told_once(place: Place) -> None:
+    path = place.paths.state / "sessions.db"
     place.paths.state.mkdir(parents=True)
-    (place.paths.state / "sessions.db").write_bytes(b"not a database, and long enough" * 40)
+    path.write_bytes(b"not a database, and long enough" * 40)
     told: list[str] = []
     shelf = Shelf(place.paths, on_trouble=told.append)
     shelf.create("s-1", cwd=place.cwd)
     shelf.choose("s-1", peer="left", role="review")
-    assert len(told) == 1 and told[0].startswith("sessions are not stored:")
+    assert len(told) == 1 and "it was damaged and is now" in told[0]
+    path.unlink()
+    path.mkdir()
+    shelf.create("s-2", cwd=place.cwd)
+    shelf.choose("s-2", peer="left", role="review")
+    assert len(told) == 2 and told[1].startswith("sessions are not stored:")
 
 
 def test_a_title_is_one_short_line() -> None:
