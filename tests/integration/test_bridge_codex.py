@@ -61,7 +61,7 @@ async def test_text_and_thoughts_of_codex_reach_an_acp_client(tmp_path: Path) ->
             async with session.prompt("THINK please") as turn:
                 view = fold([event async for event in turn])
             assert turn.result.outcome is Outcome.OK
-            assert turn.result.stop == "end_turn"
+            assert turn.result.stop == "completed", "the own word of Codex, which comes in _meta"
             assert {message.role for message in view.messages} == {
                 Role.USER,
                 Role.AGENT,
