@@ -30,6 +30,7 @@ REPLIES: dict[str, Any] = {
     "session/new": {"sessionId": "t1"},
     "account/read": {"account": None, "requiresOpenaiAuth": False},
     "thread/start": thread(),
+    "model/list": {"data": []},
     "thread/unsubscribe": {},
     "turn/interrupt": {},
 }

@@ -74,6 +74,8 @@ async def through(
     elif door == "serve acp":
         argv = cli.argv("serve", "acp", "--peer", f"{dialect}-peer")
     else:
+        # Some of these peers have one session for each process, and a door before has used it.
+        await asyncio.to_thread(cli, "broker", "stop", f"{dialect}-peer")
         argv = cli.argv("broker", "attach", f"{dialect}-peer")
     client = Client()
     async with (

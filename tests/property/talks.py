@@ -98,6 +98,8 @@ class CodexTalk(Heard):
         opening = tasks.start(peer.open(Opening(cwd=HERE)), "open")
         id = await self.wire.asked("thread/start")
         self.feed(*before, self.answer(id, {"result": thread()}), self.tell("behind", {}))
+        id = await self.wire.asked("model/list")
+        self.feed(*before, self.answer(id, {"result": {"data": []}}))
         return await opening
 
     async def load(self, turns: list[Any]) -> CodexConversation:

@@ -284,7 +284,7 @@ class Trial:
 
     def _watch(self, event: Event) -> None:
         seen, terms = self.seen, self.terms
-        fold.apply_settings(seen.view, event)
+        fold.apply_briefly(seen.view, event)
         if self._keeper is not None:
             self._keeper.event(event)
         if seen.prompted and _is_life(event):
