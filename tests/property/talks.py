@@ -94,8 +94,8 @@ class CodexTalk(Heard):
         await start
         id = await self.wire.asked("account/read")
         self.feed(*before, self.answer(id, {"result": {"requiresOpenaiAuth": False}}))
-        peer = CodexPeer(self.client, HERE)
-        opening = tasks.start(peer.open(Opening(cwd=HERE)), "open")
+        self.peer = CodexPeer(self.client, HERE)
+        opening = tasks.start(self.peer.open(Opening(cwd=HERE)), "open")
         id = await self.wire.asked("thread/start")
         self.feed(*before, self.answer(id, {"result": thread()}), self.tell("behind", {}))
         id = await self.wire.asked("model/list")
@@ -105,9 +105,8 @@ class CodexTalk(Heard):
     async def load(self, turns: list[Any]) -> CodexConversation:
         """Open a thread that has this history."""
         await self.open([])
-        peer = CodexPeer(self.client, HERE)
         opening = Opening(cwd=HERE, how="load", session_id="t2")
-        task = self.client.connection.tasks.start(peer.open(opening), "open")
+        task = self.client.connection.tasks.start(self.peer.open(opening), "open")
         id = await self.wire.asked("thread/resume")
         self.feed(self.answer(id, {"result": thread("t2", thread={"turns": turns})}))
         return await task
