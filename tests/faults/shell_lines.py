@@ -91,6 +91,13 @@ SEEDS = (
     "jobs -x {b}",
     "test -v 'a[$({b})]'",
     "printf -v 'a[$({b})]' y",
+    # What stands in `_` is worked out.
+    "echo 'a[$({b})]'; test -v 'x[_]'",
+    "echo 'a[$({b})]'; test _ -eq 1",
+    "echo 'a[$({b})]'; test 'x[_]' -eq 1",
+    "echo 'a[$({b})]'; printf '%d' _",
+    "{a} 'a[$({b})]' && test -t _",
+    "echo '\\' ' ; {b} ; ' '\\'",
     "read git; {a}",
     # Separators, comments, quotes, escapes.
     "{a} |& {b}",
@@ -247,6 +254,9 @@ PLAIN = (
     ),
     *(
         "test -v a",
+        "test -v 'x[_]'",
+        "_ -eq 1",
+        "'a[$(touch P)]'",
         "printf '%s'",
         "cd .",
         "builtin ",
@@ -261,7 +271,9 @@ PLAIN = (
 STUBS = frozenset({"git", "touch", "rm", "evil", "sh", "bash", "a", "x", "b.py", "time", *READERS})
 RUNNING_STUBS = frozenset({"env", "nice", "xargs"})
 NOT_FOUND = re.compile(
-    r"^\S+: (?:line )?\d+: (.+): (?:command )?not found$|command not found: (.+)$", re.MULTILINE
+    r"^(?:E: )?\S+: (?:(?:line )?\d+: )?([^:]+): (?:command |inaccessible or )?not found$"
+    r"|command not found: (.+)$",
+    re.MULTILINE,
 )
 """How shells complain about a program that has no stub: it would have run."""
 OTHER_PATH = re.compile(r"/dev/null(?=[\s;&|)'\"`]|$)")
@@ -320,7 +332,9 @@ def _mutated(line: str, random: Random) -> str:
 
 def shells() -> list[tuple[str, ...]]:
     """The shells of this machine, as the beginnings of command lines."""
-    found = [(path,) for name in ("bash", "dash", "zsh") if (path := shutil.which(name))]
+    found = [
+        (path,) for name in ("bash", "dash", "zsh", "ksh", "mksh") if (path := shutil.which(name))
+    ]
     busybox = shutil.which("busybox")
     return found + ([(busybox, "sh")] if busybox else [])
 

@@ -21,7 +21,10 @@ NARROW = Policy(
         Rule(action="allow", kind=("edit", "delete", "move", "read"), paths=("src/**",)),
         Rule(
             action="allow",
-            commands=("git status *", "git *", "pytest *", "ls *", "echo *", "cat src/a.py"),
+            commands=(
+                *("git status *", "git *", "pytest *", "ls *", "echo *", "cat src/a.py"),
+                *("cd *", "./run *", "test *"),
+            ),
         ),
     )
 )
@@ -54,6 +57,11 @@ def workspace(tmp_path: Path) -> Path:
     (root / "src" / "loop").symlink_to("loop")
     (root / "src" / "nowhere").symlink_to(tmp_path / "not-there-yet")
     (root / "link").symlink_to("target")
+    # A repository without the name of one, from plain files.
+    (root / "docs" / "repo" / "objects").mkdir(parents=True)
+    (root / "docs" / "repo" / "refs").mkdir()
+    (root / "docs" / "repo" / "HEAD").write_text("ref: refs/heads/main\n")
+    (root / "docs" / "repo" / "deeper").mkdir()
     (root / "docs" / "up").symlink_to("../secrets")
     (root / "bin" / "harmless").symlink_to("/bin/rm")
     (tmp_path / "work-evil").mkdir()
@@ -97,6 +105,18 @@ def hidden(allowed: str, denied: str, **more: Any) -> dict[str, dict[str, Any]]:
 
 TO_WIDEN_AN_ALLOWANCE: dict[str, dict[str, Any]] = {
     **hidden("git status", "touch x"),
+    # folders
+    "a program of the same name in another folder": line("./run", cwd="docs"),
+    "a program of the same name behind cd": line("cd docs && ./run"),
+    "a repository that is not called one": line("git status", cwd="docs/repo"),
+    "a repository further up": argv("git", "status", cwd="docs/repo/deeper"),
+    "a repository behind cd": line("cd docs/repo; git status"),
+    "a repository outside": line("cd ..; git status"),
+    "a repository nobody knows where": line("cd; git status"),
+    # shells
+    "a subscript that is worked out": line("echo 'a[$(touch x)]'; test -v 'b[_]'"),
+    "a file name that is worked out": line("test -v *"),
+    "a quote that another shell leaves open": line("echo '\\' ' ; touch x ; ' '\\'"),
     # paths
     "a path outside": edit("/etc/passwd"),
     "dots that lead out": edit("src/../.env"),
@@ -392,6 +412,8 @@ def act(workspace: Path, parts: dict[str, Any]) -> Act:
     for name in ("paths", "argv"):
         if name in told:
             told[name] = tuple(each.replace("{workspace}", str(workspace)) for each in told[name])
+    if "cwd" in told:
+        told["cwd"] = told["cwd"].replace("{workspace}", str(workspace))
     return Act(workspace=str(workspace), peer="codex", role="execute", **told)
 
 
@@ -442,6 +464,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a command": line("git status"),
     "a command with options": line("git status --short -b"),
     "words": argv("git", "log", "-n", "3"),
+    "a folder inside": line("cd src && git status"),
+    "a folder inside that is told": line("git status", cwd="{workspace}/src"),
+    "the program that the rule names": line("./run fast", cwd="{workspace}"),
     "two commands": line("git status && git diff | cat src/a.py"),
     "quotes": line("echo 'a; rm -rf /' \"b && c\""),
     "nothing that is written": line("pytest -q 2>/dev/null"),

@@ -43,15 +43,28 @@ _TEST_RUN: Final = """
     --color --keep-going --edition --check --tests
 """
 
+_GREP: Final = """
+    -0123456789aciEFGhHilLnoPqrRsvwxyZ -A= -B= -C= -D= -d= -e= -f= -m=
+    --after-context --basic-regexp --before-context --binary-files --byte-offset --color --colour
+    --context --count --dereference-recursive --directories --exclude --exclude-dir --exclude-from
+    --extended-regexp --file --files-with-matches --files-without-match --fixed-strings
+    --ignore-case --include --initial-tab --invert-match --label --line-buffered --line-number
+    --line-regexp --max-count --no-filename --no-ignore-case --no-messages --null --null-data
+    --only-matching --perl-regexp --quiet --recursive --regexp --silent --text --with-filename
+    --word-regexp
+"""
+# Not every option: a grep of another kind runs filters (`--filter`) and pagers.
+
 TABLES: Final = {
     **dict.fromkeys(
         """
-        basename cat cd cksum cmp comm cut df dirname du echo egrep false fgrep grep head id ls
+        basename cat cd cksum cmp comm cut df dirname du echo false head id ls
         md5sum nl od printf ps pwd readlink realpath seq sha1sum sha256sum sleep stat strings tail
         test tr true uname wc whereis which whoami
         """.split(),
         EVERY,
     ),
+    **dict.fromkeys(("egrep", "fgrep", "grep"), _GREP),
     "awk": "-F= -v=",
     "black": "-qv -l= --check --diff --quiet --verbose --line-length",
     "cargo": _TEST_RUN,

@@ -28,7 +28,7 @@ from dragoman.hub.policy.programs import (
     spelled,
     unfolded,
 )
-from dragoman.hub.policy.protected import names, protected
+from dragoman.hub.policy.protected import foreign_repository, names, protected
 from dragoman.hub.policy.rules import (
     STRICTNESS,
     Act,
@@ -117,6 +117,24 @@ class Facts:
         return tuple(dict.fromkeys(path for path in inside if path is not None))
 
     @cached_property
+    def elsewhere(self) -> str:
+        """Why a command may be another one than its words say, in the folder where it runs."""
+        told = [command.words[0] for command in self.running.told]
+        relative = [word for word in told if "/" in word and not word.startswith("/")]
+        uses_git = any(name_of(word) == "git" for word in told)
+        if not relative and not uses_git:
+            return ""
+        folders = {places.root_of(folder) for folder in self.command_folders or ()}
+        if relative and folders != {self.root}:
+            return f"`{relative[0]}` may be another program in the folder where it would run"
+        if uses_git and not folders:
+            return "the folder in which git would run is not known"
+        for folder in sorted(folders if uses_git else ()):
+            if foreign_repository(folder, self.root):
+                return f"git may run programs that the settings of a repository in {folder} name"
+        return ""
+
+    @cached_property
     def words(self) -> tuple[tuple[Places | None, bool], ...]:
         """Where each word of a command may lead, and whether the command changes whole folders."""
         found: dict[tuple[str, bool], None] = {}
@@ -190,6 +208,8 @@ def _by_preset(policy: Policy, facts: Facts, action: Action) -> str:
     fits = "no rule fits" if policy.rules else "there are no rules"
     if facts.running.problem:
         fits = f"the line counts as an unknown command: {facts.running.problem}"
+    elif policy.rules and facts.elsewhere:
+        fits = f"no rule fits: {facts.elsewhere}"
     for rule in policy.rules:
         for command in facts.running.told if rule.action == "allow" else ():
             word = patterns.unnamed(rule.commands, command)
@@ -254,7 +274,7 @@ def surely_fits(rule: Rule, facts: Facts) -> str | None:
 
 
 def _commands_surely(rule: Rule, facts: Facts) -> str | None:
-    if not facts.commands or facts.written or not _inside(facts):
+    if not facts.commands or facts.written or not _inside(facts) or facts.elsewhere:
         return None
     if all(patterns.surely(rule.commands, command) for command in facts.running.told):
         return "every command fits"

@@ -120,7 +120,7 @@ GIT_VALUES: Final = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", 
 GIT_PLANTS: Final = frozenset(
     """
     filter-branch difftool mergetool instaweb daemon remote-ext credential hook config web--browse
-    maintenance send-email
+    maintenance send-email merge-index submodule--helper for-each-repo
     """.split()
 )
 """Subcommands of git that run, or plant, other programs."""
@@ -134,6 +134,11 @@ GIT_EXTRAS: Final = (
 )
 GIT_SIGNATURES: Final = ("%G", "%(signature")
 """Parts of a format for which the program that checks signatures is run."""
+GIT_TRANSPORT: Final = re.compile(r"(--\w[\w-]*=)?[\w+.-]+::")
+"""An address that names the program which reaches it, where a subcommand takes addresses."""
+GIT_ADDRESSES: Final = frozenset(
+    "archive clone fetch fetch-pack ls-remote pull push remote send-pack submodule".split()
+)
 GIT_LETTERS: Final = {
     "archive": ("o", ""),
     "clone": ("uc", "bjo"),
@@ -167,6 +172,11 @@ FIND_WRITES: Final = ("-delete", "-fprint", "-fls")
 FD_RUNS: Final = (("--exec", "--exec-batch"), "xX", "dtEeSjcCo")
 SECOND_IS_WRITTEN: Final = {"uniq": "fsw", "xxd": "cglosnR"}
 """Programs whose second file is written, with their options that take a value."""
+PLAIN_CONVERSION: Final = re.compile(r"%[-0-9.]*[bcqs%]")
+"""What `printf` writes as it stands. Some shells work out what they write as a number."""
+CALCULATING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"})
+"""Operators of `test` whose words some shells work out, variables included."""
+VARIABLE: Final = re.compile(r"[A-Za-z_]")
 SUBSCRIPTS: Final = frozenset(
     """
     [ [[ declare export let local printf read readonly test typeset unset wait
@@ -288,7 +298,8 @@ def _subcommand(words: Sequence[str], at: int) -> Iterator[Found]:
         runs = runs or word == starts
         if (
             runs
-            or "ext::" in word
+            or "ext::" in word.casefold()
+            or (sub in GIT_ADDRESSES and GIT_TRANSPORT.match(word) is not None)
             or any(each in word for each in GIT_SIGNATURES)
             or word.startswith("-O")
             or _is_extra(word, GIT_EXTRAS, letters, valued)
@@ -367,8 +378,18 @@ def _second(words: Sequence[str], valued: str) -> Iterator[Found]:
 
 
 def _subscripts(name: str, words: Sequence[str]) -> Iterator[Found]:
+    if name == "printf":
+        calculates = any("%" in PLAIN_CONVERSION.sub("", word) for word in words[1:3])
+    else:
+        calculates = bool(CALCULATING & set(words))
     for at, word in enumerate(words[1:], 1):
-        if "[" in word and ("$" in word or "`" in word):
+        if "[" in word and (name != "printf" or "$" in word or "`" in word):
+            # `x[_]` is enough: the last word of the command before it is worked out, too.
+            yield Found(at)
+        elif UNKNOWN in word and name != "printf":
+            # The name of a file may be such a text.
+            yield Found(at)
+        elif calculates and (UNKNOWN in word or VARIABLE.search(word)) and word[:1] not in "-%":
             yield Found(at)
         elif name == "printf" and at == 1 and (word.startswith("-v") or _may_be_option(word)):
             # It sets a variable, and the next command may be looked up by it.

@@ -22,20 +22,30 @@ from dragoman.hub.policy.shell import ANYTHING, ASSIGNMENT, MAX_DEPTH, Command, 
 MAX_INNER: Final = 200
 """Words of one command that may each be the beginning of another."""
 
-SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "rbash"})
-OTHER_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh", "csh", "tcsh", "fish", "nu", "xonsh"})
+SHELLS: Final = frozenset(
+    "sh bash zsh dash ksh ksh93 mksh oksh pdksh ash rbash yash posh hush osh".split()
+)
+OTHER_SHELLS: Final = frozenset(
+    "cmd powershell pwsh csh tcsh fish nu xonsh elvish rc es ion sash".split()
+)
 """Shells whose language is another one."""
 
 RUNNERS: Final = frozenset(
     """
-    arch builtin bunx busybox chronic chroot chrt command dbus-run-session doas env exec
-    firejail flock gdb ionice linux32 linux64 ltrace nice nix-shell nohup npx nsenter numactl
-    parallel pipx pkexec pnpx prlimit proxychains runuser screen script setarch setpriv setsid
-    sg ssh stdbuf strace su sudo systemd-run taskset time timeout tmux torsocks toybox trap
-    unbuffer unshare uvx watch xargs xvfb-run
+    arch builtin bunx busybox bwrap capsh catchsegv ccache cgexec chpst chronic chroot chrt
+    command cpulimit dbus-run-session doas dotenv dotenvx dumb-init eatmydata entr env exec
+    fakeroot faketime firejail flock gdb genv gnice gosu gtimeout hyperfine ionice linux32
+    linux64 ltrace mosh nice nix-shell nohup npx nsenter numactl parallel pipx pkexec pnpx
+    prlimit proot proxychains proxychains4 rlwrap run0 runuser screen script setarch setpriv setsid
+    setuidgid sg softlimit ssh sshpass start-stop-daemon stdbuf strace su su-exec sudo
+    systemd-nspawn systemd-run taskset time timeout tini tmux torify torsocks toybox trap trickle
+    unbuffer unshare uvx valgrind watch watchexec xargs xterm xvfb-run
     """.split()
 )
 """Programs whose words are the beginning of another program somewhere."""
+
+LOADER: Final = re.compile(r"ld[-.].*\.so[\d.]*")
+"""The program that loads others, which can be called by itself."""
 
 _RUN: Final = frozenset({"run", "exec"})
 SUBRUNNERS: Final = {
@@ -75,7 +85,8 @@ FINDERS: Final = {
 
 INTERPRETERS: Final = re.compile(
     r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|osascript|rscript|julia"
-    r"|irb|ghci|groovy|scala|jshell|guile|emacs|vim|nvim|vi|ex|ed|m4|bc|dc)[\d.]*"
+    r"|irb|ghci|groovy|scala|jshell|guile|emacs|vim|nvim|vi|ex|ed|m4|bc|dc|expect|tsx|ts-node)"
+    r"[\d.]*"
 )
 CODE_OPTIONS: Final = re.compile(r"-[A-Za-z]*[ceErpn]|--(eval|print|exec|command|execute|expr).*")
 ALWAYS_CODE: Final = re.compile(r"ed|ex|vim?|nvim|emacs|osascript|deno|m4|bc|dc")
@@ -151,7 +162,7 @@ def _inner(words: Sequence[str]) -> Iterator[Command]:
             yield from _lines([" ".join(rest)])
     elif name in FINDERS:
         yield from _of_finder(name, rest)
-    elif name in RUNNERS:
+    elif name in RUNNERS or LOADER.fullmatch(name):
         yield from _suffixes(name, rest)
         yield from _lines([word for word in rest if re.search(r"[\s;&|<>$`]", word)])
     elif INTERPRETERS.fullmatch(name):

@@ -19,6 +19,9 @@ from dragoman.hub.policy.places import Places, absolute, is_inside, real_pattern
 GIT: Final = frozenset({".git", "git~1"})
 """The folder of a repository, and its short name on Windows."""
 
+REPOSITORY: Final = ("HEAD", "objects", "commondir")
+"""By these names git knows the folder of a repository that is not called `.git`."""
+
 START_FILES: Final = frozenset(
     """
     .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile
@@ -61,6 +64,27 @@ def names(patterns: Sequence[str], path: str, root: str) -> bool:
             # A name with a dot is told by itself: `**/.git/config` names the folder of git.
             if parts[: len(wanted)] == wanted or (wanted[-1][:1] == "." and wanted[-1] in parts):
                 return True
+    return False
+
+
+def foreign_repository(folder: str, root: str) -> bool:
+    """Whether git would take its settings, which name programs, from where others may write them.
+
+    In a folder without `.git`, git takes the folder itself for a repository if it looks like one:
+    plain files, which are not protected. Both paths are real. Outside of the workspace every
+    repository is foreign.
+    """
+    if not is_inside(folder, root):
+        return True
+    while is_inside(folder, root):
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return False
+        known = {name for name in REPOSITORY if os.path.lexists(os.path.join(folder, name))}
+        if "HEAD" in known and len(known) > 1:
+            return True
+        if folder == root:
+            break
+        folder = os.path.dirname(folder)
     return False
 
 

@@ -110,6 +110,9 @@ def _check_characters(text: str) -> None:
         raise _NotReadable("it has a control character or one that is not ASCII")
     # A quote that the pattern does not cover stays, and is found by the next check.
     bare = QUOTED.sub("_", text)
+    if "\\'" in text:
+        # Shells of other families, such as fish, go on with the quoted text here.
+        raise _NotReadable("it has a backslash before a single quote")
     if "'" in bare or '"' in bare:
         raise _NotReadable("a quote is open, or there is an expansion in double quotes")
     if special := SPECIAL.search(bare):
