@@ -23,7 +23,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from dragoman.hub.bandit import SCALES, Arm, Posterior, best_of, prior, reward, updated
+from dragoman.hub.bandit import SCALES, best_of, prior, reward, updated
+from dragoman.hub.ledger.values import Arm, Posterior
 
 DRAWING: Final = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "bandit.svg"
 

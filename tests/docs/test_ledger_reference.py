@@ -7,11 +7,9 @@ import re
 import pytest
 
 from dragoman.cli.output.stat_pages import FIELDS
-from dragoman.hub.bandit import Arm, Posterior
-from dragoman.hub.health import Health
 from dragoman.hub.ledger import AttemptRecord, EventName, LoggedEvent
 from dragoman.hub.ledger.eventlog import KEPT, MAX_SIZE
-from dragoman.hub.prices import Provenance
+from dragoman.hub.ledger.values import Arm, Health, Posterior, Provenance
 from tests.docs.markdown import ROOT, section, table
 
 DOCUMENT = ROOT / "docs" / "reference" / "ledger.md"

@@ -20,7 +20,7 @@ import pytest
 
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError, StoreFull
-from dragoman.hub import first_minute
+from dragoman.hub.catalogue import load_delay
 from dragoman.hub.sessions import Store, writing
 from dragoman.transports import spawn
 from tests.aio import aio
@@ -358,7 +358,7 @@ async def test_an_agent_that_loses_what_is_loaded_too_early_is_not_asked_for_it_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(
-        first_minute, "remaining", lambda began_at, now: max(0.0, began_at + 1.2 - now)
+        load_delay, "remaining", lambda began_at, now: max(0.0, began_at + 1.2 - now)
     )
     flags = ("--load", "--state", str(tmp_path / "agent"), "--loses", str(LOST_BEFORE))
     async with (

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from dragoman.errors import StoreCorrupt, StoreTooNew
-from dragoman.hub.bandit import Arm
 from dragoman.hub.ledger import PROCESS_GONE, Ledger
 from dragoman.hub.ledger.schema import FORM
+from dragoman.hub.ledger.values import Arm
 from dragoman.hub.sessions.damage import aside_of
 from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
 from tests.faults.children import CHILD_TIMEOUT, child, go, heard, last_words, run, small_disk

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.errors import UnknownPeer, UnknownRole
-from dragoman.hub.bandit import Arm, Posterior, Size
+from dragoman.hub.ledger.values import Arm, Posterior, Size
 from dragoman.hub.routing import CardFacts, Decision, Inputs, PeerFacts, Reason, decide, explain
 from tests.amounts import SOME
 

@@ -29,7 +29,8 @@ from dragoman.hub.runtimes import check_runtime, node_version
 from dragoman.hub.sessions.damage import COMPANIONS, aside_of, find_damage
 from dragoman.hub.sessions.database import Database
 from dragoman.hub.sessions.store import Store, store_path
-from dragoman.hub.verify.report import proved, to_know
+from dragoman.hub.verify.card import to_know
+from dragoman.hub.verify.report import proved
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
 from dragoman.transports.programs import which

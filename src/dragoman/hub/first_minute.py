@@ -12,22 +12,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from dragoman.hub.catalogue import load_delay
 
 if TYPE_CHECKING:
     from dragoman.hub.sessions import SessionRecord
-
-MINUTE: Final = 60.0
-
-MARGIN: Final = 0.5
-"""Seconds after the minute: the peer looks at its own clock, and begins after us."""
-
-
-def remaining(began_at: float, now: float) -> float:
-    """Seconds until the clock shows another minute than that in which something began."""
-    over_at = (began_at + MARGIN) // MINUTE * MINUTE + MINUTE + MARGIN
-    # A clock that was set back says nothing about when it began.
-    return max(0.0, over_at - now) if began_at <= now else 0.0
 
 
 def loses_early(peer: str, cwd: Path) -> bool:
@@ -49,7 +39,7 @@ async def wait_over(
     It is going to be opened through `broker`, or by a process of our own. One that was never used
     here is as old as its peer says, and not as its record.
     """
-    seconds = remaining(record.created_at, time.time())
+    seconds = load_delay.remaining(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:
         return
     if not loses_early(record.peer, Path(record.cwd)):

@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from dragoman.events.parts import Failure, Limit
 from dragoman.events.words import ErrorKind, Outcome
+from dragoman.hub.ledger.values import Health, Park
 
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
@@ -38,46 +39,6 @@ PASSING: Final = 60.0
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
 """Bounds of the pause before another try: what a person waits for without wondering."""
-
-
-class Park(Struct, frozen=True):
-    """Until when a peer is left alone, and why."""
-
-    until: float
-    why: str | None = None
-
-
-class Health(Struct, frozen=True, kw_only=True):
-    """What is remembered of a peer."""
-
-    peer: str
-    failures: int = 0
-    """How many turns in a row have failed for reasons that the peer has to answer for."""
-    opened_at: float | None = None
-    """When it was last given up; None while it is not."""
-    trial_at: float | None = None
-    """When somebody last began to try it again."""
-    last_ok_at: float | None = None
-    last_failed_at: float | None = None
-    last_error: str | None = None
-    handshake_seconds: float | None = None
-    """How long its greetings take, smoothed."""
-    parked_until: float | None = None
-    parked_why: str | None = None
-    logins: dict[str, Park] = {}
-    """Surroundings in which it wants a login. A key that one shell lacks may be set in another."""
-
-    def parking(self, now: float, surroundings: str = "") -> Park | None:
-        """Until when and why it is left alone in these surroundings; None if it is not."""
-        if self.parked_until is not None and now < self.parked_until:
-            return Park(self.parked_until, self.parked_why)
-        login = self.logins.get(surroundings)
-        return login if login is not None and now < login.until else None
-
-    def unparked(self, surroundings: str) -> Health:
-        """It has worked in these surroundings."""
-        logins = {name: park for name, park in self.logins.items() if name != surroundings}
-        return structs.replace(self, parked_until=None, parked_why=None, logins=logins)
 
 
 class Sign(enum.StrEnum):

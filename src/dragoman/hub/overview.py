@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from dragoman.errors import NotInstalled
 from dragoman.hub.catalogue import Descriptor, is_generalist
 from dragoman.hub.enforcement import NOT_ENFORCED, gap
-from dragoman.hub.health import Park
 from dragoman.hub.launching import Way, current_platform, resolve, with_env
+from dragoman.hub.ledger.values import Park
 from dragoman.hub.parking import parked_peers
 from dragoman.hub.place import Place
-from dragoman.hub.verify.card import Card
-from dragoman.hub.verify.report import to_know
+from dragoman.hub.verify.card import Card, to_know
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
 

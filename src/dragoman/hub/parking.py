@@ -19,7 +19,7 @@ from dragoman.errors import StoreError
 if TYPE_CHECKING:
     from dragoman.hub.catalogue import Descriptor
     from dragoman.hub.config.paths import Paths
-    from dragoman.hub.health import Health, Park
+    from dragoman.hub.ledger.values import Health, Park
     from dragoman.hub.place import Place
 
 log: Final = logging.getLogger("dragoman.hub")

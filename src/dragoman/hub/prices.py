@@ -9,7 +9,6 @@ what was spent is kept by `ledger`.
 from __future__ import annotations
 
 import datetime
-import enum
 import functools
 import math
 from collections.abc import Mapping
@@ -22,36 +21,12 @@ from msgspec import Meta, Struct
 
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
+from dragoman.hub.ledger.values import DOLLARS, UNKNOWN, Charge, Provenance
 
 MILLION: Final = 1_000_000
-DOLLARS: Final = "USD"
 FILE_NAME: Final = "prices.toml"
 
 Rate = Annotated[float, Meta(ge=0)]
-
-
-class Provenance(enum.StrEnum):
-    """How well a number is known."""
-
-    REPORTED = "reported"
-    """The peer has told it."""
-    DERIVED = "derived"
-    """It follows from what the peer has told."""
-    ESTIMATED = "estimated"
-    """Something had to be assumed."""
-    UNKNOWN = "unknown"
-
-
-class Charge(Struct, frozen=True, kw_only=True):
-    """What a turn has cost. Without an amount it is unknown, and not free."""
-
-    amount: float | None = None
-    currency: str | None = None
-    """A currency, or another unit that the peer counts in."""
-    provenance: Provenance = Provenance.UNKNOWN
-
-
-UNKNOWN: Final = Charge()
 
 
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

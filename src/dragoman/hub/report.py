@@ -20,7 +20,7 @@ from dragoman.events.parts import Failure, FileChange
 from dragoman.events.words import FileOp, Outcome
 from dragoman.hub.enforcement import NOT_ENFORCED, violated
 from dragoman.hub.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens_of
-from dragoman.hub.prices import UNKNOWN, Charge, Provenance
+from dragoman.hub.ledger.values import UNKNOWN, Charge, Provenance
 from dragoman.hub.worktree.check import CheckResult
 from dragoman.hub.worktree.patching import Applied
 from dragoman.hub.worktree.snapshot import Changed

@@ -6,13 +6,13 @@ whole text goes through `dragoman.redaction` at the end, so that nothing can be 
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from dragoman.hub.config.paths import VARIABLES
-from dragoman.redaction.reports import ReportRedactor
+from dragoman.hub.config.secrets import report_redactor
+from dragoman.hub.overview import credentials_set, overview
 
 if TYPE_CHECKING:
     from dragoman.hub.doctor import Finding
@@ -24,21 +24,6 @@ SHOWN: Final = (
     *("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", *VARIABLES.values()),
 )
 """Variables whose values help and tell nothing that is not meant for others."""
-
-
-def report_redactor(
-    environ: Mapping[str, str], *, names: Iterable[str] = (), values: Iterable[str] = ()
-) -> ReportRedactor:
-    """What takes secrets and the user's name out of a report or a log. Secrets are these values and
-    those of the variables of these names and of all whose names look like it."""
-    from dragoman.hub.broker.spec import secret_values
-
-    home = environ.get("HOME") or environ.get("USERPROFILE") or ""
-    return ReportRedactor(
-        (*values, *secret_values(environ, names)),
-        homes=(home, os.path.realpath(home)) if home else (),
-        user=environ.get("USER") or environ.get("USERNAME") or "",
-    )
 
 
 def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -54,9 +39,6 @@ def compose(place: Place, findings: Iterable[Finding], *, versions: str) -> str:
 
 
 def _lines(place: Place, findings: Iterable[Finding], versions: str) -> Iterator[str]:
-    # Not at the top: the log of a broker needs only the redactor.
-    from dragoman.hub.overview import credentials_set, overview
-
     yield from versions.splitlines()
     yield f"{platform.system()} {platform.release()} {platform.machine()}"
     yield ""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dragoman.hub.config.paths import find_paths
+from dragoman.hub.config.secrets import redactor
 from dragoman.hub.sessions.store import Store, store_path
-from dragoman.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from dragoman.hub.config.paths import Paths
@@ -53,18 +53,3 @@ def replace_damaged(*, paths: Paths | None = None) -> str:
         if not store.replaced:
             store.replace()
         return f"{store.path}: {store.replaced}"
-
-
-def redactor(
-    credentials: Iterable[str],
-    environ: Mapping[str, str] | None = None,
-    *,
-    handed: Iterable[str] = (),
-    workspace: str | os.PathLike[str] = ".",
-) -> Redactor:
-    """What cuts the values of these variables, and of all that look like it, out of texts."""
-    from dragoman.hub.broker.spec import handed_values, secret_values
-
-    environ = os.environ if environ is None else environ
-    values = secret_values(environ, credentials)
-    return Redactor((*values, *handed_values(environ, handed, workspace)))

@@ -26,8 +26,8 @@ from dragoman.hub.broker.extensions import RELEASE
 from dragoman.hub.broker.failures import revive
 from dragoman.hub.broker.knocking import ask_broker, knock
 from dragoman.hub.broker.listing import list_brokers, status_of, stop_broker
+from dragoman.hub.sessions.job_table import is_alive
 from dragoman.hub.storing import open_store
-from dragoman.hub.working import LOOK_INTERVAL, is_alive
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.records import Record
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dragoman.hub.sessions.records import JobRecord, SessionRecord
 
 log: Final = logging.getLogger("dragoman.hub")
+
+LOOK_INTERVAL: Final = 0.2
+"""Seconds between two looks into the store for the end of a job."""
 
 LOOKS: Final = 5
 """How often the store is asked whether a job has ended: a second in all, ten times what a process

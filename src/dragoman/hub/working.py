@@ -25,9 +25,10 @@ from dragoman.errors import (
     UnknownJob,
 )
 from dragoman.hub.config.paths import Paths, find_paths
+from dragoman.hub.sessions.job_table import is_alive
 from dragoman.hub.stop_notes import leave_note, reads_notes
 from dragoman.hub.storing import open_store
-from dragoman.transports.identity import ProcessIdentity, ProcessState, kill, state_of
+from dragoman.transports.identity import ProcessIdentity, kill
 
 if TYPE_CHECKING:
     from dragoman.hub.sessions.records import JobRecord
@@ -40,16 +41,6 @@ WAIT_TIMEOUT: Final = 7 * 24 * 3600.0
 
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for a broker to say how a job stands; it needs no peer for that."""
-
-
-def is_alive(runner: dict[str, Any]) -> bool:
-    """Whether the process that runs a job may still live. What cannot be told is taken for alive:
-    nobody's work is written off by a guess."""
-    try:
-        identity = msgspec.convert(runner, ProcessIdentity)
-    except msgspec.ValidationError:
-        return True
-    return state_of(identity) is not ProcessState.DEAD
 
 
 def list_jobs(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.bandit import Arm, Posterior
 from dragoman.hub.ledger import Ledger, ledger_path
+from dragoman.hub.ledger.values import Arm, Posterior
 from tests.unit.cli.calling import Shell
 from tests.unit.hub.ledger.samples import attempt, done, ending
 

@@ -7,24 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub import first_minute, visiting
-from dragoman.hub.first_minute import loses_early, remaining, wait_over
+from dragoman.hub import visiting
+from dragoman.hub.catalogue import load_delay
+from dragoman.hub.first_minute import loses_early, wait_over
 from tests.aio import aio
 from tests.unit.hub.stored import session
-
-
-def test_the_rest_of_the_minute_is_counted_by_the_clock_and_not_from_the_beginning() -> None:
-    assert remaining(120.0, 130.0) == 50.5
-    assert remaining(179.0, 179.5) == 1.0
-    assert remaining(120.0, 181.0) == 0.0
-
-
-def test_a_session_that_began_at_the_very_end_of_a_minute_may_be_of_the_next_for_its_peer() -> None:
-    assert remaining(179.8, 180.0) == 60.5
-
-
-def test_a_clock_that_was_set_back_makes_nobody_wait() -> None:
-    assert remaining(200.0, 190.0) == 0.0
 
 
 def test_only_peers_that_are_known_for_it_lose_sessions(tmp_path: Path) -> None:
@@ -37,7 +24,7 @@ def test_only_peers_that_are_known_for_it_lose_sessions(tmp_path: Path) -> None:
 async def test_the_wait_is_told_and_only_a_session_that_was_used_here_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_minute, "remaining", lambda began_at, now: 0.01)
+    monkeypatch.setattr(load_delay, "remaining", lambda began_at, now: 0.01)
     now = time.time()
     told: list[str] = []
     used = session(peer="gemini", cwd=str(tmp_path), created_at=now, updated_at=now + 1)
@@ -66,7 +53,7 @@ async def test_a_broker_that_has_the_session_is_not_waited_for_and_another_is(
         return known.get(broker, [])
 
     monkeypatch.setattr(visiting, "sessions_in", sessions_in)
-    monkeypatch.setattr(first_minute, "remaining", lambda began_at, now: 0.01)
+    monkeypatch.setattr(load_delay, "remaining", lambda began_at, now: 0.01)
     told: list[str] = []
     await wait_over(used, broker="gemini-1", on_notice=told.append)
     assert told == []

@@ -15,14 +15,13 @@ from dragoman.hub.health import (
     LONGEST_PARK,
     QUOTA_PARK,
     Breaker,
-    Health,
-    Park,
     Reading,
     Sign,
     backoff,
     greeted,
     read,
 )
+from dragoman.hub.ledger.values import Health, Park
 
 NOW = 1_800_000_000.0
 WELL = Reading(sign=Sign.WELL)

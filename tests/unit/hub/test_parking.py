@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch
 from dragoman.hub.config.paths import Paths, find_paths
-from dragoman.hub.health import Health, Park
 from dragoman.hub.ledger import Ledger, ledger_path
+from dragoman.hub.ledger.values import Health, Park
 from dragoman.hub.parking import LEDGER, note_success, surroundings_of, unpark
 
 KNOWN = Descriptor(

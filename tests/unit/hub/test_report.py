@@ -13,7 +13,7 @@ from dragoman.client.results import Result, explain
 from dragoman.errors import BudgetExceeded, NotInstalled, ProcessExited
 from dragoman.events.parts import Failure, FileChange, Usage
 from dragoman.events.words import FileOp, Outcome
-from dragoman.hub.prices import Charge, Provenance
+from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.report import SHOWN_FILES, Report, report_of, report_of_error
 from dragoman.hub.worktree.check import CheckResult
 from dragoman.hub.worktree.patching import Applied, Conflict

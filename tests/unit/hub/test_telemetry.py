@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.hub import telemetry
 from dragoman.hub.ledger.records import Tokens
-from dragoman.hub.prices import Charge, Provenance
+from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.telemetry import CONTEXT_KEYS, calling
 from tests.unit.hub.ledger.samples import START, attempt
 

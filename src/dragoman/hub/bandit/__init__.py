@@ -5,9 +5,10 @@ ledger keeps the posteriors, and `dragoman.hub.routing` asks for an order. The r
 docs/explanation/routing-and-bandit.md.
 """
 
-from dragoman.hub.bandit.arms import DEFAULT_TIER, Arm, Posterior, Size, prior, size_of
+from dragoman.hub.bandit.arms import prior, size_of
 from dragoman.hub.bandit.choosing import Chance, Draw, believed, best_of, sample
 from dragoman.hub.bandit.learning import HALF_LIFE, SCALES, Scale, decayed, reward, updated
+from dragoman.hub.ledger.values import DEFAULT_TIER, Arm, Posterior, Size
 
 __all__ = [
     "DEFAULT_TIER",

@@ -7,12 +7,9 @@ files and claims are arguments.
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from msgspec import Struct
-
-Size: TypeAlias = Literal["small", "medium", "large"]
+from dragoman.hub.ledger.values import FLOOR, Arm, Posterior, Size
 
 SMALL_PROMPT_SIZE: Final = 400
 """Characters up to which a prompt is a question or a single request: some five lines."""
@@ -21,54 +18,6 @@ LARGE_PROMPT_SIZE: Final = 4000
 SMALL_FILES: Final = 1
 LARGE_FILES: Final = 10
 """A task that names this many files reaches through a whole package."""
-
-DEFAULT_TIER: Final = "default"
-"""The tier of an attempt that left the model to the peer."""
-
-FLOOR: Final = 1.0
-"""What alpha and beta are with no evidence at all: every mean is as likely as any other."""
-
-
-MOST_EVIDENCE: Final = 1e6
-"""More than any arm can remember. A draw from a belief without such a limit may never end."""
-
-
-class Arm(Struct, frozen=True, kw_only=True):
-    """One choice: this peer at this tier, for work of this role and size."""
-
-    role: str
-    size: Size
-    peer: str
-    tier: str = DEFAULT_TIER
-
-
-class Posterior(Struct, frozen=True, kw_only=True):
-    """What is believed of an arm: the Beta distribution of its mean reward, and what it costs."""
-
-    alpha: float = FLOOR
-    beta: float = FLOOR
-    cost: float | None = None
-    """The cost of a turn that was ok, a moving average; None if no turn has told it."""
-    seconds: float | None = None
-    """The time of a turn that was ok, a moving average; None if there was none."""
-    pulls: int = 0
-    """How often the arm was tried, ever. It does not fade; without any there is no evidence."""
-    updated_at: float = 0.0
-    """When it was last tried."""
-
-    @property
-    def mean(self) -> float:
-        return self.alpha / (self.alpha + self.beta)
-
-    @property
-    def sound(self) -> bool:
-        """Whether it is a distribution at all. What was stored may have been damaged."""
-        return (
-            FLOOR <= self.alpha <= MOST_EVIDENCE
-            and FLOOR <= self.beta <= MOST_EVIDENCE
-            and isfinite(self.updated_at)
-        )
-
 
 # How much of the prior's weight speaks for success. A claim is worth something, but measuring shows
 # what. A strong model is dear for small work, and a fast one is often not enough for large work.

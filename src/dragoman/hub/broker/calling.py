@@ -46,13 +46,12 @@ from dragoman.hub.broker.spec import (
     DEFAULT_TTL,
     BrokerSpec,
     folders_of,
-    handed_values,
     identify_files,
     real_workspace,
-    secret_values,
 )
 from dragoman.hub.broker.starting import Reached, ensure
 from dragoman.hub.config.paths import Paths, find_paths
+from dragoman.hub.config.secrets import handed_values, secret_values
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import open_peer, options_of
 from dragoman.transports.base import Stream

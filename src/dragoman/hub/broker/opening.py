@@ -31,12 +31,12 @@ from dragoman.errors import (
     TurnInProgress,
     UnknownSession,
 )
-from dragoman.hub import first_minute
 from dragoman.hub.broker import extensions
 from dragoman.hub.broker.eventlog import Room
 from dragoman.hub.broker.extensions import MODEL, NOTHING, SessionMeta, pack, with_our_meta
 from dragoman.hub.broker.peer_side import NEW, PeerSide, loads, takes_up, wanted
 from dragoman.hub.broker.session import NOTHING_SPENT, Keeping, LiveSession
+from dragoman.hub.catalogue import load_delay
 from dragoman.hub.sessions.records import SessionRecord, new_session_key
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ class Sessions:
         """Do not load a session too early at a peer that would lose it by that."""
         if not self._hall.loads_next_minute:
             return
-        seconds = first_minute.remaining(session.created_at, time.time())
+        seconds = load_delay.remaining(session.created_at, time.time())
         if seconds:
             log.info(
                 "session %s is loaded in %.0f s: earlier it would be lost", session.id, seconds

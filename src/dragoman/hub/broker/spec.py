@@ -12,7 +12,7 @@ import fnmatch
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,10 +45,6 @@ LC_CTYPE is among them because Python sets it by itself where nobody has chosen 
 a program that is started by another one in Python finds what its user never set."""
 
 _UNFIT: Final = re.compile(r"[^a-z0-9_.-]+")
-
-SHORTEST_HANDED: Final = 8
-"""Characters from which on a value that a user hands to an agent by its name is taken for a secret:
-what is shorter is a number, a switch or an ordinary word."""
 
 MAX_PEER_SIZE: Final = 24
 """Characters of the peer in the name: a socket's path has little room."""
@@ -217,43 +213,3 @@ def _digest(value: Any) -> str:
             f"a broker takes paths and words of UTF-8 text only: {error.object!r}"
         ) from None
     return hashlib.sha256(text).hexdigest()[:12]
-
-
-def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """The values of the variables that hold credentials, by their names or as they look."""
-    from dragoman.redaction.names import SECRET_VARIABLE
-    from dragoman.redaction.redactor import SHORTEST
-
-    known = set(names)
-    found = {
-        value
-        for name, value in environ.items()
-        if (name in known or SECRET_VARIABLE.search(name)) and len(value) >= SHORTEST
-    }
-    return tuple(sorted(found))
-
-
-def handed_values(
-    environ: Mapping[str, str], names: Iterable[str], workspace: str | os.PathLike[str]
-) -> tuple[str, ...]:
-    """The values of the variables that a user hands to an agent, by these names or patterns, that
-    may be secrets: whoever names a variable may have named it anything.
-
-    A value that is a place on this machine, or several with the usual mark between them, is none:
-    a history without the names of its folders is of no use. Nor is any value if everything is
-    handed over, because then nobody has named it.
-    """
-    patterns = [name for name in names if name != "*"]
-    found = {
-        value
-        for name, value in environ.items()
-        if len(value.strip()) >= SHORTEST_HANDED
-        and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-        and not _is_place(value, workspace)
-    }
-    return tuple(sorted(found))
-
-
-def _is_place(value: str, workspace: str | os.PathLike[str]) -> bool:
-    parts = [part for part in value.split(os.pathsep) if part]
-    return bool(parts) and all(os.path.exists(os.path.join(workspace, part)) for part in parts)

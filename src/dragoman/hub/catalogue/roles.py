@@ -6,7 +6,6 @@ of the right form, and a peer may be the first to claim it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -19,9 +18,6 @@ ROLES: Final[Mapping[str, str]] = {
     "review": "judge a change",
     "write": "write prose or code to a given outline",
 }
-
-ROLE: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-"""The form of a role's name."""
 
 
 def is_generalist(roles: Iterable[str]) -> bool:

@@ -8,6 +8,7 @@ that files define are handed on as they stand (`hub.catalogue.loading`).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -278,6 +279,9 @@ def _project_layer(project: Project, base: Mapping[str, Any], ignored: list[Igno
     return values, dict.fromkeys(values, origin)
 
 
+ROLE: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+"""The form of a role's name."""
+
 UNTRUSTED: Final = "this project is not trusted (`dragoman config trust` shows what it wants)"
 
 
@@ -329,9 +333,6 @@ def _narrowing(
 def _check_roles(roles: Sequence[str], key: str, origin: str) -> None:
     if not roles:
         return
-    # Not at the top: the catalogue reads settings, and most of them name no role.
-    from dragoman.hub.catalogue.roles import ROLE
-
     for role in roles:
         if ROLE.fullmatch(role) is None:
             raise ConfigInvalid(

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
+from dragoman.hub.config.secrets import redactor
 from dragoman.hub.health import Reading
 from dragoman.hub.ledger import (
     AttemptRecord,
@@ -26,10 +27,10 @@ from dragoman.hub.ledger import (
     ledger_path,
     logged,
 )
+from dragoman.hub.sessions.job_table import is_alive
 from dragoman.hub.sessions.records import JobRecord, root_of
 from dragoman.hub.stop_notes import note_reader
-from dragoman.hub.storing import open_store, redactor
-from dragoman.hub.working import is_alive
+from dragoman.hub.storing import open_store
 
 if TYPE_CHECKING:
     from dragoman.hub.delegating.wishes import Wish

@@ -21,8 +21,9 @@ from dragoman.hub.delegating.ceiling import Ceilings, inherited_ceilings, policy
 from dragoman.hub.delegating.limits import DAY, has_daily, over_budget
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.enforcement import gap
-from dragoman.hub.health import Breaker, Health
+from dragoman.hub.health import Breaker
 from dragoman.hub.ledger.ledger import Ledger
+from dragoman.hub.ledger.values import Health
 from dragoman.hub.lineage import Lineage
 from dragoman.hub.localmodel.model import MAX_TOKENS, LocalModel
 from dragoman.hub.overview import Row, row_of

@@ -21,12 +21,11 @@ from dragoman.errors import (
 )
 from dragoman.events.parts import Failure, Limit
 from dragoman.events.words import Outcome
-from dragoman.hub.bandit import SCALES, Arm, Posterior, prior, reward, updated
-from dragoman.hub.bandit.arms import FLOOR
-from dragoman.hub.health import Breaker, Health, Reading, greeted, read
+from dragoman.hub.bandit import SCALES, prior, reward, updated
+from dragoman.hub.health import Breaker, Reading, greeted, read
 from dragoman.hub.ledger import AttemptRecord, Ending, HealthChange, Learned
 from dragoman.hub.ledger.records import Verdict
-from dragoman.hub.prices import DOLLARS
+from dragoman.hub.ledger.values import DOLLARS, FLOOR, Arm, Health, Posterior
 from dragoman.hub.report import Report
 
 SAYS_NOTHING = frozenset({Outcome.CANCELLED, Outcome.DENIED})

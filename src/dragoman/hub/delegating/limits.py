@@ -14,7 +14,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.events import model
 from dragoman.hub.config.schema import Limits
 from dragoman.hub.ledger.records import Spent
-from dragoman.hub.prices import DOLLARS
+from dragoman.hub.ledger.values import DOLLARS
 
 DAY: Final = 24 * 3600.0
 """Seconds. The last 24 hours count, so that no limit doubles at midnight."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.events.words import Outcome
 from dragoman.hub.config.schema import Adaptive
-from dragoman.hub.prices import Charge, Provenance
+from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Decision
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.errors import UnknownJob
+from dragoman.hub.config.secrets import redactor
 from dragoman.hub.delegating.lessons import revision
 from dragoman.hub.ledger import (
     AttemptRecord,
@@ -23,7 +24,6 @@ from dragoman.hub.ledger import (
     logged,
 )
 from dragoman.hub.ledger.records import Verdict
-from dragoman.hub.storing import redactor
 
 if TYPE_CHECKING:
     from dragoman.hub.config.paths import Paths

@@ -25,7 +25,7 @@ from dragoman.hub.ledger.records import (
     Verdict,
     VerdictSource,
 )
-from dragoman.hub.prices import Charge
+from dragoman.hub.ledger.values import Charge
 
 PAGE: Final = 1000
 """Rows that are read at a time, so that a long export keeps nobody waiting."""

@@ -14,9 +14,8 @@ from typing import ClassVar, Final, TypeAlias
 import msgspec
 from msgspec import structs
 
-from dragoman.hub.bandit import Arm, Posterior
-from dragoman.hub.health import Health
 from dragoman.hub.ledger.schema import FORM
+from dragoman.hub.ledger.values import Arm, Health, Posterior
 from dragoman.hub.sessions.database import Database, Form
 
 Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]

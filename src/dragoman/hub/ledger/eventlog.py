@@ -25,7 +25,7 @@ from msgspec import Struct, structs
 from dragoman.client.folders import make_private
 from dragoman.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreRefused
 from dragoman.hub.ledger.records import AttemptRecord, RuntimeRole
-from dragoman.hub.prices import Provenance
+from dragoman.hub.ledger.values import Provenance
 from dragoman.redaction.redactor import Redactor
 
 FILE_NAME: Final = "events.jsonl"

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from dragoman.events.parts import Usage
-from dragoman.hub.prices import UNKNOWN, Charge, Provenance
+from dragoman.hub.ledger.values import UNKNOWN, Charge, Provenance
 
 RuntimeRole: TypeAlias = Literal["peer", "host"]
 """Who did the work: another agent, or this process itself (a local model, scout)."""

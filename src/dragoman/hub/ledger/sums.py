@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dragoman.hub.ledger.belief_table import BeliefTable
 from dragoman.hub.ledger.records import By, Spent, StatRow
-from dragoman.hub.prices import DOLLARS
+from dragoman.hub.ledger.values import DOLLARS
 
 MARGIN: Final = 2 * 86_400.0
 """Seconds by which the day of an instant can differ between any two zones of time, and more."""

@@ -14,7 +14,8 @@ from typing import Final
 from msgspec import structs
 
 from dragoman.errors import UnknownPeer, UnknownRole
-from dragoman.hub.bandit import DEFAULT_TIER, Arm, Chance, best_of
+from dragoman.hub.bandit import Chance, best_of
+from dragoman.hub.ledger.values import DEFAULT_TIER, Arm
 from dragoman.hub.routing.decision import Candidate, Decision, PassedOver
 from dragoman.hub.routing.facts import Inputs, PeerFacts
 from dragoman.hub.routing.sieving import is_last_resort, is_named, offers, reason_against

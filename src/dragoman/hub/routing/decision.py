@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.hub.bandit import Arm, Size
+from dragoman.hub.ledger.values import Arm, Size
 
 
 class Reason(enum.StrEnum):

@@ -6,7 +6,7 @@ itself, which holds all that is said here.
 
 from __future__ import annotations
 
-from dragoman.hub.bandit import DEFAULT_TIER
+from dragoman.hub.ledger.values import DEFAULT_TIER
 from dragoman.hub.routing.decision import Candidate, Decision
 
 

@@ -19,6 +19,7 @@ from dragoman.events.words import Outcome
 from dragoman.hub.sessions.database import Database
 from dragoman.hub.sessions.records import GAP, Gap, JobRecord, JobState
 from dragoman.hub.sessions.session_table import MANY
+from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
 
 PROMPT_SIZE: Final = 64 * 1024
 """Characters of a prompt that are kept; more is a file somebody has pasted."""
@@ -189,3 +190,13 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
             fields[name] = msgspec.json.decode(fields[name])
     fields["session_key"] = fields["session_key"] or ""
     return JobRecord(**fields)
+
+
+def is_alive(runner: dict[str, Any]) -> bool:
+    """Whether the process that runs a job may still live. What cannot be told is taken for alive:
+    work is never written off by a guess."""
+    try:
+        identity = msgspec.convert(runner, ProcessIdentity)
+    except msgspec.ValidationError:
+        return True
+    return state_of(identity) is not ProcessState.DEAD

@@ -139,3 +139,9 @@ class Card(Struct, frozen=True, kw_only=True):
     """Whether the peer may be added: it speaks a protocol of ours and nothing essential failed."""
     rungs: tuple[RungResult, ...]
     facts: Facts = field(default_factory=Facts)
+
+
+def to_know(card: Card) -> list[str]:
+    """What a user of the peer has to know, each in one line."""
+    bad = (Verdict.WARN, Verdict.FAIL)
+    return [f"{one.rung}: {one.evidence}" for one in card.rungs if one.verdict in bad]

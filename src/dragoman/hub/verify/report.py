@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.hub.verify.card import Card, RungResult, Verdict
+from dragoman.hub.verify.card import Card, RungResult, Verdict, to_know
 
 WIDTH: Final = 12
 """The longest name of a rung."""
@@ -49,12 +49,6 @@ def proved(card: Card) -> str:
     elif facts.authenticated is None and facts.sessions:
         not_tried.append("whether it is logged in was not tried")
     return "; ".join(filter(None, [", ".join(did), *not_tried]))
-
-
-def to_know(card: Card) -> list[str]:
-    """What a user of the peer has to know, each in one line."""
-    bad = (Verdict.WARN, Verdict.FAIL)
-    return [f"{one.rung}: {one.evidence}" for one in card.rungs if one.verdict in bad]
 
 
 def summary(card: Card) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from dragoman.hub.bandit import Arm, Posterior, Size, prior, size_of
+from dragoman.hub.bandit import prior, size_of
+from dragoman.hub.ledger.values import Arm, Size
 
 
 def arm(tier: str = "default", size: Size = "medium") -> Arm:
@@ -29,18 +28,6 @@ def test_a_strong_model_is_expected_to_do_better_at_large_work_and_a_fast_one_at
     assert prior(arm("fast", "small"), True).mean > prior(arm("strong", "small"), True).mean
 
 
-def test_arms_of_equal_fields_are_one_key_and_the_role_size_peer_and_tier_all_count() -> None:
-    keys = {
-        arm(),
-        arm("fast"),
-        arm(size="large"),
-        Arm(role="plan", size="medium", peer="amber"),
-        Arm(role="review", size="medium", peer="birch"),
-    }
-    assert len(keys) == 5
-    assert arm() in keys
-
-
 @pytest.mark.parametrize(
     ("length", "files", "size"),
     [
@@ -55,11 +42,3 @@ def test_arms_of_equal_fields_are_one_key_and_the_role_size_peer_and_tier_all_co
 )
 def test_work_is_as_large_as_its_prompt_or_its_files(length: int, files: int, size: Size) -> None:
     assert size_of("x" * length, files) == size
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -3.0, 1e300])
-def test_a_record_that_is_no_distribution_is_not_sound(bad: float) -> None:
-    assert Posterior().sound
-    assert not Posterior(alpha=bad).sound
-    assert not Posterior(beta=bad).sound
-    assert not Posterior(updated_at=math.nan).sound

@@ -20,11 +20,11 @@ from dragoman.errors import (
 )
 from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind, Outcome
-from dragoman.hub.bandit import Arm, Posterior, prior
+from dragoman.hub.bandit import prior
 from dragoman.hub.delegating import lessons
-from dragoman.hub.health import Breaker, Health, Sign
+from dragoman.hub.health import Breaker, Sign
 from dragoman.hub.ledger import AttemptRecord
-from dragoman.hub.prices import Charge, Provenance
+from dragoman.hub.ledger.values import Arm, Charge, Health, Posterior, Provenance
 from dragoman.hub.report import Report
 from dragoman.hub.worktree import Changed, CheckResult
 

@@ -9,7 +9,7 @@ import msgspec
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.hub.delegating.results import Delegation
-from dragoman.hub.prices import Charge, Provenance
+from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate, Decision
 from dragoman.hub.worktree import Changed, CheckResult

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.hub.ledger import AttemptRecord, Ending, Ledger, Tokens
-from dragoman.hub.prices import Charge, Provenance
+from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.redaction.redactor import Redactor
 
 START = 1_800_000_000.0

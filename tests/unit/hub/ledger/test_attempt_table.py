@@ -9,12 +9,10 @@ import pytest
 from msgspec import structs
 
 from dragoman.errors import StoreConflict, StoreError, UnknownJob
-from dragoman.hub.bandit import Arm, Posterior
-from dragoman.hub.health import Health
 from dragoman.hub.ledger import Learned, Ledger
 from dragoman.hub.ledger.attempt_table import PAGE, PROCESS_GONE
 from dragoman.hub.ledger.records import AttemptRecord
-from dragoman.hub.prices import Provenance
+from dragoman.hub.ledger.values import Arm, Health, Posterior, Provenance
 from dragoman.redaction.redactor import Redactor
 from tests.unit.hub.ledger.samples import START, attempt, done, ending, new_ledger
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dragoman.hub.bandit import Arm, Posterior
-from dragoman.hub.health import Health
+from dragoman.hub.ledger.values import Arm, Health, Posterior
 from tests.unit.hub.ledger.samples import START, new_ledger
 
 ARM = Arm(role="review", size="small", peer="codex", tier="strong")

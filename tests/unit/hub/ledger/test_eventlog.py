@@ -23,7 +23,7 @@ from dragoman.hub.ledger.eventlog import (
     older,
 )
 from dragoman.hub.ledger.records import Tokens
-from dragoman.hub.prices import Charge, Provenance
+from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.redaction.redactor import Redactor
 from tests.unit.hub.ledger.samples import START, attempt
 

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from dragoman.events.parts import Usage
 from dragoman.hub.ledger.records import NO_TOKENS, StatRow, new_decision_id, tokens_of
-from dragoman.hub.prices import Provenance
+from dragoman.hub.ledger.values import Provenance
 from tests.unit.hub.ledger.samples import START, attempt
 
 ROW = StatRow(

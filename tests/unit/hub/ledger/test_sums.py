@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.hub.ledger import Ledger, Spent, Tokens
 from dragoman.hub.ledger.records import WAYS, By
-from dragoman.hub.prices import UNKNOWN, Charge, Provenance
+from dragoman.hub.ledger.values import UNKNOWN, Charge, Provenance
 from tests.unit.hub.ledger.samples import START, attempt, done, ending, new_ledger
 
 CREDITS = Charge(amount=3.0, currency="credits", provenance=Provenance.REPORTED)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dragoman.errors import UnknownPeer, UnknownRole
-from dragoman.hub.bandit import Arm, Posterior
+from dragoman.hub.ledger.values import Arm, Posterior
 from dragoman.hub.routing import CardFacts, Inputs, Reason, decide
 from tests.unit.hub.routing.peers import NOW, decided, names, peer, scout
 

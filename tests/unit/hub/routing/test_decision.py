@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.hub.bandit import Arm
+from dragoman.hub.ledger.values import Arm
 from dragoman.hub.routing import Decision
 from tests.unit.hub.routing.peers import NOW, decided, peer, scout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.hub.bandit import Arm, Posterior
+from dragoman.hub.ledger.values import Arm, Posterior
 from dragoman.hub.routing import explain
 from tests.unit.hub.routing.peers import NOW, decided, peer, scout
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.hub.verify.card import CARD_FORMAT, Card, Facts, RungResult, Verdict
+from dragoman.hub.verify.card import CARD_FORMAT, Card, Facts, RungResult, Verdict, to_know
 
 
 def test_what_was_not_measured_is_unknown_and_not_false() -> None:
@@ -26,3 +26,20 @@ def test_a_card_survives_its_json_with_unknown_and_false_told_apart() -> None:
     assert again == card
     assert again.format == CARD_FORMAT
     assert (again.facts.echo, again.facts.cancel, again.facts.usage) == (True, False, None)
+
+
+def test_warnings_and_failures_are_what_a_user_has_to_know() -> None:
+    warning = RungResult(rung="late updates", verdict=Verdict.WARN, evidence="late")
+    passed = RungResult(rung="binary", verdict=Verdict.PASS, evidence="found")
+    card = Card(
+        peer="x",
+        version="1.2",
+        platform="linux",
+        measured_at="",
+        dragoman="",
+        turns=True,
+        reached="",
+        usable=True,
+        rungs=(passed, warning),
+    )
+    assert to_know(card) == ["late updates: late"]

@@ -66,10 +66,6 @@ def test_what_was_proved_is_said_and_what_was_not_tried(facts: Facts, words: str
     assert report.proved(structs.replace(card(OK), facts=facts)) == words
 
 
-def test_what_there_is_to_know_is_a_line_each() -> None:
-    assert report.to_know(card(OK, WARNING)) == ["late updates: late"]
-
-
 def test_the_summary_says_what_was_proved_or_where_it_stopped() -> None:
     assert report.summary(card(OK)) == "x 1.2: no turn was tried"
     assert report.summary(card(WARNING)) == "x 1.2: no turn was tried; 1 to know about, above"

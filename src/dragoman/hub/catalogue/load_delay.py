@@ -1,0 +1,21 @@
+"""How long a session must not be loaded after it was created.
+
+Some peers lose a session that another of their processes loads within the same minute of the clock
+(the quirk `loads_next_minute`). Pure: the time is an argument; callers wait.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MINUTE: Final = 60.0
+
+MARGIN: Final = 0.5
+"""Seconds after the minute: the peer looks at its own clock, and begins after us."""
+
+
+def remaining(began_at: float, now: float) -> float:
+    """Seconds until the clock shows another minute than that in which something began."""
+    over_at = (began_at + MARGIN) // MINUTE * MINUTE + MINUTE + MARGIN
+    # A clock that was set back says nothing about when it began.
+    return max(0.0, over_at - now) if began_at <= now else 0.0
