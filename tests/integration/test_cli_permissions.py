@@ -24,6 +24,7 @@ DIFF = {
     "title": "Read a",
     "content": [{"type": "diff", "path": "a", "oldText": "old\n", "newText": "new\n"}],
 }
+FLAG = {"kind": "read", "title": "Read a", "rawInput": {"path": "a", "delete": True}}
 UNKNOWN = {"kind": "read", "title": "Read a", "rawInput": {"payload": "x"}}
 
 
@@ -60,18 +61,18 @@ def said(out: str) -> list[str]:
     return [line for line in out.splitlines() if line.startswith(("ask ", "save "))]
 
 
-CLAIMED = ["ask 0: allowed", "ask 1: refused", "ask 2: refused", "ask 3: refused"]
+CLAIMED = ["ask 0: allowed", *(f"ask {number}: refused" for number in range(1, 5))]
 
 
 def test_a_read_is_what_would_be_read_and_not_what_the_agent_calls_one(cli: Cli) -> None:
     for flags in ((), ("--approve-reads",)):
-        done = cli("run", asks(READ, RUN, DIFF, UNKNOWN), *flags, *agent(cli))
+        done = cli("run", asks(READ, RUN, DIFF, UNKNOWN, FLAG), *flags, *agent(cli))
         assert said(done.out) == CLAIMED, done.err
-        assert "3 permissions denied" in done.out
+        assert "4 permissions denied" in done.out
 
 
 def test_a_read_is_judged_alike_behind_a_broker_with_and_without_a_caller(warm: Cli) -> None:
-    prompt = asks(READ, RUN, DIFF, UNKNOWN)
+    prompt = asks(READ, RUN, DIFF, UNKNOWN, FLAG)
     done = warm("run", prompt, "-s", "talk", *agent(warm))
     assert said(done.out) == CLAIMED, done.err
     left = warm("run", prompt, "-s", "talk", "--no-wait", *agent(warm))

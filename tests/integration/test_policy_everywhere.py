@@ -118,6 +118,7 @@ def test_no_hidden_command_of_an_agent_runs(tmp_path: Path) -> None:
     lines = [text.replace("touch x", "touch P") for text in HIDDEN.values()]
     reads = [line.replace("git status", "cat secret.txt") for line in lines]
     asked = [("execute", line) for line in lines] + [("read", line) for line in reads]
+    asked.append(("read", "echo 'a[$(touch P)]'; test -v 'x[_]'"))
     controls = [("execute", "git status --short"), ("read", "cat secret.txt")]
     prompt = " ".join(f"{kind} {line.encode().hex()}" for kind, line in [*asked, *controls])
     for rules, flag in ((COMMANDS, "--approve-reads"), (NO_TOUCH, "--approve-all")):

@@ -22,6 +22,12 @@ PATH_NAMES: Final = frozenset(
     from_path to_path notebook_path uri relative_path from to oldpath newpath outputpath output_path
     """.split()
 )
+TARGET_NAMES: Final = frozenset(
+    """
+    destination dest destination_path to to_path new_path newpath output_path outputpath
+    """.split()
+)
+"""Fields that name what is made. Nothing that only reads has one."""
 LINE_NAMES: Final = frozenset(
     "command commands cmd cmds commandline command_line shell_command bash_command script".split()
 )
@@ -49,6 +55,21 @@ READ_NAMES: Final = frozenset(
     """.split()
 )
 """Further fields of tools that only read."""
+FLAG_NAMES: Final = frozenset(
+    """
+    recursive depth max_depth case_sensitive case_insensitive ignore_case smart_case whole_word
+    is_regex is_regexp literal fixed_strings multiline invert_match hidden include_hidden
+    show_hidden no_ignore follow_symlinks respect_git_ignore respect_gemini_ignore
+    respect_qwen_ignore respect_ignore use_default_excludes line_number line_numbers
+    show_line_numbers numbered from_line to_line line_start line_end line_count num_lines
+    start_line_one_indexed end_line_one_indexed_inclusive should_read_entire_file whole_file
+    full length size page pages cell context context_lines before after before_context after_context
+    count max_count max_results max_matches max_lines max_chars max_bytes max_length max_tokens
+    max_output_length total_max_matches max_matches_per_file names_only dirs_only files_only
+    include_line_numbers top_k n timeout timeout_ms explain _a _b _c _i _n _l _o _u
+    """.split()
+)
+"""Fields of tools that only read whose values are numbers, or yes and no."""
 KNOWN_NAMES: Final = (
     PATH_NAMES
     | LINE_NAMES
@@ -82,6 +103,8 @@ class Told:
         """Whether there are words of which nothing is known."""
         self.written: list[str] = []
         """Texts that it would write or replace, as its input has them."""
+        self.makes = False
+        """Whether it names a file that is made of another."""
         self.searches = False
         """Whether it says what to look for."""
 
@@ -95,7 +118,7 @@ class Told:
 
         A thought needs no file. A command is judged by what it runs, and not here.
         """
-        if self.unknown or self.kinds:
+        if self.unknown or self.makes or self.kinds:
             return False
         return bool(self.paths) or self.searches or kind == "think"
 
@@ -106,12 +129,13 @@ def told_of(call: Any) -> Told:
     for location in _each(part(call, "locations")):
         path = part(location, "path")
         if isinstance(path, str):
-            told.paths.append(path)
+            _paths([path], told)
     for content in _each(part(call, "content")):
         # A diff has a path beside its texts, in every dialect.
         path = part(content, "path")
         if isinstance(path, str):
-            told.paths.append(path)
+            _paths([path], told)
+        if isinstance(path, str) or part(content, "type") == "diff":
             told.kinds.add("edit")
         if part(content, "terminal_id", "terminalId") is not None:
             told.kinds.add("execute")
@@ -142,6 +166,9 @@ def _look(value: Any, name: str, told: Told, depth: int) -> None:
         fields = [(_name(key), item) for key, item in value.items()]
         arguments = [item for name, item in fields if name in ARGUMENT_NAMES]
         for name, item in fields:
+            if " " in name or "\n" in name:
+                # Not the name of a field: the words are what it says.
+                told.unknown = True
             _field(name, item, arguments, told)
             _look(item, name, told, depth - 1)
     elif isinstance(value, list | tuple):
@@ -155,6 +182,8 @@ def _look(value: Any, name: str, told: Told, depth: int) -> None:
             told.written.append(value)
         elif name not in KNOWN_NAMES:
             told.unknown = True
+    elif isinstance(value, bool | int | float) and name not in KNOWN_NAMES | FLAG_NAMES:
+        told.unknown = True
 
 
 def _name(key: object) -> str:
@@ -176,11 +205,10 @@ def _field(name: str, item: Any, arguments: Sequence[Any], told: Told) -> None:
             told.paths.append(item)
         told.cwd = item
     elif name in PATH_NAMES:
-        paths = [each for each in (item, *_each(item)) if isinstance(each, str)]
-        told.paths += paths
-        if any("://" in each and not each.lower().startswith("file:") for each in paths):
-            told.kinds.add("fetch")
-    elif name in WRITE_NAMES and item not in (None, "", [], {}):
+        _paths([each for each in (item, *_each(item)) if isinstance(each, str)], told)
+        told.makes = told.makes or (name in TARGET_NAMES and isinstance(item, str) and bool(item))
+    elif name in WRITE_NAMES and item not in (None, [], {}):
+        # An empty text empties a file.
         told.kinds.add("edit")
     elif name in CODE_NAMES and isinstance(item, str):
         told.hidden = True
@@ -191,6 +219,12 @@ def _field(name: str, item: Any, arguments: Sequence[Any], told: Told) -> None:
         told.tainted = True
     elif name in SEARCH_NAMES and item:
         told.searches = True
+
+
+def _paths(paths: Sequence[str], told: Told) -> None:
+    told.paths += paths
+    if any("://" in each and not each.lower().startswith("file:") for each in paths):
+        told.kinds.add("fetch")
 
 
 def _command(name: str, item: Any, arguments: Any, told: Told) -> None:

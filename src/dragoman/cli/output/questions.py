@@ -154,6 +154,7 @@ def _details(question: Question, told: Told) -> Iterator[str]:
     given = part(question.tool_call, "raw_input", "rawInput", "input")
     if given is not None and (
         told.unknown
+        or told.makes
         or told.hidden
         or told.kinds - {"edit"}
         or (told.kinds and not _are_in(told.written, changes))
