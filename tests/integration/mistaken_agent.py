@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from dragoman.agent import Agent, Turn
 from dragoman.dialects.acp import v1 as acp
 
 agent = Agent("mistaken")
+KEPT: list[Any] = []
+
+
+class Unusual(BaseException):
+    pass
 
 
 @agent.prompt
@@ -37,6 +43,18 @@ async def answer(turn: Any) -> Any:
         case "kind":
             async with turn.tool("T", kind="frobnicate"):
                 pass
+        case "status of a plan":
+            await turn.plan([acp.PlanEntry(content="a", priority="high", status="doing")])
+        case "mapping":
+            await careless.plan({"do": "a"})
+        case "path":
+            await careless.read_file(Path("/a"))
+        case "content":
+            await careless.write_file("/a", 5)
+        case "question":
+            await careless.ask_permission(42)
+        case "options":
+            await careless.ask_permission("Do it", "yes")
         case "say":
             careless.say("lost")
         case "plan":
@@ -48,6 +66,21 @@ async def answer(turn: Any) -> Any:
         case "truth":
             if careless.ask_permission("Do it"):
                 await turn.say("did it although nobody answered")
+        case "compared":
+            if careless.ask_permission("Do it") != False:  # noqa: E712
+                await turn.say("did it although nobody answered")
+        case "kept":
+            KEPT.append(careless.ask_permission("Do it"))
+        case "asked":
+            careless.client.ask(None, None)
+        case "entered":
+            async with careless.terminal("ls"):
+                pass
+        case "then raised":
+            answer = careless.read_file("/a")
+            return len(answer)
+        case "base":
+            raise Unusual("my bug")
         case "unused":
             careless.ask_permission("Do it")
         case "refused":

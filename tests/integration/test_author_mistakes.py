@@ -38,6 +38,17 @@ def run(cli: Cli, prompt: str, *options: str) -> Done:
         ("wrong update", "a change of a tool call is a ToolCallProgress"),
         ("letters", "turn.plan() takes a list of entries, not str ('do a')"),
         ("kind", "there is no kind 'frobnicate' of a tool call; there are delete, edit"),
+        ("status of a plan", "there is no status 'doing' of a plan's entry; there are completed"),
+        ("mapping", "turn.plan() takes a list of entries, not dict"),
+        ("path", "the path of a file is text, not PosixPath"),
+        ("content", "the content of a file is text, not int (5)"),
+        ("question", "asked for with a title, a tool call or a ToolCallUpdate, not int (42)"),
+        ("options", "the options of a permission are a list, not str ('yes')"),
+        ("compared", "write `await turn.ask_permission(…)`"),
+        ("kept", "`await` is missing, so nothing was sent: turn.ask_permission(…) at "),
+        ("asked", "`await` is missing, so nothing was sent: client.ask(…) at "),
+        ("entered", "write `await turn.terminal(…)`"),
+        ("then raised", "`await` is missing, so nothing was sent: turn.read_file(…) at "),
         ("say", "`await` is missing, so nothing was sent: turn.say(…)"),
         ("plan", "`await` is missing"),
         ("notice", "`await` is missing, so nothing was sent: turn.notice(…) at "),
@@ -53,6 +64,14 @@ def test_a_mistake_is_an_error_with_its_traceback(cli: Cli, prompt: str, told: s
     assert "mistaken_agent.py" in done.err or prompt in ("return", "stop", "tool", "plan")
     incident = done.err.partition("Internal error (-32603), incident ")[2].split()[0]
     assert done.err.count("Traceback (most recent call last)") == 1
+    assert f"incident {incident}: the handler of session/prompt failed" in done.err
+
+
+def test_an_exception_of_any_kind_ends_the_turn(cli: Cli) -> None:
+    done = run(cli, "base")
+    assert done.code == 1
+    assert "Unusual: my bug" in done.err
+    incident = done.err.partition("Internal error (-32603), incident ")[2].split()[0]
     assert f"incident {incident}: the handler of session/prompt failed" in done.err
 
 
@@ -103,8 +122,15 @@ def test_a_broker_hands_on_what_its_agent_says_on_stderr(warm: Cli) -> None:
         "from dragoman import Agent\nAgent('a').run()\n",
         "from dragoman import Agent\na = Agent('a')\n@a.prompt()\nasync def p(turn): ...\n",
         "raise ValueError('my bug')\n",
+        "def f(:\n",
+        "from dragoman import Agent\na = Agent(42)\n",
+        "from dragoman import Agent\na = Agent('a')\na.prompt('hello')\n",
+        "from dragoman import Agent\na = Agent('a')\n@a.command\nasync def c(turn, words): ...\n",
     ],
-    ids=["no handler", "a decorator that was called", "an exception"],
+    ids=[
+        *("no handler", "a decorator that was called", "an exception", "its syntax", "its name"),
+        *("a handler that is text", "a command without a name"),
+    ],
 )
 def test_an_agent_that_died_of_its_own_exception_is_not_told_how_to_be_started(
     cli: Cli, source: str
@@ -116,6 +142,14 @@ def test_an_agent_that_died_of_its_own_exception_is_not_told_how_to_be_started(
     assert "Error: " in done.err
     assert "It ended with an error of its own." in done.err
     assert HINT not in done.err
+
+
+def test_an_agent_that_never_runs_is_told_so(cli: Cli) -> None:
+    program = cli.home / "a.py"
+    program.write_text("from dragoman import Agent\na = Agent('a')\n")
+    done = cli("run", "hi", "--", sys.executable, str(program))
+    assert done.code == 1
+    assert "In an agent made with dragoman, `agent.run()` is missing." in done.err
 
 
 def test_an_invalid_update_that_arrives_is_an_event_of_its_turn(cli: Cli) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dragoman.agent import commands
+from dragoman.agent import checks, commands
 from dragoman.agent.server import Server
 from dragoman.agent.settings import Option
 from dragoman.agent.settings import Settings as Choices
@@ -85,6 +85,8 @@ class Agent:
         additional_directories: bool = False,
         max_line_size: int | None = None,
     ) -> None:
+        checks.text(name, "the name of an agent")
+        checks.text(version, "the version of an agent")
         self.info = acp.Implementation(name=name, version=version, title=title)
         self.choices = Choices(modes, options)
         """The modes and config options of its sessions."""
@@ -127,6 +129,7 @@ class Agent:
     # -- handlers
 
     def _register(self, slot: str, handler: F) -> F:
+        checks.handler(handler, f"agent.{slot}")
         if getattr(self.handlers, slot) is not None:
             raise UsageError(f"the agent already has a handler for {slot}")
         setattr(self.handlers, slot, handler)
@@ -182,10 +185,12 @@ class Agent:
     ) -> Callable[[F], F]:
         """``handler(turn, input)`` carries out the slash command ``/name input``."""
 
+        _require_name(name, '@agent.command("name")')
         if not commands.is_name(name):
             raise UsageError(f"/{name} could not be told from a text or a path")
 
         def register(handler: F) -> F:
+            checks.handler(handler, "agent.command(…)")
             if name in self.handlers.commands:
                 raise UsageError(f"the agent already has a command /{name}")
             self.handlers.commands[name] = CommandSpec(
@@ -205,10 +210,12 @@ class Agent:
         return self._extension(self.handlers.extension_notifications, method)
 
     def _extension(self, table: dict[str, Callable[..., Any]], method: str) -> Callable[[F], F]:
+        _require_name(method, '@agent.extension("_name")')
         if not method.startswith("_"):
             raise UsageError(f"an extension method begins with an underscore: {method!r}")
 
         def register(handler: F) -> F:
+            checks.handler(handler, "agent.extension(…)")
             if method in table:
                 raise UsageError(f"the agent already has a handler for {method}")
             table[method] = handler
@@ -261,6 +268,12 @@ class Agent:
 
     async def _serve_one(self, stream: Stream) -> None:
         await self.serve(stream)
+
+
+def _require_name(name: object, use: str) -> None:
+    """Raise `UsageError` for a decorator that was used without the name it needs."""
+    if not isinstance(name, str):
+        raise UsageError(f"the name is missing: write {use}")
 
 
 def _cancel_notice(id: Id) -> tuple[str, Any]:

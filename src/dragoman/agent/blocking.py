@@ -205,6 +205,7 @@ class BlockingToolCall:
         self._turn = turn
         self.inner = inner
         self.id = inner.id
+        inner._async = False
 
     def __enter__(self) -> Self:
         self._turn._wait(self.inner.announce())

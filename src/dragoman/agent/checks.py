@@ -7,7 +7,9 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -22,6 +24,12 @@ _BLOCKS: Final[tuple[type, ...]] = get_args(acp.ContentBlock)
 _CHUNKS: Final = (acp.AgentMessageChunk, acp.AgentThoughtChunk, acp.UserMessageChunk)
 KINDS: Final = frozenset(map(str, acp.ToolKind))
 STATUSES: Final = frozenset(map(str, acp.ToolCallStatus))
+_STOP_REASONS: Final = frozenset(map(str, acp.StopReason))
+_MARKS: Final = (
+    ("priority", frozenset(map(str, acp.PlanEntryPriority))),
+    ("status", frozenset(map(str, acp.PlanEntryStatus))),
+)
+"""The words of a plan's entry, and which there are."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decoders: Final[dict[type, Any]] = {}
@@ -51,11 +59,14 @@ def update(value: object) -> None:
         if type(text) is acp.TextContent and type(text.text) is str and text.annotations is None:
             return
     _require(value)
+    # Words that the protocol does not have may leave here, for they may be those of tomorrow.
+    if isinstance(value, acp.UsageUpdate) and min(value.used, value.size) < 0:
+        raise UsageError(f"tokens cannot be fewer than none: {value.used} of {value.size}")
 
 
 def plan(entries: object) -> list[acp.PlanEntry]:
     """The entries of a plan. Raises `TypeError`."""
-    if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
+    if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
         raise TypeError(f"turn.plan() takes a list of entries, not {_named(entries)}")
     made: list[acp.PlanEntry] = []
     for entry in entries:
@@ -63,8 +74,20 @@ def plan(entries: object) -> list[acp.PlanEntry]:
             entry = acp.PlanEntry(content=entry, priority="medium", status="pending")
         elif not isinstance(entry, acp.PlanEntry):
             raise TypeError(f"an entry of a plan is text or a PlanEntry, not {_named(entry)}")
+        else:
+            _marked(entry)
         made.append(entry)
     return made
+
+
+def _marked(entry: acp.PlanEntry) -> None:
+    for name, known in _MARKS:
+        value = getattr(entry, name)
+        if value not in known:
+            there_are = ", ".join(sorted(known))
+            raise UsageError(
+                f"there is no {name} {value!r} of a plan's entry; there are {there_are}"
+            )
 
 
 def tool(*, title: object = None, kind: object = None, status: object = None) -> None:
@@ -81,10 +104,68 @@ def tool(*, title: object = None, kind: object = None, status: object = None) ->
             raise UsageError(f"there is no {what} {value!r} of a tool call; there are {there_are}")
 
 
+def permission(tool_call: object, options: object) -> None:
+    """Raise `TypeError` for what a client cannot be asked about."""
+    if not isinstance(tool_call, acp.ToolCallUpdate):
+        raise TypeError(
+            "a permission is asked for with a title, a tool call or a ToolCallUpdate, "
+            f"not {_named(tool_call)}"
+        )
+    listed(options, "the options of a permission")
+    for option in options:  # type: ignore[attr-defined]
+        if not isinstance(option, acp.PermissionOption):
+            raise TypeError(f"an option is a PermissionOption, not {_named(option)}")
+    _require(tool_call)
+
+
+def text(value: object, what: str) -> None:
+    """Raise `TypeError` for what is not text."""
+    if not isinstance(value, str):
+        hint = ": use str()" if isinstance(value, os.PathLike) else ""
+        raise TypeError(f"{what} is text, not {_named(value)}{hint}")
+
+
+def handler(value: object, name: str) -> None:
+    """Raise `UsageError` for what cannot be called as a handler."""
+    if not callable(value):
+        raise UsageError(f"a handler is a function, not {_named(value)}: decorate one with @{name}")
+
+
 def listed(values: object, what: str) -> None:
     """Raise `TypeError` for text where a list is wanted: it would be taken apart into letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise TypeError(f"{what} are a list, not {_named(values)}")
+
+
+def end(answer: Any) -> acp.PromptResponse:
+    """The answer to a prompt whose handler returned this. Raises `UsageError`."""
+    if type(answer) is acp.PromptResponse and answer.stop_reason in _STOP_REASONS:
+        return answer
+    if answer is not None and not (isinstance(answer, str) and answer in _STOP_REASONS):
+        raise _not_an_end(answer)
+    return acp.PromptResponse(stop_reason=answer or acp.StopReason.END_TURN)
+
+
+def _not_an_end(answer: object) -> UsageError:
+    """The error for what a prompt handler must not return."""
+    known = ", ".join(sorted(_STOP_REASONS))
+    if isinstance(answer, acp.PromptResponse):
+        return UsageError(
+            f"a prompt handler returned the stop reason {answer.stop_reason!r}, and the protocol "
+            f"has only {known}"
+        )
+    if isinstance(answer, str):
+        # Most likely it is the text of the answer.
+        hint = "text is sent with `await turn.say(text)`"
+    elif inspect.isawaitable(answer):
+        hint = "`await` is missing"
+    elif inspect.isasyncgen(answer) or inspect.isgenerator(answer):
+        hint = "a handler must not `yield`: send each piece with `await turn.say(piece)`"
+    else:
+        hint = "what the user is to see is sent with the methods of the turn"
+    return UsageError(
+        f"a prompt handler returns None or a stop reason ({known}), not {answer!r:.80}: {hint}"
+    )
 
 
 def _require(value: Any) -> None:

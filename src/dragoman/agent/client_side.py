@@ -13,8 +13,9 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from dragoman.agent import checks
 from dragoman.agent.home import Home
-from dragoman.agent.pending import awaited
+from dragoman.agent.pending import Calls, awaited
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate, Method
@@ -54,7 +55,7 @@ class RefusingOption(acp.PermissionOption, frozen=True, kw_only=True):
 class ClientSide:
     """The client of one session, as something to ask."""
 
-    __slots__ = ("_capabilities", "_connection", "_forgotten", "_home", "_session_id", "_speech")
+    __slots__ = ("_capabilities", "_connection", "_home", "_session_id", "_speech", "_calls")
 
     def __init__(
         self,
@@ -63,18 +64,15 @@ class ClientSide:
         capabilities: acp.ClientCapabilities,
         *,
         speech: Speech | None = None,
-        forgotten: list[str] | None = None,
+        calls: Calls | None = None,
     ) -> None:
         self._connection = connection
         self._speech = speech or AcpSpeech(connection)
         self._home = Home()
         self._session_id = session_id
         self._capabilities = capabilities
-        self._forgotten = [] if forgotten is None else forgotten
-
-    def forgot(self, what: str) -> None:
-        """A method was called and what it returned was dropped."""
-        self._forgotten.append(what)
+        self._calls = calls or Calls()
+        """What was called here and not awaited."""
 
     @property
     def capabilities(self) -> acp.ClientCapabilities:
@@ -89,8 +87,12 @@ class ClientSide:
         if not self.can(capability):
             raise Unsupported(f"the client does not {what}: it does not advertise {capability}")
 
-    def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
+    @awaited("client.ask(…)")
+    async def ask(self, method: Method[P, R], params: P) -> R:
         """Call a method of the client."""
+        return await self._ask(method, params)
+
+    def _ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         if get_ident() == self._home.thread:
             return self._speech.ask(method, params)
         return self._home.run(lambda: self._speech.ask(method, params))
@@ -108,7 +110,8 @@ class ClientSide:
         What is returned is true only if the option allows it. An answer that is not one of the
         options counts as a refusal, never as consent.
         """
-        response = await self.ask(
+        checks.permission(tool_call, options)
+        response = await self._ask(
             acp.SESSION_REQUEST_PERMISSION,
             acp.RequestPermissionRequest(
                 session_id=self._session_id, tool_call=tool_call, options=options
@@ -130,7 +133,8 @@ class ClientSide:
     ) -> str:
         """The text of a file as the client sees it, unsaved changes included."""
         self._require("fs.readTextFile", "read files for its agent")
-        response = await self.ask(
+        checks.text(path, "the path of a file")
+        response = await self._ask(
             acp.FS_READ_TEXT_FILE,
             acp.ReadTextFileRequest(session_id=self._session_id, path=path, line=line, limit=limit),
         )
@@ -140,7 +144,9 @@ class ClientSide:
     async def write_file(self, path: str, content: str) -> None:
         """Write a text file through the client."""
         self._require("fs.writeTextFile", "write files for its agent")
-        await self.ask(
+        checks.text(path, "the path of a file")
+        checks.text(content, "the content of a file")
+        await self._ask(
             acp.FS_WRITE_TEXT_FILE,
             acp.WriteTextFileRequest(session_id=self._session_id, path=path, content=content),
         )
@@ -159,7 +165,11 @@ class ClientSide:
     ) -> Terminal:
         """Run a command through the client. Release it when done: use it as ``async with``."""
         self._require("terminal", "run commands for its agent")
-        response = await self.ask(
+        checks.text(command, "the command of a terminal")
+        checks.listed(args, "the arguments of a command")
+        for argument in args:
+            checks.text(argument, "an argument of a command")
+        response = await self._ask(
             acp.TERMINAL_CREATE,
             acp.CreateTerminalRequest(
                 session_id=self._session_id,
@@ -205,7 +215,7 @@ class ClientSide:
         )
 
     async def _elicit(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        return await self.ask(acp.ELICITATION_CREATE, request)
+        return await self._ask(acp.ELICITATION_CREATE, request)
 
     @awaited("client.elicitation_done(…)")
     async def elicitation_done(self, elicitation_id: str) -> None:
@@ -244,10 +254,11 @@ def _extension(method: str) -> str:
 class Terminal:
     """A command that the client runs for us."""
 
-    __slots__ = ("_client", "_released", "_session_id", "id")
+    __slots__ = ("_client", "_released", "_session_id", "_calls", "id")
 
     def __init__(self, client: ClientSide, session_id: str, id: str) -> None:
         self._client = client
+        self._calls = client._calls
         self._session_id = session_id
         self._released = False
         self.id = id
@@ -258,32 +269,36 @@ class Terminal:
     async def __aexit__(self, *_: object) -> None:
         await self.release()
 
+    @awaited("terminal.output(…)")
     async def output(self) -> acp.TerminalOutputResponse:
         """What it printed so far."""
-        return await self._client.ask(
+        return await self._client._ask(
             acp.TERMINAL_OUTPUT,
             acp.TerminalOutputRequest(session_id=self._session_id, terminal_id=self.id),
         )
 
+    @awaited("terminal.wait(…)")
     async def wait(self) -> acp.WaitForTerminalExitResponse:
         """Wait until it has ended."""
-        return await self._client.ask(
+        return await self._client._ask(
             acp.TERMINAL_WAIT_FOR_EXIT,
             acp.WaitForTerminalExitRequest(session_id=self._session_id, terminal_id=self.id),
         )
 
+    @awaited("terminal.kill(…)")
     async def kill(self) -> None:
         """End it; output and exit status stay readable."""
-        await self._client.ask(
+        await self._client._ask(
             acp.TERMINAL_KILL,
             acp.KillTerminalRequest(session_id=self._session_id, terminal_id=self.id),
         )
 
+    @awaited("terminal.release(…)")
     async def release(self) -> None:
         """End it if it runs, and let the client forget it. Once only."""
         if not self._released:
             self._released = True
-            await self._client.ask(
+            await self._client._ask(
                 acp.TERMINAL_RELEASE,
                 acp.ReleaseTerminalRequest(session_id=self._session_id, terminal_id=self.id),
             )

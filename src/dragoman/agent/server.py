@@ -14,13 +14,13 @@ import logging
 from collections.abc import Callable, Coroutine
 from inspect import CO_COROUTINE
 from pathlib import Path, PureWindowsPath
-from types import FunctionType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.agent import commands
+from dragoman.agent import checks, commands
 from dragoman.agent.blocking import BlockingTurn, is_async, run_in_thread
 from dragoman.agent.session import Session
 from dragoman.agent.settings import MODE_OPTION
@@ -448,11 +448,7 @@ class Server:
         answer = work.result()
         if isinstance(answer, Exception):
             raise answer
-        if type(answer) is acp.PromptResponse and answer.stop_reason in _STOP_REASONS:
-            return answer
-        if answer is not None and not (isinstance(answer, str) and answer in _STOP_REASONS):
-            raise _not_an_end(answer)
-        return acp.PromptResponse(stop_reason=answer or acp.StopReason.END_TURN)
+        return checks.end(answer)
 
     async def _answer(self, turn: Turn) -> Any:
         """What the author's handler returns, or raises: who answers the prompt says so, once."""
@@ -471,7 +467,7 @@ class Server:
                 # Then the answer is that it was cancelled, and this would be lost.
                 log.exception("a prompt handler failed while it was cancelled")
                 return None
-            return error
+            return error.with_traceback(_of_author(error.__traceback__))
         names = ", ".join(f"/{name}" for name in known)
         await turn.say(f"There is no command /{command.name}. The commands are: {names}.")
         # Nothing was done, and whoever asked shall not take it for a success.
@@ -491,31 +487,6 @@ class Server:
             return
         if message.request_id is not None:
             self.connection.cancel_inbound(message.request_id)
-
-
-_STOP_REASONS: Final = frozenset(map(str, acp.StopReason))
-
-
-def _not_an_end(answer: object) -> UsageError:
-    """The error for what a prompt handler must not return."""
-    known = ", ".join(sorted(_STOP_REASONS))
-    if isinstance(answer, acp.PromptResponse):
-        return UsageError(
-            f"a prompt handler returned the stop reason {answer.stop_reason!r}, and the protocol "
-            f"has only {known}"
-        )
-    if isinstance(answer, str):
-        # Most likely it is the text of the answer.
-        hint = "text is sent with `await turn.say(text)`"
-    elif inspect.isawaitable(answer):
-        hint = "`await` is missing"
-    elif inspect.isasyncgen(answer) or inspect.isgenerator(answer):
-        hint = "a handler must not `yield`: send each piece with `await turn.say(piece)`"
-    else:
-        hint = "what the user is to see is sent with the methods of the turn"
-    return UsageError(
-        f"a prompt handler returns None or a stop reason ({known}), not {answer!r:.80}: {hint}"
-    )
 
 
 def _run(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any, Any, Any]:
@@ -543,23 +514,38 @@ async def _run_to_end(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
     """The same, and an error if the handler has not awaited what it made."""
+    assert handler is not None
+    # A plain function cannot forget it, and may well have made its updates in several threads.
+    counted = is_async(handler)
     try:
         answer = await _run_with(handler, turn, *before, after=after)
     except SystemExit as error:
         # It would end the loop, and the client would be told that its request was cancelled.
         failure = RuntimeError(f"a handler called sys.exit({error.code!r})")
         raise failure.with_traceback(error.__traceback__) from None
-    assert handler is not None
-    if not turn.cancelled:
-        # A plain function cannot forget it, and may well have made its updates in several threads.
-        unsent = turn.unsent(counted=is_async(handler))
-        if unsent is not None:
-            raise unsent
+    except Exception as error:
+        if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:
+            # It may well be the cause of the error.
+            error.add_note(unsent)
+        raise
+    if not turn.cancelled and (unsent := turn.unsent(counted=counted)) is not None:
+        raise UsageError(unsent)
     return answer
 
 
 async def _just(answer: Any) -> Any:
     return answer
+
+
+def _of_author(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without our frames at its beginning: only so much of it is shown."""
+    rest = traceback
+    while rest is not None and rest.tb_frame.f_globals.get("__name__") in (__name__, _THREADS):
+        rest = rest.tb_next
+    return rest or traceback
+
+
+_THREADS: Final = run_in_thread.__module__
 
 
 def _came_from_client(error: RemoteError) -> bool:

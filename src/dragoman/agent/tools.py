@@ -23,15 +23,19 @@ class ToolCall:
 
     __slots__ = (
         "_announced",
+        "_async",
         "_content",
         "_done",
         "_first",
         "_turn",
+        "_calls",
         "id",
     )
 
     def __init__(self, turn: Turn, first: acp.ToolCall) -> None:
         self._turn = turn
+        self._async = True
+        self._calls = turn._calls
         self._first = first
         self._announced = False
         self._done = False
@@ -44,11 +48,8 @@ class ToolCall:
 
     def __del__(self) -> None:
         if not self._announced:
-            self._turn.forgot(f"turn.tool({self._first.title!r}), use it as `async with`")
-
-    def forgot(self, what: str) -> None:
-        """A method was called and what it returned was dropped."""
-        self._turn.forgot(what)
+            use = "async with" if self._async else "with"
+            self._calls.dropped.append(f"turn.tool({self._first.title!r}), use it as `{use}`")
 
     async def __aexit__(
         self,

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from dragoman.agent import checks
 from dragoman.agent.client_side import ClientSide, Terminal
 from dragoman.agent.home import Home
-from dragoman.agent.pending import awaited
+from dragoman.agent.pending import Calls, awaited
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.agent.tools import ToolCall
@@ -53,7 +53,8 @@ class Turn:
         self._sent = 0
         self._elsewhere = False
         """Whether another thread took part: then these numbers say nothing."""
-        self._forgotten: list[str] = []
+        self._calls = Calls()
+        """What the handler called of this turn, and has not awaited."""
         self.session = session
         self.prompt = prompt
         self.meta = dict(meta or {})
@@ -62,7 +63,7 @@ class Turn:
             session.id,
             session.client.client_capabilities,
             speech=self._speech,
-            forgotten=self._forgotten,
+            calls=self._calls,
         )
         self.cancelled = False
         """Whether the client asked to stop."""
@@ -276,21 +277,19 @@ class Turn:
             if self._work is not None:
                 self._work.cancel()
 
-    def forgot(self, what: str) -> None:
-        """A method was called and what it returned was dropped."""
-        self._forgotten.append(what)
-
-    def unsent(self, *, counted: bool = True) -> UsageError | None:
-        """The error for a handler that has ended and did not await what it called.
+    def unsent(self, *, counted: bool = True) -> str | None:
+        """What is wrong with a handler that has ended and did not await what it called.
 
         Pieces of messages are `counted`, which is right only where one thread makes them all."""
         lost = self._made - self._sent if counted and not self._elsewhere else 0
-        if not self._forgotten and lost <= 0:
-            return None
-        told = list(self._forgotten)
+        told = self._calls.unawaited()
         if lost > 0:
             told.append(f"turn.say(…) or another update, {lost} of them")
-        return UsageError(f"`await` is missing, so nothing was sent: {'; '.join(told)}")
+        if not told:
+            return None
+        if not counted:
+            return f"nothing was sent of {'; '.join(told)}"
+        return f"`await` is missing, so nothing was sent: {'; '.join(told)}"
 
     def finish(self) -> None:
         self.over = True

@@ -78,7 +78,7 @@ MESSAGE_SIZE: Final = 2000
 """Characters of an error that a person is shown: more than a screen of them is not read. Lines of
 JSON have all of it."""
 
-SHOWN_STDERR_LINES: Final = 25
+SHOWN_STDERR_LINES: Final = 40
 """Lines of an agent's stderr that are shown with its error: a traceback ends with what counts."""
 
 FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"

@@ -6,6 +6,7 @@ It opens nothing: `connecting` does, and asks here when that fails.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from dragoman.dialects.acp import v1 as acp
@@ -30,9 +31,11 @@ KEPT_NOISE: Final = 8
 SHOWN_SIZE: Final = 400
 """Characters of a program's own words in the sentence."""
 
-TRACEBACK: Final = "Traceback (most recent call last)"
-"""What a Python program says on stderr that died of its own exception: how it was started is not
-what has to be changed."""
+OWN_ERROR: Final = re.compile(
+    r"Traceback \(most recent call last\)|^ *File \"[^\"]+\", line \d+$|was never awaited$", re.M
+)
+"""What a Python program says on stderr that ended because of a mistake in it, one in its syntax
+included: how it was started is not what has to be changed."""
 
 SHOWN_TRACEBACK_SIZE: Final = 1200
 """Characters of a traceback in the sentence: its last lines name the place and the exception."""
@@ -64,8 +67,10 @@ def explain(
         case ProcessExited():
             happened = f"{what} {_end(error)} before it answered"
             cause = f"It was probably started in the wrong way: {_ENTRY}."
-            if TRACEBACK in error.stderr_tail:
+            if OWN_ERROR.search(error.stderr_tail):
                 cause = "It ended with an error of its own."
+            elif error.exit_code == 0 and "python" in what:
+                cause += " In an agent made with dragoman, `agent.run()` is missing."
             if error.signal is not None:
                 cause = "Somebody ended it, or it crashed: start it by hand to see more."
         case CallTimeout():
@@ -86,7 +91,7 @@ def explain(
         case _:
             return error
     tail = _tail(error, stream)
-    shown_size = SHOWN_TRACEBACK_SIZE if TRACEBACK in tail else SHOWN_SIZE
+    shown_size = SHOWN_TRACEBACK_SIZE if OWN_ERROR.search(tail) else SHOWN_SIZE
     said = f"; on stderr it last said: {tail.strip()[-shown_size:]}" if tail.strip() else ""
     printed = f"; it printed, which is no message: {' / '.join(noise)[:SHOWN_SIZE]}"
     exited = error if isinstance(error, ProcessExited) else None

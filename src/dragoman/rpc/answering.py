@@ -144,7 +144,10 @@ class Answering:
                 # Nobody called the request off: the handler let the end of something else escape.
                 self._refuse(request, *boundary.to_wire(error, request.method))
                 return
-            except Exception as error:  # noqa: BLE001 - handler to wire
+            except (SystemExit, KeyboardInterrupt, GeneratorExit):
+                # These end the loop, or the task itself.
+                raise
+            except BaseException as error:  # noqa: BLE001 - handler to wire
                 self._refuse(request, *boundary.to_wire(error, request.method))
                 return
             if self._outbox.crowded and self._outbox.is_full:

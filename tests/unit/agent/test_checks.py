@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,3 +89,53 @@ def test_words_about_a_tool_call_are_those_of_the_protocol() -> None:
             checks.tool(**wrong)
     with pytest.raises(TypeError, match="locations are a list"):
         checks.listed("/a", "the locations")
+
+
+def test_a_permission_is_asked_for_a_tool_call_with_options() -> None:
+    call = acp.ToolCallUpdate(tool_call_id="c", title="T")
+    option = acp.PermissionOption(option_id="a", name="A", kind="allow_once")
+    checks.permission(call, [option])
+    for bad, options in ((42, [option]), (call, "yes"), (call, ["yes"]), (call, None)):
+        with pytest.raises(TypeError):
+            checks.permission(bad, options)
+
+
+def test_the_entries_of_a_plan_have_words_of_the_protocol() -> None:
+    entry = acp.PlanEntry(content="a", priority="high", status="pending")
+    assert checks.plan([entry]) == [entry]
+    for bad in (
+        acp.PlanEntry(content="a", priority="highest", status="pending"),
+        acp.PlanEntry(content="a", priority="high", status="doing"),
+    ):
+        with pytest.raises(UsageError, match="there are"):
+            checks.plan([bad])
+    with pytest.raises(TypeError, match="not dict"):
+        checks.plan({"a": "b"})
+
+
+def test_a_usage_counts_from_nothing_up() -> None:
+    checks.update(acp.UsageUpdate(used=0, size=0))
+    with pytest.raises(UsageError, match="-5 of 1"):
+        checks.update(acp.UsageUpdate(used=-5, size=1))
+
+
+def test_text_and_handlers_are_what_they_have_to_be() -> None:
+    checks.text("/a", "the path")
+    with pytest.raises(TypeError, match=r"the path is text, not \w*Path .*: use str\(\)"):
+        checks.text(Path("/a"), "the path")
+    checks.handler(len, "agent.prompt")
+    with pytest.raises(UsageError, match="decorate one with @agent.prompt"):
+        checks.handler("x", "agent.prompt")
+
+
+@pytest.mark.parametrize("answer", ["hello", "", True, 0, acp.PromptResponse(stop_reason="done")])
+def test_a_handler_that_returns_no_end_is_an_error(answer: object) -> None:
+    with pytest.raises(UsageError, match="a prompt handler return"):
+        checks.end(answer)
+
+
+def test_a_handler_ends_a_turn_with_a_stop_reason_or_nothing() -> None:
+    assert checks.end(None).stop_reason == "end_turn"
+    assert checks.end("refusal").stop_reason == "refusal"
+    whole = acp.PromptResponse(stop_reason="max_tokens")
+    assert checks.end(whole) is whole

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
-from dragoman.agent.pending import Pending, awaited
+from dragoman.agent.pending import Calls, Pending, awaited
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
 
 class Asker:
     def __init__(self) -> None:
-        self.forgotten: list[str] = []
-
-    def forgot(self, what: str) -> None:
-        self.forgotten.append(what)
+        self._calls = Calls()
 
     @awaited("asker.ask(…)")
     async def ask(self, answer: bool = True) -> bool:
@@ -38,14 +36,38 @@ async def test_it_is_awaited_like_any_coroutine() -> None:
         await cancelled
     await tasks.aclose()
     asker.ask().close()
-    assert asker.forgotten == []
+    assert asker._calls.unawaited() == []
 
 
 def test_one_that_was_dropped_says_where_it_was_made() -> None:
     asker = Asker()
     asker.ask()  # type: ignore[unused-coroutine]
-    (what,) = asker.forgotten
+    (what,) = asker._calls.unawaited()
     assert what.startswith(f"asker.ask(…) at {__file__}:")
+
+
+def test_one_that_is_kept_and_not_awaited_is_missed_too() -> None:
+    asker = Asker()
+    kept = asker.ask()
+    (what,) = asker._calls.unawaited()
+    assert what.startswith(f"asker.ask(…) at {__file__}:")
+    kept.close()
+    assert asker._calls.unawaited() == []
+
+
+@aio
+async def test_it_is_used_for_nothing_before_it_was_awaited() -> None:
+    asker = Asker()
+    answer: Any = asker.ask()
+    with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
+        assert answer != False  # noqa: E712
+    answer = asker.ask()
+    with pytest.raises(AttributeError, match=r"write `await asker\.ask\(…\)`; it has no 'wait'"):
+        answer.wait()
+    with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
+        async with answer:
+            pytest.fail("entered")
+    assert asker._calls.unawaited() == []
 
 
 def test_it_has_no_truth_value() -> None:
@@ -53,7 +75,7 @@ def test_it_has_no_truth_value() -> None:
     with pytest.raises(TypeError, match=r"write `await asker\.ask\(…\)`"):
         if asker.ask():  # type: ignore[truthy-bool]
             pytest.fail("taken for consent")
-    assert asker.forgotten == []
+    assert asker._calls.unawaited() == []
 
 
 def test_it_shows_whether_it_was_awaited() -> None:

@@ -156,3 +156,18 @@ async def test_requests_that_hold_too_many_bytes_at_once_are_refused_unexecuted(
         other.say(*({"id": n, "method": "wait", "params": "x" * 1000} for n in (2, 3)))
         assert sorted([(await other.next())["id"] for _ in range(2)]) == [2, 3]
     assert begun == [0, 2, 3]
+
+
+class Unusual(BaseException):
+    pass
+
+
+@aio
+async def test_an_exception_that_is_not_an_error_is_answered_too() -> None:
+    async def fail(request: Request) -> None:
+        await asyncio.sleep(0)
+        raise Unusual
+
+    async with talk(Witness(fail)) as (_, other):
+        other.say({"id": 0, "method": "fail"})
+        assert (await other.next())["error"]["code"] == codes.INTERNAL_ERROR
