@@ -19,7 +19,7 @@ from dragoman.hub.ledger import Ledger, ledger_path
 from dragoman.hub.policy import preset
 from dragoman.hub.routing import Reason
 from tests.aio import aio
-from tests.integration.cli_shell import Cli, cli_in
+from tests.integration.cli_shell import AGENT, Cli, cli_in
 from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines
 from tests.unit.hub.worktree.repositories import commit_all, git
 
@@ -419,6 +419,24 @@ def test_a_missing_key_parks_a_peer_where_it_is_missing_until_it_works(tmp_path:
     assert bare("peers", "unpark", "nonesuch").code == 2
 
 
+def test_a_peer_that_failed_too_often_is_used_again_after_a_run_that_succeeded(
+    tmp_path: Path,
+) -> None:
+    cli = cli_in(tmp_path)
+    config, how = cli.home / "config_home", cli.home / "alpha.how"
+    add_peer(config, cli.home, "alpha", "error", ("review",))
+    (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+    work = ("delegate", "review", "look", "--strict")
+    for end in (("run", "alpha", "look"), ("peers", "unpark", "alpha")):
+        how.write_text("error")
+        assert [cli(*work).code for _ in range(3)] == [1, 1, 1]
+        refused = cli(*work)
+        assert refused.code == 7 and "`dragoman peers unpark alpha`" in refused.err
+        how.write_text("ok")
+        assert cli(*end).code == 0
+        assert cli(*work).code == 0
+
+
 def test_a_card_of_a_shell_without_the_key_keeps_no_other_shell_from_the_peer(
     tmp_path: Path,
 ) -> None:
@@ -451,6 +469,29 @@ def test_a_peer_that_was_named_does_the_work_or_the_command_fails(tmp_path: Path
     passed_over = cli("delegate", "review", "look", "--peer", "alpha")
     assert passed_over.code == 7
     assert "alpha" in passed_over.err and "it is not enabled" in passed_over.err
+
+
+def test_a_model_that_a_named_peer_does_not_have_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    folder = cli.home / "config_home" / "peers"
+    folder.mkdir(parents=True)
+    (folder / "alpha.toml").write_text(
+        'name = "alpha"\ntitle = "Alpha"\nroles = ["review"]\n'
+        f"[[launch]]\ncommand = {json.dumps(list(AGENT))}\n"
+    )
+    (folder.parent / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
+    assert cli("peers", "verify", "alpha").code == 0
+    work = ("delegate", "review", "settings", "--peer", "alpha", "--format", "json")
+    for _ in range(4):
+        done = cli(*work, "-m", "nope")
+        assert done.code == 2, done
+        (attempt,) = json.loads(done.out.splitlines()[-1])["attempts"]
+        assert attempt["outcome"] == "unsupported"
+        assert "alpha has no model 'nope'" in attempt["failure"]["message"]
+    # Its card has the model in another case, and four mistakes of the caller were not its own.
+    good = cli(*work, "-m", "LARGE")
+    assert good.code == 0, good.err
+    assert "model large-preview" in json.loads(good.out.splitlines()[-1])["text"]
 
 
 def test_roles_are_given_by_the_settings_and_shown(tmp_path: Path) -> None:

@@ -114,6 +114,19 @@ def test_a_session_that_could_not_have_its_model_does_not_exist(
     assert cli("sessions", "delete", "parser", "--yes").code == 0
 
 
+PIXEL = bytes.fromhex("89504e470d0a1a0a")
+
+
+def test_a_session_whose_first_prompt_could_not_be_sent_does_not_exist(cli: Cli) -> None:
+    (cli.cwd / "pixel.png").write_bytes(PIXEL)
+    words = ("run", "hi", "--image", "pixel.png", "-s", "sketch")
+    for more in ((), ("--cold",), ("--no-wait",)):
+        done = cli(*words, *more, "--", *AGENT, "blind")
+        assert done.code == 2 and "takes no images" in done.err, done
+        listed = cli("sessions", "list", "--all")
+        assert "sketch" not in listed.out, listed.out
+
+
 def test_a_session_that_goes_on_is_kept_when_it_cannot_have_a_model(cli: Cli) -> None:
     assert cli("run", "hi", "-s", "kept", "--", *AGENT).code == 0
     assert cli("run", "hi", "-s", "kept", "-m", "nope", "--", *AGENT).code == 2

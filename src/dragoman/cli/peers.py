@@ -267,8 +267,8 @@ def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
 def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
     """Let delegation use parked peers again, and forget their failures.
 
-    A peer is parked while it wants a login or has no quota. A turn that succeeds ends that by
-    itself.
+    A peer is parked while it wants a login or has no quota, and left alone for a while after
+    three failures. A turn that succeeds ends that by itself.
 
     \b
     Examples:

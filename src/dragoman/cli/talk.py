@@ -24,7 +24,7 @@ from dragoman.cli.permitting import permit_of, unattended
 from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
-from dragoman.errors import BrokerUnavailable, DragomanError
+from dragoman.errors import BrokerUnavailable, DragomanError, UsageError
 from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Block
@@ -112,6 +112,8 @@ class Talk:
         self._closing = False
         self._brief: Brief | None = None
         """What the next prompt tells of a session that was lost."""
+        self._used = False
+        """Whether a prompt was sent."""
 
     @property
     def conversation(self) -> Conversation:
@@ -304,6 +306,7 @@ class Talk:
                 result = await turn.wait()
         finally:
             self._turn = None
+        self._used = True
         context = self._context()
         result = judge(blame(result) if self.warm else result, self.plan.way.quirks)
         if self._keeper is not None:
@@ -394,7 +397,13 @@ class Talk:
         blocks = self._with_brief(blocks)
         terms = self._job_terms()
         self._tell_unstored(await submit(self.peer, self.conversation.id, blocks, terms))
+        self._used = True
         return self.job
+
+    async def discard_unused(self) -> None:
+        """Leave nothing of a session that began for a prompt that could not be sent."""
+        if not self._used:
+            await discard(self.opened)
 
     # -- stopping
 
@@ -449,6 +458,10 @@ async def talking(plan: Plan, stage: Stage, show: Show) -> AsyncIterator[Talk]:
             await talk.open(stack, plan.way)
             if plan.model is not None:
                 await talk.choose_model(plan.model, stack)
-            yield talk
+            try:
+                yield talk
+            except UsageError:
+                await talk.discard_unused()
+                raise
     finally:
         await talk.aclose()

@@ -181,13 +181,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
                 parked = {"logins": {**still, surroundings: park}}
         match reading.sign:
             case Sign.WELL:
-                return structs.replace(
-                    health.unparked(surroundings),
-                    failures=0,
-                    opened_at=None,
-                    trial_at=None,
-                    last_ok_at=now,
-                )
+                return structs.replace(health.recovered(surroundings), last_ok_at=now)
             case Sign.FAULT:
                 failures = health.failures + 1
                 opened_at = now if failures >= self.threshold else health.opened_at

@@ -32,7 +32,7 @@ def model_option(options: Sequence[Option]) -> Option | None:
 
 def match(wanted: str, choices: Sequence[Choice], *, peer: str, open_ended: bool = False) -> str:
     """The value of the choice that is meant: by its value, by its name, or by either without or
-    with ``-preview``. Raises `UsageError` that says what there is, unless there may be more."""
+    with ``-preview``. Raises `Unsupported` that says what there is, unless there may be more."""
     for same in (_exactly, _alike, _parent):
         # An agent may list one model under several names.
         found = {c.value: None for c in choices if same(c.value, wanted) or same(c.name, wanted)}
@@ -44,7 +44,7 @@ def match(wanted: str, choices: Sequence[Choice], *, peer: str, open_ended: bool
     if open_ended:
         return wanted
     instead = alternatives(wanted, [choice.value for choice in choices])
-    raise UsageError(f"{peer} has no model {wanted!r}; {instead}")
+    raise Unsupported(f"{peer} has no model {wanted!r}; {instead}")
 
 
 def _one_line(value: str) -> str:

@@ -27,8 +27,7 @@ log: Final = logging.getLogger("dragoman.hub")
 LEDGER: Final = "ledger.db"
 """The file of the ledger, below dragoman's state folder."""
 
-NOT_PARKED: Final = '"parked_until":null'
-NO_LOGINS: Final = '"logins":{}'
+NO_TROUBLE: Final = ('"parked_until":null', '"logins":{}', '"failures":0')
 """How the ledger writes that nothing keeps a peer from being used."""
 
 MARK_SIZE: Final = 16
@@ -91,30 +90,30 @@ def note_success(
     env: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """A turn of a peer has succeeded: what parked it in these surroundings is over. A ledger that
-    cannot be used is left alone: the turn is done."""
+    """A turn of a peer has succeeded: what parked it in these surroundings is over, and so is its
+    row of failures. A ledger that cannot be used is left alone: the turn is done."""
     from dragoman.hub.config.paths import find_paths
 
     path = (paths or find_paths()).state / LEDGER
-    if not _may_be_parked(peer, path):
+    if not _may_be_left_alone(peer, path):
         return
     from dragoman.hub.ledger.ledger import Ledger
 
     here = surroundings_of(descriptor, env=env, environ=environ)
 
-    def freed(health: Health) -> Health:
-        return health.unparked(here)
+    def recovered(health: Health) -> Health:
+        return health.recovered(here)
 
     try:
         with Ledger.open(path) as ledger:
             known = ledger.health(peer)
-            if freed(known) != known:
-                ledger.change_health(peer, freed)
+            if recovered(known) != known:
+                ledger.change_health(peer, recovered)
     except StoreError as error:
         log.debug("%s is not unparked: %s", peer, error)
 
 
-def _may_be_parked(peer: str, path: Path) -> bool:
+def _may_be_left_alone(peer: str, path: Path) -> bool:
     """Whether it is worth to open the ledger, which takes longer than all the rest of a command
     after its turn. Nearly always it is not."""
     if not path.exists():
@@ -128,12 +127,12 @@ def _may_be_parked(peer: str, path: Path) -> bool:
     except sqlite3.Error as error:
         log.debug("whether %s is parked is not known: %s", peer, error)
         return False
-    return row is not None and (NOT_PARKED not in row[0] or NO_LOGINS not in row[0])
+    return row is not None and not all(words in row[0] for words in NO_TROUBLE)
 
 
 def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
-    """Use peers again, in all surroundings, and forget their failures. Returns those of which
-    anything was known. Raises `StoreError`."""
+    """Use peers again, in all surroundings, and forget their failures. Returns those that were
+    parked or had failures. Raises `StoreError`."""
     from dragoman.hub.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(paths.state)
@@ -142,7 +141,13 @@ def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
     with Ledger.open(path) as ledger:
         ledger.check_kept()
         known = ledger.healths()
-        freed = [name for name in peers if name in known]
-        for name in freed:
+        held = [name for name in peers if name in known and _is_held(known[name])]
+        for name in held:
             ledger.unpark(name)
-    return freed
+    return held
+
+
+def _is_held(health: Health) -> bool:
+    """Whether anything is remembered that speaks against using the peer, also if its time is
+    over."""
+    return health.parked_until is not None or bool(health.logins) or health.failures > 0

@@ -47,7 +47,7 @@ def test_a_model_is_found_by_value_by_name_and_with_or_without_preview(
 
 
 def test_an_unknown_model_is_an_error_that_lists_all_and_names_the_nearest() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(Unsupported) as caught:
         match("gtp-5-mini", CHOICES, peer="codex")
     assert "codex has no model 'gtp-5-mini'; did you mean gpt-5-mini" in str(caught.value)
     assert "gpt-5, gpt-5-mini, gemini-3-pro-preview" in str(caught.value)

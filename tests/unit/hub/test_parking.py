@@ -64,6 +64,15 @@ def test_a_success_ends_what_parked_a_peer_in_the_same_surroundings(paths: Paths
     assert health.parking(1.0, "else") == Park(9e9)
 
 
+def test_a_success_ends_a_row_of_failures(paths: Paths) -> None:
+    failing = Health(peer="a", failures=4, opened_at=1.0, trial_at=2.0, last_error="x")
+    with Ledger.open(ledger_path(paths.state)) as ledger:
+        ledger.change_health("a", lambda _: failing)
+    note_success("a", KNOWN, paths=paths, environ={})
+    with Ledger.open(ledger_path(paths.state)) as ledger:
+        assert ledger.health("a") == Health(peer="a", last_error="x")
+
+
 def test_a_ledger_that_cannot_be_used_is_left_alone(paths: Paths) -> None:
     ledger_path(paths.state).parent.mkdir(parents=True, exist_ok=True)
     ledger_path(paths.state).write_text("this is not a database")
@@ -76,5 +85,6 @@ def test_a_user_ends_it_everywhere(paths: Paths) -> None:
     assert unpark(["a"], paths) == []
     parked(paths)
     assert unpark(["a", "b"], paths) == ["a"]
+    assert unpark(["a", "b"], paths) == []
     with Ledger.open(ledger_path(paths.state)) as ledger:
         assert ledger.health("a").logins == {}

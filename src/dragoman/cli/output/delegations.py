@@ -6,13 +6,14 @@ an attempt is shown as any turn is (`showing`). It decides nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from dragoman.cli.exits import Exit, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
+from dragoman.errors import Unsupported, UsageError
 from dragoman.hub.delegating.delegation import Audience
 from dragoman.hub.delegating.limits import OVER_BUDGET
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from dragoman.hub.delegating import Delegation
     from dragoman.hub.report import Report
     from dragoman.hub.routing import Candidate, Decision
+
+
+_USAGE: Final = frozenset({UsageError.error_class, Unsupported.error_class})
+"""Errors of what was asked for, such as a model that the peer does not have."""
 
 
 class Stage(Audience):
@@ -103,4 +108,6 @@ def exit_code(done: Delegation, *, terminated: bool = False) -> int:
         return Exit.TERMINATED if terminated else Exit.INTERRUPTED
     if done.final.error_class == OVER_BUDGET:
         return Exit.BUDGET
+    if done.final.error_class in _USAGE:
+        return Exit.USAGE
     return of_outcome(done.final.outcome.value) or Exit.FAILED

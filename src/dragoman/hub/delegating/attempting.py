@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
 from dragoman.hub.delegating import ceiling, host
@@ -89,6 +89,9 @@ class Attempt:
         self.seen = Seen()
         self.workspace_fault = False
         """Whether the peer was never asked because of the workspace: it is not to blame."""
+        self.misused = False
+        """Whether it was never prompted because what was asked for cannot be had of it, such as a
+        model that it does not have: it is not to blame, either."""
         self._reason = reason
         self._trace = trace
         self._started_at = setting.clock()
@@ -303,6 +306,7 @@ class Attempt:
         self, error: DragomanError, changed: Changed | None, ended_at: float | None = None
     ) -> Report:
         outcome, failure = outcome_of_error(error)
+        self.misused = isinstance(error, UsageError) and error.blame == "us"
         return report_of_error(
             error,
             outcome,

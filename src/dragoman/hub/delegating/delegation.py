@@ -341,8 +341,10 @@ class _Course:
             login=login_of(known),
             limits=() if account is None else account.limits,
         )
-        # Neither an interruption nor a fault of the workspace says anything about the peer.
-        blameless = (self.reins.pulled and not report.ok) or attempt.workspace_fault
+        # Neither an interruption nor a fault of the workspace or of the wish says anything about
+        # the peer.
+        interrupted = self.reins.pulled and not report.ok
+        blameless = interrupted or attempt.workspace_fault or attempt.misused
         if blameless:
             reading = Reading(sign=Sign.NOTHING)
         competes = not candidate.last_resort

@@ -127,3 +127,9 @@ class Health(Struct, frozen=True, kw_only=True):
         """It has worked in these surroundings."""
         logins = {name: park for name, park in self.logins.items() if name != surroundings}
         return structs.replace(self, parked_until=None, parked_why=None, logins=logins)
+
+    def recovered(self, surroundings: str) -> Health:
+        """It has worked in these surroundings: neither what parked it nor its failures count any
+        more."""
+        freed = self.unparked(surroundings)
+        return structs.replace(freed, failures=0, opened_at=None, trial_at=None)

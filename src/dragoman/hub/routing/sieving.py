@@ -46,8 +46,8 @@ def is_last_resort(peer: PeerFacts, inputs: Inputs) -> bool:
 
 
 def _parent(model: str) -> str:
-    """The name that stays when a preview is over."""
-    return model.removesuffix("-preview")
+    """The name that stays when a preview is over, in whatever case it was typed."""
+    return model.casefold().removesuffix("-preview")
 
 
 def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
@@ -81,7 +81,12 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
             reason=Reason.ROLE_NOT_CLAIMED,
             detail=f"it does not claim {inputs.role}; {claimed}",
         )
-    if inputs.model is not None and offers(peer, inputs.model) is False:
+    # Its card may be old, or leave out models that it takes: one that is named is asked itself.
+    if (
+        inputs.model is not None
+        and not is_named(peer, inputs)
+        and offers(peer, inputs.model) is False
+    ):
         return PassedOver(
             peer=peer.name,
             reason=Reason.NOT_WISHED,
@@ -143,12 +148,14 @@ def _unenforced(peer: PeerFacts) -> PassedOver | None:
 def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:
     """Not now."""
     until = peer.parked_until
+    unpark = f"dragoman peers unpark {peer.name}"
     if until is not None and until > now:
         why = peer.parked_why or "it is parked"
         return PassedOver(
             peer=peer.name,
             reason=Reason.PARKED,
-            detail=f"{why}; parked for another {_lasting(until - now)}" + _advice(peer.hint),
+            detail=f"{why}; parked for another {_lasting(until - now)}"
+            + _advice(peer.hint, unpark),
             until=until,
         )
     if until is None and peer.parked_why is not None:
@@ -163,7 +170,7 @@ def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:
             peer=peer.name,
             reason=Reason.BROKEN,
             detail="it failed too often of late, and is left alone for a while"
-            + _advice("", f"dragoman peers verify {peer.name}"),
+            + _advice("", unpark),
         )
     if peer.over_budget is not None:
         return PassedOver(

@@ -149,9 +149,16 @@ def test_a_model_is_offered_by_tier_or_card_and_a_preview_is_the_same_model() ->
     assert offers(peer("amber", tiers={"fast": "a-1"}), "a-1") is True
     assert offers(peer("amber", card=CardFacts(models=("a-1-preview",))), "a-1") is True
     assert offers(peer("amber", card=CardFacts(models=("a-1",))), "a-1-preview") is True
+    assert offers(peer("amber", card=CardFacts(models=("a-1",))), "A-1") is True
     assert offers(peer("amber", card=CardFacts(models=("a-1",))), "b-1") is False
     assert offers(peer("amber"), "b-1") is None
     assert offers(peer("amber", card=None), "b-1") is None
+
+
+def test_a_peer_that_was_named_says_itself_which_models_it_has() -> None:
+    card = {"card": CardFacts(models=("a-1",))}
+    assert against(card, {"model": "b-1", "peer": "amber"}) is None
+    assert against(card, {"model": "b-1"}) is not None
 
 
 @pytest.mark.parametrize(
@@ -168,4 +175,4 @@ def test_a_model_is_offered_by_tier_or_card_and_a_preview_is_the_same_model() ->
 def test_a_waiting_time_is_told_roughly_and_never_too_short(seconds: float, said: str) -> None:
     found = against({"parked_until": NOW + seconds}, {})
     assert found is not None
-    assert found.detail.endswith(f"another {said}")
+    assert f"another {said}: `" in found.detail
