@@ -607,7 +607,11 @@ def test_no_program_of_a_repository_runs_and_no_peer_is_blamed_for_it(tmp_path: 
         *("diff.external", "diff.evil.command", "diff.evil.textconv", "core.alternateRefsCommand"),
     ):
         git(cli.cwd, "config", key, program)
+    with (cli.cwd / ".git/config").open("a") as file:
+        for event in ("post-checkout", "post-index-change", "reference-transaction"):
+            file.write(f'[hook "evil-{event}"]\n\tevent = {event}\n\tcommand = touch {ran}\n')
     hooks = cli.cwd / ".git/hooks"
+    hooks.mkdir(exist_ok=True)
     for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit"):
         (hooks / name).write_text(f"#!/bin/sh\ntouch {ran}\n")
         (hooks / name).chmod(0o755)
@@ -622,6 +626,21 @@ def test_no_program_of_a_repository_runs_and_no_peer_is_blamed_for_it(tmp_path: 
     # Without a copy nothing of it is needed, and the peer was not given up.
     done = cli("delegate", "review", "look", "--approve-all")
     assert done.code == 0 and asked(cli) == 1, done.err
+    assert not ran.exists()
+
+
+def test_a_filter_without_a_name_is_refused_too(tmp_path: Path) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "write")
+    ran = cli.home / "ran"
+    with (cli.cwd / ".git/config").open("a") as file:
+        file.write(f'[filter ""]\n\tclean = touch {ran}; cat\n\tsmudge = touch {ran}; cat\n')
+    (cli.cwd / ".gitattributes").write_text("*.txt filter=\n")
+    (cli.cwd / "a.txt").write_text("changed\n")
+    done = cli("delegate", "review", "look", "--isolate")
+    assert done.code == 1 and asked(cli) == 0
+    assert "the filter '' is defined only by the repository" in done.err
+    assert cli("delegate", "review", "look", "--approve-all").code == 0
     assert not ran.exists()
 
 

@@ -1,11 +1,12 @@
 """git, as a program that is run for its answer.
 
 Owns the beginning of every command line and the environment, the bounds on time and output, and
-where a repository has its parts. A repository can name programs in its configuration: hooks, a file
-system monitor, transports, askers and pagers are switched off here, and filters that only the
-repository defines never run (`own_filters`): the owner of an archive or a peer may have written
-them. Filters of the system's and the user's configuration run, as with every `git status`, also
-where the repository says otherwise. What the answers mean, `snapshot` and `isolation` know.
+where a repository has its parts. A repository can name programs in its configuration: a file system
+monitor, transports, askers and pagers are switched off here. Hooks, also those of the
+configuration, and filters that only the repository defines never run (`own_filters`): the owner of
+an archive or a peer may have written them. Filters of the system's and the user's configuration
+run, as with every `git status`, also where the repository says otherwise. What the answers mean,
+`snapshot` and `isolation` know.
 """
 
 from __future__ import annotations
@@ -74,14 +75,24 @@ CONFIG_COUNT: Final = "GIT_CONFIG_COUNT"
 OLDEST_GIT: Final = (2, 31)
 """The first git that reads these variables."""
 
-FILTERING: Final = frozenset({"add", "apply", "checkout", "read-tree", "update-index"})
-"""Commands that run filters over files."""
+RUNNING: Final = frozenset(
+    {"add", "apply", "checkout", "commit", "init", "read-tree", "update-index", "update-ref"}
+    | {"worktree", "write-tree"}
+)
+"""Commands that run filters over files, or hooks because they change an index or a reference."""
+
+COMMANDS: Final = frozenset({"clean", "smudge", "process"})
+"""What a filter runs."""
 
 SWITCHES: Final = ("clean", "smudge", "process", "required")
 """What a filter is made of."""
 
+HOOK_OFF: Final = (("enabled", "false"), ("event", ""))
+"""What switches off a hook of the configuration. git 2.54 and newer run those as well, wherever
+`core.hooksPath` points, and each has to be switched off by its name."""
+
 FILTER_FAILURE: Final = re.compile(
-    r"(?:clean filter '(.+)'|smudge filter (.+)) failed$", re.MULTILINE
+    r"(?:clean filter '(.*)'|smudge filter (.*)) failed$", re.MULTILINE
 )
 """How git says that a filter which a file requires did not run."""
 
@@ -166,10 +177,11 @@ async def ask(
 ) -> Answer:
     """Run git to its end. `SpawnError` if there is none; what git says otherwise is the answer.
 
-    Filters that only the repository defines do not run, also where the caller says nothing of them.
+    Hooks, and filters that only the repository defines, do not run, also where the caller says
+    nothing of them.
     """
     env = {**ENVIRONMENT, **(env or {})}
-    if FILTERING & set(args[:3]) and CONFIG_COUNT not in env:
+    if not RUNNING.isdisjoint(args) and CONFIG_COUNT not in env:
         env |= await _filters(cwd, env, refuse=False)
     stream = await spawn(
         (*SAFE, *args),
@@ -215,7 +227,7 @@ def filter_failure(answer: Answer, doing: str, env: Mapping[str, str]) -> Filter
         # What the shell said of the program comes first.
         said = answer.complaint.strip().partition("\n")[0]
         return FilterFailed(doing, f"a filter {_BROKEN.format(said)}", "")
-    name = found[1] or found[2]
+    name = found[2] if found[1] is None else found[1]
     if name in _refused(env):
         problem = (
             f"the filter {name!r} is defined only by the repository, so it is not run. If you "
@@ -290,7 +302,7 @@ def has_repository(folder: Path) -> bool:
 
 
 async def own_filters(repository: Repository, *, refuse: bool = False) -> dict[str, str]:
-    """An environment in which the filters of a repository's own configuration do not run.
+    """An environment in which no hook runs, and no filter of a repository's own configuration.
 
     They are commands that git runs over files. The owner of an archive or a peer that may write
     files could have written them. A filter that the user or the system defines as well runs as
@@ -301,7 +313,7 @@ async def own_filters(repository: Repository, *, refuse: bool = False) -> dict[s
 
 
 async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[str, str]:
-    told = ("config", "--includes", "--show-scope", "--null", "--get-regexp", r"^filter\.")
+    told = ("config", "--includes", "--show-scope", "--null", "--get-regexp", r"^(filter|hook)\.")
     listed = await ask(told, cwd=cwd, env=env)
     if listed.cut or listed.exit_code not in (0, 1):
         # An older git does not tell scopes. Without any filter that does not matter.
@@ -312,21 +324,27 @@ async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[s
     parts = [os.fsdecode(part) for part in listed.output.split(b"\0")]
     own: dict[str, set[str]] = {}
     trusted: dict[str, dict[str, str]] = {}
+    hooks: dict[str, None] = {}
     for scope, entry in zip(parts[::2], parts[1::2], strict=False):
         key, equals, value = entry.partition("\n")
-        # Between the first dot and the last one, there may be others.
-        name, _, switch = key.partition(".")[2].rpartition(".")
-        if scope in ("system", "global"):
+        section, _, rest = key.partition(".")
+        # Between the first dot and the last one, there may be others. A name may be empty.
+        name, named, switch = rest.rpartition(".")
+        if not named:
+            continue
+        if section == "hook":
+            hooks[name] = None
+        elif scope in ("system", "global"):
             # A key without a value is true.
             trusted.setdefault(name, {})[switch] = value if equals else "true"
-        elif name:
+        else:
             own.setdefault(name, set()).add(switch)
     if own:
         await _check_version(cwd)
-    switches: list[tuple[str, str]] = []
+    switches = [(f"hook.{name}.{key}", value) for name in hooks for key, value in HOOK_OFF]
     for name, said in own.items():
         values = trusted.get(name, {})
-        if not values or ("process" in said and "process" not in values):
+        if COMMANDS.isdisjoint(values) or ("process" in said and "process" not in values):
             # A process goes before the rest, and an empty one cannot be taken away again.
             values, said = {"required": "true" if refuse else "no"}, set(SWITCHES)
         for switch in SWITCHES:

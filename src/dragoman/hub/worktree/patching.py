@@ -37,8 +37,8 @@ DIFF: Final = (
 
 _OPS: Final = {b"A": FileOp.ADD, b"D": FileOp.DELETE}
 
-_UNBORN: Final = "does not have a commit checked out"
-"""How git ends its refusal to take a repository without commits into another one."""
+_UNBORN: Final = re.compile(r"error: '(.+)/' does not have a commit checked out$")
+"""How git refuses to take a repository without commits into another one."""
 
 
 class Conflict(Struct, frozen=True):
@@ -181,10 +181,16 @@ async def capture(
     """Put the state of a repository's files away. `env` is for git."""
     index = scratch / "index"
     env, answer = await git.stage_everything(repository, folder, index, env=env)
+    lines = answer.complaint.splitlines()
+    unborn = [match[1] for line in lines if (match := _UNBORN.match(line))]
+    # Newer versions of git tell of each a second time.
+    expected = {f"error: unable to index file '{name}/'" for name in unborn}
     complaints = [
         line.removeprefix("error: ")
-        for line in answer.complaint.splitlines()
-        if line.startswith(("error: ", "fatal: ")) and not line.endswith(_UNBORN)
+        for line in lines
+        if line.startswith(("error: ", "fatal: "))
+        and not _UNBORN.match(line)
+        and line not in expected
     ]
     if answer.cut or answer.exit_code is None or complaints:
         # A copy without some of the files would look as if they had been deleted.
@@ -193,12 +199,7 @@ async def capture(
         raise git.filter_failure(answer, doing, env) or IsolationFailed(doing, problem)
     everything = (await git.demand(("write-tree",), cwd=repository.top, env=env)).text
     listed = await git.demand(("ls-files", "--stage", "-z"), cwd=repository.top, env=env)
-    nested = [os.fsdecode(name) for name in git.links_of(listed.output)]
-    nested += [
-        match[1]
-        for line in answer.complaint.splitlines()
-        if line.endswith(_UNBORN) and (match := re.match(r"error: '(.+)/' ", line))
-    ]
+    nested = [os.fsdecode(name) for name in git.links_of(listed.output)] + unborn
     if not staged:
         return Captured(everything, "", tuple(nested))
     git.copy_index(repository, scratch / "staged")

@@ -176,6 +176,81 @@ async def test_no_command_runs_a_filter_of_the_repository_whoever_asks(tmp_path:
 
 
 @aio
+@pytest.mark.parametrize("name", ["", "a=b", "a.b", "a b", "Ä", "filter"])
+async def test_no_name_of_a_filter_hides_it(tmp_path: Path, name: str) -> None:
+    folder = make(tmp_path / "repo")
+    with (folder / ".git/config").open("a") as file:
+        file.write(f'[filter "{name}"]\n\tclean = touch {tmp_path / "ran"}; cat\n')
+    (folder / ".git/info").mkdir(exist_ok=True)
+    # An attribute has no spaces in its value.
+    (folder / ".git/info/attributes").write_text(f"* filter={name}\n")
+    (folder / "a.txt").write_text("other\n")
+    found, _ = await git.find_repository(folder)
+    assert found is not None
+    refused = settings(await git.own_filters(found, refuse=True))
+    assert refused[f"filter.{name}.clean"] == "" and refused[f"filter.{name}.required"] == "true"
+    env = {"GIT_INDEX_FILE": str(tmp_path / "index"), **await git.own_filters(found, refuse=True)}
+    answer = await git.ask(("add", "--all"), cwd=folder, env=env)
+    if " " not in name:
+        error = git.filter_failure(answer, "adding", env)
+        assert error is not None and f"the filter {name!r} is defined only by" in str(error)
+    assert (await git.ask(("add", "--all"), cwd=folder)).ok
+    assert not (tmp_path / "ran").exists()
+
+
+@aio
+async def test_a_filter_of_which_the_user_only_says_that_it_is_required_is_the_repositorys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_home(tmp_path / "home", monkeypatch, '[filter "x"]\n\trequired\n')
+    folder = make(tmp_path / "repo")
+    repositories.git(folder, "config", "filter.x.clean", "evil")
+    found, _ = await git.find_repository(folder)
+    assert found is not None
+    refused = await git.own_filters(found, refuse=True)
+    complaint = "fatal: a.txt: clean filter 'x' failed\n"
+    error = git.filter_failure(git.Answer(128, b"", complaint), "adding", refused)
+    assert error is not None and "is defined only by the repository" in str(error)
+
+
+@aio
+async def test_hooks_of_the_configuration_are_switched_off_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    at_home(tmp_path / "home", monkeypatch, f'[hook "mine"]\n\tcommand = touch {ran}\n')
+    folder = make(tmp_path / "repo")
+    found, _ = await git.find_repository(folder)
+    assert found is not None
+    with (folder / ".git/config").open("a") as file:
+        for name in ("", "evil", "e.vil"):
+            file.write(f'[hook "{name}"]\n\tcommand = touch {ran}\n')
+            for event in ("post-index-change", "post-checkout", "reference-transaction"):
+                file.write(f"\tevent = {event}\n")
+    off = settings(await git.own_filters(found))
+    names = ("mine", "", "evil", "e.vil")
+    assert off == {
+        f"hook.{name}.{key}": value
+        for name in names
+        for key, value in (("enabled", "false"), ("event", ""))
+    }
+    # git before 2.54 does not know such hooks; it runs none of them either.
+    (folder / "b.txt").write_text("b\n")
+    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    for args in (
+        ("add", "--all"),
+        ("write-tree",),
+        (*identity, "commit", "--quiet", "-m", "second"),
+        ("update-ref", "refs/heads/other", "HEAD"),
+        ("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree")),
+        ("read-tree", "HEAD"),
+    ):
+        answer = await git.ask(args, cwd=folder)
+        assert answer.ok, answer
+    assert not ran.exists()
+
+
+@aio
 async def test_an_old_git_cannot_switch_filters_off_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

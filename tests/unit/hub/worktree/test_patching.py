@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.errors import FileFailed, IsolationFailed
-from dragoman.hub.worktree import patching
+from dragoman.hub.worktree import git, patching
 from dragoman.hub.worktree.git import Answer
 from dragoman.hub.worktree.isolation import Isolation
-from dragoman.hub.worktree.patching import Conflict, keep_patch, patch_of
+from dragoman.hub.worktree.patching import Conflict, capture, keep_patch, patch_of
 from dragoman.hub.worktree.records import Tree
 from tests.aio import aio
 from tests.unit.hub.worktree.repositories import make, tree
@@ -130,3 +132,27 @@ async def test_a_repository_made_in_the_copy_does_not_have_its_filters_run(tmp_p
         (inner / "a.txt").write_text("done\n")
         assert b"+done" in await isolation.patch()
     assert not (tmp_path / "ran").exists()
+
+
+@aio
+async def test_a_repository_without_commits_is_passed_over_by_every_version_of_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "repo")
+    make(folder / "unborn", commit=False)
+    stage = git.stage_everything
+
+    async def newer(*args: Any, **options: Any) -> tuple[dict[str, str], git.Answer]:
+        env, answer = await stage(*args, **options)
+        told = answer.complaint.partition("error: unable")[0].rstrip("\n")
+        told += f"\nerror: unable to index file '{named}/'\n"
+        return env, replace(answer, complaint=told)
+
+    monkeypatch.setattr(git, "stage_everything", newer)
+    found, _ = await git.find_repository(folder)
+    assert found is not None
+    named = "unborn"
+    assert (await capture(found, folder, tmp_path)).nested == ("unborn",)
+    named = "another"
+    with pytest.raises(IsolationFailed, match="unable to index file 'another/'"):
+        await capture(found, folder, tmp_path)
