@@ -15,10 +15,15 @@ from dragoman.redaction.shapes import compiled
 _ENCODED: Final = (
     # A class of characters first, so that the search runs from one of them to the next.
     r"[%\\\x1b\x9b](?:"
-    r"(?<=%)(?P<percent>[0-9A-Fa-f]{2})"
+    # An address within an address has its percent signs encoded, too.
+    r"(?<=%)(?:25)*(?P<percent>[0-9A-Fa-f]{2})"
     # Colours and other control sequences, also with their first character written out.
-    r"|(?:(?<=\x1b)|(?<=\x9b)|(?<=\\)\\*(?:u001[bB]|x1[bB]|033|e))(?:\[[0-9;:?]*[@-~]|[@-Z\\^_])"
-    r"|(?<=\\)\\*(?:u(?P<unicode>[0-9A-Fa-f]{4})|x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrtbf/\"']))"
+    r"|(?<=\x9b)[0-9;:?]*[@-~]"
+    r"|(?:(?<=\x1b)|(?<=\\)\\*(?:u001[bB]|x1[bB]|033|e))"
+    r"(?:\[[0-9;:?]*[@-~]|[@-Z\\^_])"
+    r"|(?<=\\)\\*(?:u009[bB][0-9;:?]*[@-~]|u(?P<unicode>[0-9A-Fa-f]{4})|x(?P<hex>[0-9A-Fa-f]{2})"
+    # What JSON escapes, and the characters of keys that Markdown escapes.
+    r"|(?P<letter>[nrtbf/\"'_.~=+:-]))"
     r")"
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dragoman.redaction import shapes
@@ -26,10 +28,18 @@ def test_a_key_in_colours_or_escapes_is_cut_out(key: str) -> None:
     coloured = f"\x1b[32m{key[:half]}\x1b[1;31m{key[half:]}\x1b[0m"
     percent = "".join(f"%{ord(c):02x}" for c in key)
     escaped = "".join(f"\\u{ord(c):04x}" for c in key)
-    for written in (coloured, percent, escaped, coloured.replace("\x1b", "\\u001b")):
+    for written in (
+        coloured,
+        percent,
+        escaped,
+        coloured.replace("\x1b", "\\u001b"),
+        coloured.replace("\x1b[", "\x9b"),
+        percent.replace("%", "%25"),
+        re.sub(r"([_.-])", r"\\\1", key),
+    ):
         clean = Redactor().text(f"a {written} b")
         assert clean.startswith("a ") and clean.endswith(" b"), written
-        assert written not in clean and key[half:] not in clean
+        assert key[half:] not in clean and written[-len(key) // 2 :] not in clean
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,20 @@ def test_colours_percents_and_escapes_are_read_through() -> None:
     assert decoded(text) == View(text).text == "abABC\nd"
 
 
+def test_every_way_to_write_a_control_sequence_and_an_escape_is_read_through() -> None:
+    for colour in (
+        "\x1b[1;32m",
+        "\x9b1;32m",
+        "\\u001b[1;32m",
+        "\\u009b1;32m",
+        "\\x1b[0m",
+        "\\033[0m",
+    ):
+        assert decoded(f"a{colour}b") == "ab", colour
+    assert decoded("https%253A%252F%25252F") == "https://"
+    assert decoded("ghp\\_a\\-b\\.c") == "ghp_a-b.c", "as Markdown is written"
+
+
 def test_a_plain_text_is_its_own_view() -> None:
     assert not is_encoded("plain")
     assert View("plain").text == "plain"
