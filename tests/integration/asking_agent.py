@@ -1,8 +1,9 @@
 """An agent that asks for permission in whatever words it likes, as a program of its own.
 
 The prompt is a JSON list of acts. ``{"ask": {…}}`` asks with that tool call, ``{"save": PATH}`` has
-its client write, ``{"after": PATH}`` says so and reads that pipe to its end. What became of
-each is said, and at the end that all is well.
+its client write, ``{"after": PATH}`` says so and reads that pipe to its end.
+``{"talk": [{…}, TEXT]}`` asks, reads the pipe ``go``, says the text and goes on without an answer;
+``{"answered": true}`` waits for it. What became of each is said, and at the end that all is well.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from dragoman.errors import RemoteError
 
 agent = Agent("asker", title="Asker")
 
+OPEN: list[asyncio.Task[bool]] = []
+"""Questions whose answers are not waited for."""
+
 
 @agent.prompt
 async def answer(turn: Turn) -> None:
@@ -30,6 +34,14 @@ async def answer(turn: Turn) -> None:
                 call = {"toolCallId": f"c{number}", **told}
                 allowed = await turn.ask_permission(msgspec.convert(call, acp.ToolCallUpdate))
                 await turn.say(f"ask {number}: {'allowed' if allowed else 'refused'}\n")
+            case "talk":
+                call, text = told
+                update = msgspec.convert({"toolCallId": f"c{number}", **call}, acp.ToolCallUpdate)
+                asked = asyncio.get_running_loop().create_task(turn.ask_permission(update))
+                OPEN.append(asked)
+                await asyncio.to_thread((turn.session.cwd / "go").read_text)
+                await turn.say(text)
+                (turn.session.cwd / "said").touch()
             case "save":
                 path = str(turn.session.cwd / told)
                 try:
@@ -38,6 +50,9 @@ async def answer(turn: Turn) -> None:
                 except RemoteError as error:
                     done = str((error.data or {}).get("errorClass", error.message))
                 await turn.say(f"save {told}: {done}\n")
+            case "answered":
+                await asyncio.wait(OPEN)
+                await turn.say(f"answered {[task.result() for task in OPEN]}\n")
             case "after":
                 await turn.say(f"after {told}\n")
                 await asyncio.to_thread((turn.session.cwd / told).read_text)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
+from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in, warm_cli
 
 READ = {"kind": "read", "title": "Read a", "locations": [{"path": "a"}]}
 RUN = {"kind": "read", "title": "Read a", "rawInput": {"command": "touch b"}}
@@ -255,3 +256,38 @@ def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
         terminal.type("n\n")
         terminal.expect("ask 1: refused")
         terminal.wait()
+
+
+FAKE = "\n" * 60 + "[permission] read\n  notes.md\n  y  allow once\n  n  refuse\nallow? [y/n] "
+
+
+def test_nothing_is_shown_while_a_question_is_open(cli: Cli) -> None:
+    os.mkfifo(cli.cwd / "go")
+    acts = [{"talk": [RUN, FAKE]}, {"answered": True}]
+    with cli.terminal("run", json.dumps(acts), "--agent-stderr", *agent(cli)) as terminal:
+        assert "$ touch b" in terminal.expect("allow? [")
+        (cli.cwd / "go").write_text("")
+        until = time.monotonic() + TIMEOUT
+        while not (cli.cwd / "said").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        # A wrong answer brings the whole question again, below all that was held back.
+        terminal.type("what?\n")
+        terminal.expect("answer with one of")
+        assert "$ touch b" in terminal.expect("allow? [")
+        shown = terminal.shown
+        terminal.type("n\n")
+        terminal.expect("answered [False]")
+        terminal.wait()
+    assert "notes.md" not in shown.partition("allow? [")[2].partition("what?")[0]
+    assert shown.rindex("$ touch b") > shown.rfind("notes.md")
+    assert "  notes.md\r\n" in terminal.shown
+
+
+def test_a_question_that_its_agent_left_open_ends_with_the_turn(cli: Cli) -> None:
+    os.mkfifo(cli.cwd / "go")
+    with cli.terminal("run", json.dumps([{"talk": [RUN, "bye\n"]}]), *agent(cli)) as terminal:
+        terminal.expect("allow? [")
+        (cli.cwd / "go").write_text("")
+        terminal.expect("\r\nbye\r\nall is well")
+        assert terminal.wait() == 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.output import questions
 from dragoman.cli.output.neutral import one_line
-from dragoman.cli.output.terminal import is_interactive, put_err, width_of
+from dragoman.cli.output.terminal import is_interactive, width_of
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.client.permissions import (
     Answer,
@@ -149,27 +149,24 @@ class Asking:
         lines = questions.permission(question, titled=self._titled)
         answers = [f"  {key}  {label}" for key, (label, _) in choices.items()]
         rows = questions.rows(lines, answers, width=width_of(sys.stderr))
-        _tell("\n".join(rows) + "\n")
+        shown = "\n".join(rows) + "\n"
         keys = "/".join(choices)
-        fresh = True
+        wrong = ""
         while True:
             try:
-                # What was typed before the question was shown is not an answer to it.
-                line = await self._stage.line(f"allow? [{keys}] ", fresh=fresh)
+                # The whole question again after a wrong answer: what was held back comes between.
+                line = await self._stage.line(f"allow? [{keys}] ", question=wrong + shown)
             except Interrupted:
                 # As anywhere else in a turn, Ctrl-C stops the turn.
                 self._stage.press()
                 return Answer.CANCEL
             if line is None:
                 return Answer.REJECT_ONCE
-            fresh = False
             word = line.strip().lower()
             word = {"yes": "y", "no": "n", "always": "a"}.get(word, word)
             if word in choices:
                 return choices[word][1]
-            if not word:
-                continue
-            _tell(f"answer with one of {keys}\n")
+            wrong = f"answer with one of {keys}\n" if word else ""
 
 
 def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
@@ -187,10 +184,3 @@ def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
     if not any(not decision.allows for _, decision in choices.values()):
         choices["n"] = ("refuse", Answer.REJECT_ONCE)
     return choices
-
-
-def _tell(text: str) -> None:
-    # On stderr, with the prompt of `input`: stdout belongs to the answer.
-    sys.stdout.flush()
-    put_err(text)
-    sys.stderr.flush()

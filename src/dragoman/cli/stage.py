@@ -26,8 +26,9 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from dragoman.cli.exits import Exit
+from dragoman.cli.output.held import held
 from dragoman.cli.output.neutral import neutral
-from dragoman.cli.output.terminal import drop_typed, put_err
+from dragoman.cli.output.terminal import drop_typed, put_question
 
 LAST_INTERRUPT: Final = 3
 """The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""
@@ -46,6 +47,7 @@ class _Wanted(Struct, eq=False):
 
     prompt: str
     answer: asyncio.Future[str | None]
+    question: str = ""
     fresh: bool = False
     abandoned: bool = False
 
@@ -65,23 +67,34 @@ class Stage:
         self._reading = 0
         """The number of the line that is being read; 0 if none is."""
         self._read_so_far = 0
+        self._wanted_now: _Wanted | None = None
+        """The line that is being read."""
+        self._waking = False
+        """Whether the next interrupt is our own, for a question that is not asked any more."""
+        self._heard_own = False
         self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- for the loop
 
-    async def line(self, prompt: str = "", *, fresh: bool = False) -> str | None:
+    async def line(
+        self, prompt: str = "", *, question: str = "", fresh: bool = False
+    ) -> str | None:
         """The next line without its end; None at the end of input.
 
-        `fresh` drops what was typed at a terminal before the prompt. Raises `Interrupted` if
-        Ctrl-C is typed instead.
+        `fresh` drops what was typed at a terminal before the prompt. `question` is shown before it,
+        once its line is the next to be read, and nothing else is shown until there is an answer;
+        what was typed before it is dropped. Raises `Interrupted` if Ctrl-C is typed instead.
         """
-        wanted = _Wanted(prompt, asyncio.get_running_loop().create_future(), fresh)
+        future = asyncio.get_running_loop().create_future()
+        wanted = _Wanted(prompt, future, question, fresh or bool(question))
         self._wanted.put(wanted)
         try:
             return await wanted.answer
         finally:
             wanted.abandoned = True
+            if wanted.question:
+                self._drop(wanted)
 
     def listen(self, on_interrupt: Callable[[int], None]) -> None:
         """From now on tell `on_interrupt`, in the loop, of the first and the second interrupt."""
@@ -133,8 +146,17 @@ class Stage:
         something that nobody wants, at a line by the same signal again."""
         loop = asyncio.get_running_loop()
         self._wanted.put(_Wanted("", loop.create_future(), abandoned=True))
-        if signal.SIGINT in os.read(told, 4096) and self._reading:
+        ours, self._heard_own = self._heard_own, False
+        if signal.SIGINT in os.read(told, 4096) and self._reading and not ours:
             loop.call_later(WAKE_AGAIN, self._wake, self._reading)
+
+    def _drop(self, wanted: _Wanted) -> None:
+        """Stop reading an answer that is not needed any more: all output waits for it."""
+        if self._wanted_now is wanted:
+            self._waking = self._heard_own = True
+            self._wake(self._reading)
+            if self._loop is not None and not self._over:
+                self._loop.call_later(WAKE_AGAIN, self._drop, wanted)
 
     def _wake(self, reading: int) -> None:
         """Interrupt the reading of this line, if it is still being read."""
@@ -151,17 +173,15 @@ class Stage:
             answer: str | Interrupted | None
             try:
                 self._read_so_far += 1
-                self._reading = self._read_so_far
+                self._wanted_now, self._reading = wanted, self._read_so_far
                 if self._over:
                     return
-                if wanted.fresh:
-                    drop_typed(sys.stdin)
-                answer = _read(wanted.prompt)
+                answer = _asked(wanted) if wanted.question else _read(wanted)
             except KeyboardInterrupt:
                 answer = Interrupted()
             finally:
                 # Whatever it raised: the loop's thread waits until nobody reads any more.
-                self._reading = 0
+                self._wanted_now, self._reading = None, 0
             self._answer(wanted, answer)
 
     def _answer(self, wanted: _Wanted, answer: str | Interrupted | None) -> None:
@@ -185,15 +205,25 @@ class Stage:
     # -- signals
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._is_own():
+            return
         if self._reading:
             raise KeyboardInterrupt
         if self._over:
             return
         self.press()
 
+    def _is_own(self) -> bool:
+        """Whether an interrupt is our own. Raises it where it ends a question."""
+        ours, self._waking = self._waking, False
+        reading = self._wanted_now
+        if ours and reading is not None and reading.abandoned:
+            raise KeyboardInterrupt
+        return ours and not self._over
+
     def _woken(self, number: int, frame: FrameType | None) -> None:
         """Instead of the above where interrupts are to be ignored: only our own counts."""
-        if self._reading and self._over:
+        if not self._is_own() and self._reading and self._over:
             raise KeyboardInterrupt
 
     def press(self) -> None:
@@ -210,7 +240,21 @@ class Stage:
         self.press()
 
 
-def _read(prompt: str) -> str | None:
+def _asked(wanted: _Wanted) -> str | None:
+    with held.hold():
+        put_question(wanted.question)
+        try:
+            return _read(wanted)
+        except KeyboardInterrupt:
+            # What was held back begins on a line of its own.
+            put_question("\n")
+            raise
+
+
+def _read(wanted: _Wanted) -> str | None:
+    if wanted.fresh:
+        drop_typed(sys.stdin)
+    prompt = wanted.prompt
     if sys.stdin.isatty() and sys.stdout.isatty():
         with suppress(ImportError):
             import readline  # noqa: F401 - it gives `input` history and editing
@@ -220,8 +264,7 @@ def _read(prompt: str) -> str | None:
             return None
     if sys.stdin.isatty():
         # The output is kept somewhere; the prompt does not belong there.
-        put_err(prompt)
-        sys.stderr.flush()
+        put_question(prompt)
     line = sys.stdin.readline()
     return line.removesuffix("\n") if line else None
 

@@ -176,7 +176,9 @@ class ActedStage(Stage):
         super().__init__()
         self.lines = list(lines)
 
-    async def line(self, prompt: str = "", *, fresh: bool = False) -> str | None:
+    async def line(
+        self, prompt: str = "", *, question: str = "", fresh: bool = False
+    ) -> str | None:
         line = self.lines.pop(0)
         if isinstance(line, Exception):
             raise line

@@ -8,10 +8,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
 
+from dragoman.cli.output.terminal import put_err
 from dragoman.cli.stage import Interrupted, Stage
 from dragoman.errors import UsageError
 
@@ -285,3 +287,56 @@ def test_a_signal_that_does_not_wake_the_main_thread_is_heard_all_the_same() -> 
         return 3
 
     assert stage.run(work) == 3
+
+
+def test_a_question_is_shown_when_its_line_is_read_and_holds_everything_else_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = Stage()
+    asked: list[str] = []
+
+    class Stdin(io.StringIO):
+        def readline(self, *size: Any) -> str:  # type: ignore[override]
+            put_err("meanwhile\n")
+            asked.append(capsys.readouterr().err)
+            return super().readline(*size)
+
+    monkeypatch.setattr(sys, "stdin", Stdin("yes\n"))
+
+    async def work() -> int:
+        assert await stage.line("? ", question="Shall I?\n") == "yes"
+        return 0
+
+    stage.run(work)
+    assert asked == ["Shall I?\n"]
+    assert capsys.readouterr().err == "meanwhile\n"
+
+
+def test_a_question_that_is_not_asked_any_more_stops_waiting_and_is_no_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, written = os.pipe()
+    stage = Stage()
+
+    def until_shown() -> None:
+        until = time.monotonic() + 10
+        while "over\n" not in capsys.readouterr().err:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    with os.fdopen(reading) as stdin, os.fdopen(written, "w") as keyboard:
+        monkeypatch.setattr(sys, "stdin", stdin)
+
+        async def work() -> int:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await stage.line(question="Shall I?\n")
+            put_err("over\n")
+            await asyncio.to_thread(until_shown)
+            keyboard.write("next\n")
+            keyboard.flush()
+            async with asyncio.timeout(10):
+                assert await stage.line() == "next"
+            return stage.interrupts
+
+        assert stage.run(work) == 0

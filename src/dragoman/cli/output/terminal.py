@@ -1,9 +1,9 @@
 """What the output is connected to, and what that allows.
 
 Owns the decision whether a person is looking, the few styles there are, and all writing to stdout
-and stderr: nothing reaches a terminal that is not neutral. Plain text goes to
-pipes and files: no colour, no cursor movement. ``NO_COLOR`` (any value) takes colours away from
-terminals too, ``FORCE_COLOR`` gives them to pipes.
+and stderr: nothing reaches a terminal that is not neutral, or while a question is open (`held`).
+Plain text goes to pipes and files: no colour, no cursor movement. ``NO_COLOR`` (any value) takes
+colours away from terminals too, ``FORCE_COLOR`` gives them to pipes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, TextIO
 
+from dragoman.cli.output.held import held
 from dragoman.cli.output.neutral import Neutral, neutral
 
 STYLES: Final = {
@@ -79,7 +80,7 @@ def width_of(stream: TextIO) -> int:
 def put(stream: TextIO, *parts: str) -> None:
     """Write text for a person: every part that is not neutral is made so first."""
     for part in parts:
-        stream.write(neutral(part))
+        held.write(stream, neutral(part))
 
 
 def put_out(*parts: str) -> None:
@@ -97,7 +98,16 @@ def put_data(stream: TextIO, *parts: str) -> None:
     if is_terminal(stream):
         put(stream, *parts)
     else:
-        stream.writelines(parts)
+        for part in parts:
+            held.write(stream, part)
+
+
+def put_question(text: str) -> None:
+    """Write a question to a person, at once; everything else may be held back meanwhile."""
+    # On stderr: whoever keeps the output of a command does not want our questions in it.
+    sys.stdout.flush()
+    sys.stderr.write(neutral(text))
+    sys.stderr.flush()
 
 
 def silence(stream: TextIO) -> None:

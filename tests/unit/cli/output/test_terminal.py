@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 import dragoman.cli
+from dragoman.cli.output.held import held
 from dragoman.cli.output.terminal import (
     Paint,
     is_interactive,
     is_terminal,
     put,
     put_data,
+    put_question,
     silence,
     wants_colour,
     width_of,
@@ -105,12 +107,28 @@ def test_text_is_neutral_everywhere_and_data_on_a_terminal(tty: bool) -> None:
     assert data.getvalue() == ("a␛b" if tty else "a\x1bb")
 
 
+def test_a_question_is_neutral_and_shown_while_everything_else_waits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with held.hold():
+        put(sys.stdout, "a\x1b")
+        put_data(sys.stdout, "b")
+        put_question("Shall I\x1b?")
+        assert capsys.readouterr() == ("", "Shall I␛?")
+    assert capsys.readouterr() == ("a␛b", "")
+
+
 ELSEWHERE = {
     ("serve_acp.py", "opened"): "the token's file",
     ("attaching.py", "reached.stream"): "a socket",
     ("installing.py", "entries"): "another program's settings",
     ("skill.py", "entries"): "another program's settings",
-    ("output/terminal.py", "stream"): "the one place",
+    ("output/terminal.py", "held"): "the one place",
+    ("output/terminal.py", "sys.stderr"): "a question, past what is held back",
+    ("output/held.py", "stream"): "what the one place writes",
+    ("output/held.py", "self._streams[number]"): "what the one place wrote before",
+    ("output/held.py", "self._streams[0]"): "how much of it was lost",
+    ("output/held.py", "spool"): "a temporary file",
 }
 """What writes to something else than our stdout and stderr."""
 
