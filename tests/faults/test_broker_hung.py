@@ -148,3 +148,18 @@ def test_after_a_turn_that_timed_out_at_a_stopped_agent_the_next_command_works(w
     (after,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())
     assert (after["pid"], after["status"]["starts"]) == (broker["pid"], 2)
     assert after["status"]["peerPid"] != pid
+
+
+def test_an_agent_that_is_stopped_behind_its_launcher_is_replaced_as_soon(warm: Cli) -> None:
+    launcher = ("/bin/sh", "-c", '"$@"; true', "sh")
+    words = ("--approve-reads", "--format", "json", "--", *launcher, *warm.agent)
+    assert warm.child("run", "hello", "-s", "one", *words).code == 0
+    (broker,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())
+    pid = broker["status"]["peerPid"]
+    (agent,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    os.kill(agent, signal.SIGSTOP)
+    done = warm.child("run", "hello", "-s", "two", *words)
+    assert done.code == 0, done
+    (after,) = map(json.loads, warm("broker", "list", "--format", "json").out.splitlines())
+    assert (after["pid"], after["status"]["starts"]) == (broker["pid"], 2)
+    assert after["status"]["peerPid"] != pid and str(agent) not in warm.agents_left()

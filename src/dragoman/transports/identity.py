@@ -22,6 +22,10 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
+MAX_LAUNCHERS = 5
+"""How many processes may start each other until the program that does the work: `npx` starts a
+shell, that the script of an agent, and that itself once more."""
+
 
 class ProcessState(enum.Enum):
     """What is known of a process that was written down."""
@@ -106,8 +110,20 @@ def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
 
 def is_stopped(pid: int, *, proc: Path = PROC) -> bool:
     """Whether a process is stopped by a signal, so that it does nothing until it is continued.
-    Where the system does not tell, it is not."""
-    return _fields(pid, proc)[:1] == [b"T"]
+    Where the system does not tell, it is not.
+
+    A launcher, such as a shell or `npx`, is stopped if the program is that it waits for: its only
+    child, which has the same input.
+    """
+    launcher = pid
+    for _ in range(MAX_LAUNCHERS):
+        if _fields(pid, proc)[:1] == [b"T"]:
+            return True
+        children = _children(pid, proc)
+        if len(children) != 1 or not _has_input_of(launcher, children[0], proc):
+            return False
+        pid = children[0]
+    return False
 
 
 def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
@@ -137,6 +153,26 @@ def _fields(pid: int, proc: Path) -> list[bytes]:
         return []
     # The second field is the program's name in parentheses, which may hold spaces and parentheses.
     return text.rpartition(b")")[2].split()
+
+
+def _children(pid: int, proc: Path) -> list[int]:
+    """The children of a process, where the system tells; those of each of its threads."""
+    found: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        for task in (proc / str(pid) / "task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _has_input_of(pid: int, other: int, proc: Path) -> bool:
+    """Whether a process holds the pipe that is the standard input of another one. Under any number:
+    some move it away, so that what they start does not read it."""
+    try:
+        wanted = os.readlink(proc / f"{pid}/fd/0")
+        held = {os.readlink(entry) for entry in (proc / f"{other}/fd").iterdir()}
+    except OSError:
+        return False
+    return wanted in held and wanted.startswith(("pipe:", "socket:"))
 
 
 def _started_elsewhere(pid: int) -> str:

@@ -167,3 +167,29 @@ def test_a_process_that_a_signal_stopped_is_told_from_one_that_is_traced(
     (tmp_path / "7" / "stat").write_text(f"7 (a) b (c) {state} 1 7 7 0")
     assert is_stopped(7, proc=tmp_path) is stopped
     assert not is_stopped(8, proc=tmp_path)
+
+
+def process(
+    proc: Path, pid: int, state: str, *, reads: str, children: str = "", number: int = 0
+) -> None:
+    task = proc / str(pid) / "task" / str(pid)
+    task.mkdir(parents=True)
+    (task / "children").write_text(children)
+    (proc / str(pid) / "stat").write_text(f"{pid} (a) {state} 1 7 7 0")
+    (proc / str(pid) / "fd").mkdir()
+    (proc / str(pid) / "fd" / str(number)).symlink_to(reads)
+
+
+@pytest.mark.parametrize(
+    ("reads", "children", "stopped"),
+    [("pipe:[1]", "8 ", True), ("/dev/null", "8 ", False), ("pipe:[1]", "8 9 ", False)],
+)
+def test_a_launcher_is_stopped_if_the_program_is_that_it_started(
+    tmp_path: Path, reads: str, children: str, stopped: bool
+) -> None:
+    process(tmp_path, 6, "S", reads="pipe:[1]", children="7 ")
+    process(tmp_path, 7, "S", reads="pipe:[1]", children=children)
+    process(tmp_path, 8, "T", reads=reads, number=5)
+    process(tmp_path, 9, "S", reads="pipe:[1]")
+    assert is_stopped(6, proc=tmp_path) is stopped
+    assert not is_stopped(9, proc=tmp_path)
