@@ -26,6 +26,10 @@ log: Final = logging.getLogger("dragoman.retention")
 INTERVAL: Final = 24 * 3600.0
 """Seconds between two times, on one machine."""
 
+LONG_AGO: Final = 30 * 24 * 3600.0
+"""Seconds after which the first command deletes nothing yet. A clock that runs years ahead for an
+hour would make everything old; with a clock that is right, it is done a day later."""
+
 STAMP: Final = "retention.stamp"
 """The file in the state folder whose time says when it was done last."""
 
@@ -46,7 +50,11 @@ def retain(
     does."""
     now = time.time() if now is None else now
     files = (store_path(state), ledger_path(state))
+    done_at = _done_at(state / STAMP)
     if not any(path.exists() for path in files) or not _is_due(state / STAMP, now):
+        return False
+    if done_at is not None and now - done_at > LONG_AGO:
+        log.info("nothing old is deleted before tomorrow: the last time is long ago")
         return False
     try:
         settings = load_own(config / CONFIG_FILE, environ)
@@ -93,6 +101,13 @@ def _delete_aside(path: Path, before: float) -> None:
             if set_aside_at(aside) < before:
                 for suffix in ("", *COMPANIONS):
                     aside.with_name(aside.name + suffix).unlink(missing_ok=True)
+
+
+def _done_at(stamp: Path) -> float | None:
+    try:
+        return stamp.stat().st_mtime
+    except OSError:
+        return None
 
 
 def _is_due(stamp: Path, now: float) -> bool:

@@ -70,6 +70,20 @@ def test_it_is_done_once_a_day_however_the_clock_jumps(tmp_path: Path) -> None:
     assert retain(tmp_path, tmp_path, environ={}, now=NOW + 4 * DAY)
 
 
+def test_a_clock_that_jumps_ahead_and_back_deletes_nothing(tmp_path: Path) -> None:
+    filled(tmp_path)
+    assert retain(tmp_path, tmp_path, environ={}, now=NOW)
+    before = kept(tmp_path)
+    assert "s-young" in before
+    assert not retain(tmp_path, tmp_path, environ={}, now=NOW + 3650 * DAY)
+    assert retain(tmp_path, tmp_path, environ={}, now=NOW + 2 * DAY)
+    assert kept(tmp_path) == before
+    # With a clock that stays there it is done a day later.
+    assert not retain(tmp_path, tmp_path, environ={}, now=NOW + 100 * DAY)
+    assert retain(tmp_path, tmp_path, environ={}, now=NOW + 101.5 * DAY)
+    assert "s-young" not in kept(tmp_path)
+
+
 def test_the_users_settings_say_how_long(tmp_path: Path) -> None:
     filled(tmp_path)
     config = tmp_path / "config.toml"
