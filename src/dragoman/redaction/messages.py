@@ -19,17 +19,26 @@ from dragoman.redaction.names import REDACTED, names_a_secret
 from dragoman.redaction.redactor import LONGEST, REACH, Redactor, decode
 
 PIECES: Final = frozenset(
-    {"text", "delta", "content", "chunk", "data", "output", "thinking", "partial_json"}
+    {
+        *("text", "delta", "content", "chunk", "data", "output", "thinking", "partial_json"),
+        *("rawOutput", "stdout", "stderr"),
+    }
 )
 """Fields whose strings may be pieces of a longer text."""
 
 KINDS: Final = frozenset(
-    {"method", "type", "sessionUpdate", "sessionId", "session_id", "threadId", "thread_id", "index"}
+    {
+        *("method", "type", "sessionUpdate", "sessionId", "session_id", "threadId", "thread_id"),
+        *("index", "toolCallId", "itemId", "callId", "terminal_id", "terminalId"),
+    }
 )
 """Fields that tell one run from another."""
 
 MAX_HELD: Final = 4096
 """Messages that are held back at most."""
+
+MAX_HELD_SIZE: Final = 1024 * 1024
+"""Bytes of lines that are held back at most, besides the last one."""
 
 STEP: Final = 64
 """Characters by which a text grows before it is searched again, if more than so many stay."""
@@ -53,6 +62,8 @@ class _Held(Generic[T]):
     tag: T
     message: Any
     """Without its secrets, but for the piece."""
+    size: int
+    """Bytes of its line."""
     run: tuple[object, ...] | None = None
     holder: Any = None
     field: str = ""
@@ -66,8 +77,14 @@ class MessageRedactor(Generic[T]):
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
         self._held: deque[_Held[T]] = deque()
+        self._held_size = 0
         self._open: dict[tuple[object, ...], list[_Held[T]]] = {}
         self._due: dict[tuple[object, ...], int] = {}
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether messages are held back."""
+        return bool(self._held)
 
     def feed(self, line: bytes, tag: T, *, stream: object = None) -> Iterator[tuple[T, Any]]:
         """Take a message of a stream; yields those that are certain now, as values of JSON."""
@@ -83,21 +100,22 @@ class MessageRedactor(Generic[T]):
             return
         run, holder, field = _piece(message)
         if run is None:
-            held = _Held(tag, self._redact.value(message))
+            held = _Held(tag, self._redact.value(message), len(line))
         else:
             # Apart from the rest, which is certain by itself.
             text, holder[field] = holder[field], ""
             clean = self._redact.value(message)
             _, holder, field = _piece(clean)
             run = (stream, *run)
-            held = _Held(tag, clean, run, holder, field, text)
+            held = _Held(tag, clean, len(line), run, holder, field, text)
             self._open.setdefault(run, []).append(held)
         self._held.append(held)
+        self._held_size += held.size
         if held.run is not None:
             self._search(held.run, final=False)
-        if len(self._held) > MAX_HELD:
-            yield from self.flush()
         yield from self._certain()
+        if len(self._held) > MAX_HELD or self._held_size > MAX_HELD_SIZE:
+            yield from self.flush()
 
     def flush(self) -> Iterator[tuple[T, Any]]:
         """The runs are over; yields all that was held back."""
@@ -109,6 +127,7 @@ class MessageRedactor(Generic[T]):
     def _certain(self) -> Iterator[tuple[T, Any]]:
         while self._held and self._held[0].run is None:
             held = self._held.popleft()
+            self._held_size -= held.size
             yield held.tag, held.message
 
     def _search(self, run: tuple[object, ...], *, final: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.redaction.messages import MAX_HELD, MessageRedactor, NotJson
+from dragoman.redaction.messages import MAX_HELD, MAX_HELD_SIZE, MessageRedactor, NotJson
 from dragoman.redaction.names import REDACTED
 from dragoman.redaction.redactor import Redactor
 from tests.keys import KEYS
@@ -81,3 +81,28 @@ def test_what_is_held_back_is_bounded() -> None:
 def test_a_piece_under_a_secret_name_is_redacted_whole() -> None:
     (message,) = through([{"method": "x", "credentials": {"text": "hunter2"}}])
     assert message["credentials"] == {"text": REDACTED}
+
+
+def test_bytes_that_are_held_back_are_bounded() -> None:
+    redactor: MessageRedactor[int] = MessageRedactor(Redactor())
+    assert not list(redactor.feed(json.dumps(acp("a")).encode(), 0))
+    assert redactor.is_holding
+    other = json.dumps({"method": "other", "params": {"x": "y" * 100_000}}).encode()
+    out = [done for number in range(50) for done in redactor.feed(other, number)]
+    assert (50 - len(out)) * len(other) <= MAX_HELD_SIZE + len(other)
+    assert not redactor.is_holding
+
+
+def test_outputs_of_two_tools_at_once_are_two_runs() -> None:
+    key = KEYS[0]
+
+    def output(tool: str, text: str) -> dict[str, Any]:
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": tool, "rawOutput": text}
+        return {"method": "session/update", "params": {"sessionId": "one", "update": update}}
+
+    mixed = [output(tool, letter) for letter in f"a {key} b" for tool in ("t1", "t2")]
+    said: dict[str, str] = {"t1": "", "t2": ""}
+    for message in through(mixed):
+        update = message["params"]["update"]
+        said[update["toolCallId"]] += update["rawOutput"]
+    assert set(said.values()) == {f"a {REDACTED} b"}

@@ -1,9 +1,9 @@
 """Secrets that come in pieces: a text that is streamed, searched as a whole.
 
-Owns the runs of one session: consecutive chunks of one kind, whose texts belong together. Lines
-are held back until what stands at their end cannot become a secret any more. One line goes in and
-one comes out, in order, so that the numbers of events stay true. What a secret is,
-`dragoman.redaction` knows.
+Owns the runs of one session: consecutive chunks of one kind, whose texts belong together, and
+updates of a tool that carry its output piece by piece. Lines are held back until what stands at
+their end cannot become a secret any more. One line goes in and one comes out, in order, so that the
+numbers of events stay true. What a secret is, `dragoman.redaction` knows.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from dragoman.redaction.redactor import REACH, Redactor
+from dragoman.redaction.messages import MessageRedactor, NotJson
+from dragoman.redaction.redactor import REACH, Redactor, decode
 from dragoman.wire.messages import mend
 
 CHUNKS: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 ENDS: Final = frozenset({"tool_call", "tool_call_update"})
 """What ends a run. Other updates may stand between two pieces of one word."""
+
+OUTPUT: Final = "tool_call_update"
+"""What may carry the next piece of a tool's output."""
 
 WINDOW: Final = 4096
 """Characters that are searched at once: so many lines share the cost of a search."""
@@ -81,14 +85,13 @@ class LineRedactor:
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
         self._held: list[_Held] = []
+        # Output of tools in pieces. At most one of the two holds anything.
+        self._outputs: MessageRedactor[bytes] = MessageRedactor(redact)
         self._size = 0
         self._due_size = WINDOW + REACH
         self._due_lines = MANY_LINES
         self._kind = ""
-        self._form = _NO_FORM
-        self._before, self._behind = _NO_FORM
-        self._cut = slice(0, 0)
-        self._least = 0
+        self._forget_form()
 
     def feed(self, line: bytes) -> list[bytes]:
         """Take a line; returns those that may be stored now."""
@@ -167,6 +170,8 @@ class LineRedactor:
 
     def flush(self) -> list[bytes]:
         """The run is over; returns all lines that were held back."""
+        if self._outputs.is_holding:
+            return self._unchanged(self._outputs.flush())
         return self._search(final=True) if self._held else []
 
     def _feed_other(self, line: bytes) -> list[bytes]:
@@ -180,14 +185,37 @@ class LineRedactor:
         kind = update.session_update
         text = _text(update.content) if kind in CHUNKS else None
         if text is not None:
-            out = [] if kind == self._kind else self.flush()
+            out = self.flush() if kind != self._kind or self._outputs.is_holding else []
             self._kind = kind
             form = self._learn(line, text)
             return out + self._hold((line, text, form), len(text))
+        if kind == OUTPUT or self._outputs.is_holding:
+            out = [] if self._outputs.is_holding else self.flush()
+            out += self._unchanged(self._outputs.feed(line, line))
+            if self._outputs.is_holding:
+                # So that the next chunk comes here, too, and not before what is held back.
+                self._forget_form()
+            return out
         clean = self._redact.line(line)
         if kind in ENDS or not self._held:
             return [*self.flush(), clean]
         return self._hold((clean, None, None), 0)
+
+    def _unchanged(self, entries: Iterator[tuple[bytes, Any]]) -> list[bytes]:
+        """Messages as lines: as they came where no piece of a secret was cut out."""
+        out = []
+        for line, message in entries:
+            if isinstance(message, NotJson) or message == decode(line):
+                out.append(self._redact.line(line))
+            else:
+                out.append(msgspec.json.encode(message))
+        return out
+
+    def _forget_form(self) -> None:
+        self._form = _NO_FORM
+        self._before, self._behind = _NO_FORM
+        self._cut = slice(0, 0)
+        self._least = 0
 
     def _hold(self, held: _Held, size: int) -> list[bytes]:
         self._held.append(held)

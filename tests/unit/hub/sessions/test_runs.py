@@ -138,3 +138,28 @@ def test_a_value_longer_than_the_usual_reach_is_found_in_single_letters() -> Non
     text = "x " * 1500 + value + " y" * 1500
     out = through([chunk(letter) for letter in text], Redactor([value]))
     assert "".join(texts(out)) == "x " * 1500 + "[redacted]" + " y" * 1500
+
+
+def output(text: str, tool: str = "t") -> bytes:
+    data = {"terminal_output": {"terminal_id": tool, "data": text}}
+    return update("tool_call_update", toolCallId=tool, _meta=data)
+
+
+def test_a_secret_in_pieces_of_the_output_of_a_tool_is_found() -> None:
+    call, plan = update("tool_call", toolCallId="t", title="x"), update("plan", entries=[])
+    pieces = [output(letter) for letter in f"it is {SECRET} here"]
+    lines = [chunk("so"), call, *pieces[:20], plan, *pieces[20:], chunk("done"), chunk(" now")]
+    out = through(lines)
+    assert out[:2] == lines[:2] and out[-2:] == lines[-2:]
+    assert out[2 + 20] == plan
+    told = [msgspec.json.decode(line)["update"].get("_meta") for line in out]
+    assert "".join(each["terminal_output"]["data"] for each in told if each) == (
+        "it is [redacted] here"
+    )
+
+
+def test_the_output_of_a_tool_without_a_secret_comes_out_as_it_was() -> None:
+    lines = [line for text in ("a b", "c", "\n") for line in (output(text), chunk(text))]
+    assert through(lines) == lines
+    together = LineRedactor(Redactor())
+    assert together.feed_all(lines * 50) + together.flush() == lines * 50
