@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import acp as sdk
 import pytest
 
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.verify.card import Card, Facts
 from dragoman.hub.verify.store import CARDS, CardStore
+from tests.aio import aio
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in, warm_cli
+from tests.integration.test_serve_acp import editor
 
 AGENT = [sys.executable, str(Path(__file__).with_name("unasking_agent.py"))]
 
@@ -175,6 +178,23 @@ def test_a_session_that_stays_in_a_mode_without_questions_is_not_prompted(cli: C
     assert list(cli.cwd.iterdir()) == []
     chosen = cli("run", "bold", "a.txt", "--deny-all", "--mode", "free")
     assert (chosen.code, "the mode free" in chosen.err) == (2, True)
+    words = ("--deny-all", "--allow-unenforced", "--format", "json")
+    told = result(cli("run", "bold", "a.txt", *words).out)
+    assert told["unenforced"] == "its session is in the mode free, in which it does not ask"
+    assert (told["exit_code"], told["violations"]) == (0, ["a.txt"])
+
+
+@pytest.mark.parametrize("kept", ["1", "0"])
+def test_a_mode_that_the_agent_changes_by_itself_is_set_back_before_the_next_prompt(
+    kept: str, warm: Cli
+) -> None:
+    cli = warm
+    cli.extra["DRAGOMAN_WARM"] = kept
+    describe(cli, MODES, "moded")
+    done = cli("chat", "bold", "--deny-all", "--format", "json", stdin="go free\na.txt\n")
+    results = [json.loads(line) for line in done.out.splitlines() if '"violations"' in line]
+    assert [len(one["denials"]) for one in results] == [0, 1], done.err
+    assert list(cli.cwd.iterdir()) == []
 
 
 def test_output_that_goes_into_the_workspace_is_no_violation(cli: Cli) -> None:
@@ -245,6 +265,23 @@ def test_a_program_does_not_connect_to_a_peer_that_does_not_ask(cli: Cli) -> Non
     assert (cli.cwd / "a.txt").exists()
 
 
+@pytest.mark.parametrize("kept", ["1", "0"])
+def test_a_program_does_not_prompt_in_a_session_that_does_not_ask(kept: str, warm: Cli) -> None:
+    warm.extra["DRAGOMAN_WARM"] = kept
+    describe(warm, MODES, "free")
+    told = connected(warm)
+    assert told.code == 1
+    assert "its session is in the mode free, in which it does not ask" in told.err
+    describe(warm, MODES, "moded")
+    told = connected(warm, program=PROGRAM.replace("session()", 'session(mode="free")'))
+    assert (told.code, "it does not ask in the mode free" in told.err) == (1, True), told.err
+    assert list(warm.cwd.iterdir()) == []
+    allowed = PROGRAM.replace("session()", 'session(mode="free")')
+    (warm.home / "config_home" / "config.toml").write_text("[peer.bold]\nallow_unenforced = true\n")
+    told = connected(warm, program=allowed)
+    assert (told.code, told.out) == (0, "ok 0\n"), told.err
+
+
 @pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
 def test_codex_is_not_run_in_a_wide_sandbox_under_a_policy(cli: Cli, mode: str) -> None:
     folder = cli.home / "bin"
@@ -262,3 +299,31 @@ def test_codex_is_not_run_in_a_wide_sandbox_under_a_policy(cli: Cli, mode: str) 
         assert (allowed.code, allowed.out) == (0, "model sol mode workspaceWrite\n"), allowed.err
     asked = cli.child(*words)
     assert (asked.code, asked.out) == (0, "model sol mode readOnly\n"), asked.err
+
+
+# -- an editor
+
+
+@aio
+async def test_an_editor_cannot_choose_a_mode_in_which_the_peer_does_not_ask(warm: Cli) -> None:
+    describe(warm, MODES, "moded")
+    async with editor(warm, "--peer", "bold") as it:
+        session = (await it.agent.new_session(str(warm.cwd))).session_id
+        for change in (
+            it.agent.set_session_mode(session_id=session, mode_id="free"),
+            it.agent.set_config_option("mode", session, "free"),
+        ):
+            with pytest.raises(sdk.RequestError, match="it does not ask in the mode free"):
+                await change
+        await it.agent.prompt(session, [sdk.text_block("go free")])
+        await it.agent.prompt(session, [sdk.text_block("a.txt")])
+        assert it.asked == ["Write a.txt"]
+
+
+@aio
+async def test_an_editor_is_told_what_a_peer_wrote_without_asking(cli: Cli) -> None:
+    describe(cli)
+    async with editor(cli, "--peer", "bold") as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        await it.agent.prompt(session, [sdk.text_block("a.txt")])
+        await it.hear("a.txt changed during the turn without an allowed request")

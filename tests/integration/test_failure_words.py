@@ -14,6 +14,7 @@ from tests.integration.cli_shell import AGENT, Cli, warm_cli
 CASES: list[tuple[str, Any, int, str]] = [
     ("alpha", {"message": "unexpected status 401 Unauthorized: no"}, 6, "status 401 Unauthorized"),
     ("beta", {"error": {"message": "slow down", "statusCode": 429}}, 8, "slow down"),
+    ("delta", {"error": {"message": "sorry", "code": "insufficient_quota"}}, 8, "sorry"),
     ("gamma", {"details": "\x1b]0;owned\x07 broken"}, 1, "owned"),
 ]
 """A peer for each: what is learned of one of them says nothing about the others."""

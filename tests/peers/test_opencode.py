@@ -68,6 +68,21 @@ async def test_a_refusal_keeps_it_from_writing_although_the_project_allows_every
 
 @pytest.mark.timeout(180)
 @aio
+async def test_a_refusal_keeps_a_subagent_of_the_project_from_working(
+    home: Path, workspace: Path
+) -> None:
+    free = {**ALLOWING, "mode": "subagent", "description": "free", "prompt": "work"}
+    (workspace / "opencode.json").write_text(json.dumps({**ALLOWING, "agent": {"free": free}}))
+    task = {"description": "x", "prompt": "SHELL:touch made.txt", "subagent_type": "free"}
+    words = ("run", "opencode", f"TOOL:task:{json.dumps(task)}", "--approve-reads")
+    async with ready(home) as environment:
+        ended = await dragoman(*words, cwd=workspace, environment=environment)
+    assert ended.code == 5, ended.out + ended.err
+    assert not (workspace / "made.txt").exists()
+
+
+@pytest.mark.timeout(180)
+@aio
 async def test_a_broker_that_may_do_everything_is_not_used_under_a_policy(workspace: Path) -> None:
     # The folders of pytest have paths that are too long for a socket.
     with tempfile.TemporaryDirectory(prefix="dgm") as name:

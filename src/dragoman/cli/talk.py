@@ -291,6 +291,7 @@ class Talk:
 
     async def turn(self, blocks: Sequence[Block]) -> Report:
         """One prompt, to its end, whatever that is."""
+        self._unenforced = await self.plan.enforced.hold(self.conversation, self.view)
         blocks = self._with_brief(blocks)
         clock = asyncio.get_running_loop().time
         began_at = clock()
@@ -299,6 +300,7 @@ class Talk:
         if self._keeper is not None:
             self._keeper.began(self.job, blocks)
         before = await self._look()
+        ruled = len(self._desk.rulings)
         try:
             async with self._prompt(blocks) as turn:
                 self._turn = turn
@@ -331,14 +333,14 @@ class Talk:
             context=context,
             ignored_servers=self.plan.ignored_servers,
             unenforced=self._unenforced,
-            violations=await self._violations(before),
+            violations=await self._violations(before, ruled),
         )
         if not self.show.broken:
             self._tell_unstored(unstored_of(self._told.get(TurnEnded)))
             if (notice := notice_of(self._told.get(TurnEnded))) is not None:
                 self.show.notice(notice)
             if report.violations:
-                self.show.notice(violated(report.violations))
+                self.show.notice(f"policy violated: {violated(report.violations)}")
             self.show.ended(report)
         return report
 
@@ -350,12 +352,17 @@ class Talk:
 
         return await Look.take(self.plan.workspace)
 
-    async def _violations(self, before: Look | None) -> tuple[str, ...]:
-        """The files that changed in the turn although no request for that was allowed."""
+    async def _violations(self, before: Look | None, ruled: int) -> tuple[str, ...]:
+        """The files that changed in the turn although no request for that was allowed. `ruled`
+        requests were answered before it."""
         if before is None:
             return ()
-        changed = await before.changed()
-        return unapproved(changed, self._desk.rulings, workspace=self.plan.workspace)
+        return unapproved(
+            await before.changed(),
+            self._desk.rulings[ruled:],
+            workspace=self.plan.workspace,
+            earlier=self._desk.rulings[:ruled],
+        )
 
     def _tell_unstored(self, why: str | None) -> None:
         """Say once that the broker stores nothing."""

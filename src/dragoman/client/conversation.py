@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -150,6 +150,8 @@ class Peer(abc.ABC):
     workspace: Path
     on_event: Callable[[model.Event], None] | None
     """Told about every event of the connection, in order, at once."""
+    on_open: Callable[[Conversation, Opening], Awaitable[None]] | None = None
+    """Awaited for each session that `session` opens; one for which it raises is closed again."""
 
     @abc.abstractmethod
     async def open(self, opening: Opening) -> Conversation:
@@ -223,18 +225,19 @@ class Peer(abc.ABC):
             self.require(can.set_model, "switch its model")
         if additional_directories:
             self.require(can.additional_directories, "use additional directories")
-        conversation = await self.open(
-            Opening(
-                cwd=absolute(cwd) if cwd is not None else self.workspace,
-                how=how,
-                session_id=session_id,
-                mode=mode,
-                model=model,
-                mcp_servers=mcp_servers,
-                additional_directories=[absolute(path) for path in additional_directories],
-            )
+        opening = Opening(
+            cwd=absolute(cwd) if cwd is not None else self.workspace,
+            how=how,
+            session_id=session_id,
+            mode=mode,
+            model=model,
+            mcp_servers=mcp_servers,
+            additional_directories=[absolute(path) for path in additional_directories],
         )
+        conversation = await self.open(opening)
         try:
+            if self.on_open is not None:
+                await self.on_open(conversation, opening)
             yield conversation
         finally:
             await conversation.close()

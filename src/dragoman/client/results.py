@@ -170,15 +170,18 @@ _LOGIN: Final = re.compile(
 """The words of a model that did not accept the key, or of an agent that has none."""
 
 _QUOTA: Final = re.compile(
-    _STATUS + r"429\b|\b429\b|quota|rate[ _-]?limit|too many requests|usage limit"
-    r"|out of credits?|credit balance"
+    _STATUS + r"429\b|\b429\b(?! (?!errors|responses)[a-z]+s\b)|(?<!disk )quota|rate[ _-]?limit"
+    r"|too many requests|usage limit|resource[ _]exhausted|out of credits?|credit balance"
 )
-"""The words of a limit that was reached."""
+"""The words of a limit that was reached. A full disk has a quota, too, and 429 files are many."""
 
 _STATUS_FIELDS: Final = (
     *("status", "statusCode", "status_code", "httpStatus", "http_status", "httpStatusCode"),
     *("http_status_code", "code"),
 )
+_NAME_FIELDS: Final = ("status", "code", "type")
+"""Where providers put the name of an error, such as ``insufficient_quota``."""
+
 _STATUS_DEPTH: Final = 6
 _STATUS_ENTRIES: Final = 32
 """How deep and how wide the data of an error is searched for a status."""
@@ -197,7 +200,7 @@ def error_kind(code: int, message: str, data: Any) -> ErrorKind:
         return ErrorKind.INVALID_PARAMS
     if code in _CODES and "session" in text and any(words in text for words in _NOT_FOUND):
         return ErrorKind.NOT_FOUND
-    status = _CODES.get(_status_in(data, _STATUS_DEPTH))
+    status = _status_in(data, _STATUS_DEPTH)
     if status is not None:
         return status
     # The end of a text is not a beginning of the other, so that both are looked at alone.
@@ -214,13 +217,33 @@ def _is_validation(data: Any) -> bool:
     return isinstance(data, list) or (isinstance(data, dict) and "_errors" in data)
 
 
-def _status_in(data: Any, depth: int) -> int:
-    """The HTTP status of a refused login or a reached limit among the data of an error; 0 if
-    there is none."""
-    if depth == 0 or not isinstance(data, dict):
-        return 0
+def _status_in(data: Any, depth: int) -> ErrorKind | None:
+    """A refused login or a reached limit, by an HTTP status or the name of an error among its
+    data; None if there is neither."""
+    if depth == 0:
+        return None
+    if isinstance(data, list):
+        values = data
+    elif isinstance(data, dict):
+        kind = _status_of(data)
+        if kind is not None:
+            return kind
+        values = list(data.values())
+    else:
+        return None
+    inner = (_status_in(value, depth - 1) for value in values[:_STATUS_ENTRIES])
+    return next(filter(None, inner), None)
+
+
+def _status_of(data: dict[str, Any]) -> ErrorKind | None:
     for name in _STATUS_FIELDS:
-        if data.get(name) in (401, 403, 429):
-            return int(data[name])
-    inner = (_status_in(value, depth - 1) for value in list(data.values())[:_STATUS_ENTRIES])
-    return next(filter(None, inner), 0)
+        # Some write the number as a text.
+        if str(data.get(name)) in ("401", "403", "429"):
+            return _CODES[int(data[name])]
+    for name in _NAME_FIELDS:
+        named = data.get(name)
+        if isinstance(named, str) and _QUOTA.search(named.lower()):
+            return ErrorKind.RATE_LIMITED
+        if isinstance(named, str) and _LOGIN.search(named.lower()):
+            return ErrorKind.AUTH_REQUIRED
+    return None

@@ -48,12 +48,27 @@ class Enforced:
     """Why the policy cannot be kept; empty if it can."""
     mode: str | None = None
     """The mode that the user wants, which stays where the gap is allowed."""
+    allow_unenforced: bool = False
+    """Whether the peer is prompted even if the policy is not kept."""
+
+    def check_mode(self, mode: str) -> None:
+        """Raise `PolicyNotEnforced` for a mode in which the peer does not ask."""
+        if self.restricts and not self.allow_unenforced:
+            if why := _silent_mode(_table(self.way.descriptor), mode):
+                raise PolicyNotEnforced(self.way.name, why)
+
+    def check_option(self, name: str, value: str | bool) -> None:
+        """Raise `PolicyNotEnforced` for an option with which the peer does not ask."""
+        asking = _table(self.way.descriptor).options.get(name, value)
+        if self.restricts and not self.allow_unenforced and asking != value:
+            raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
 
     async def hold(self, conversation: Conversation, view: View) -> str:
         """Set mode and options in which the peer asks, and read them back before any prompt.
 
-        Returns why the policy is not kept; empty if it is. Raises `PolicyNotEnforced` if it should
-        be kept and the session says that it is not.
+        To be called before each prompt: agents change their mode in a turn, too. Returns why the
+        policy is not kept; empty if it is. Raises `PolicyNotEnforced` if the session says that it
+        is not, unless that is allowed.
         """
         if not self.restricts:
             return ""
@@ -64,7 +79,7 @@ class Enforced:
             if any(one.id == name and one.value != value for one in view.options):
                 await _try(conversation.set_option(name, value))
         why = self.gap or _told_otherwise(table, view)
-        if why and not self.gap:
+        if why and not self.allow_unenforced:
             raise PolicyNotEnforced(self.way.name, why)
         return why
 
@@ -87,7 +102,13 @@ def enforce(
     why = gap(way.descriptor, card=card, mode=mode)
     if why and not allow_unenforced:
         raise PolicyNotEnforced(way.name, why)
-    return Enforced(way=made_to_ask(way), restricts=True, gap=why, mode=mode)
+    return Enforced(
+        way=made_to_ask(way),
+        restricts=True,
+        gap=why,
+        mode=mode,
+        allow_unenforced=allow_unenforced,
+    )
 
 
 def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | None = None) -> str:
@@ -98,8 +119,8 @@ def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | 
     table = _table(descriptor)
     if not table.possible:
         return "it cannot be made to ask for permission"
-    if mode is not None and table.modes and mode not in table.modes:
-        return f"it does not ask in the mode {mode}; it asks in {' and '.join(table.modes)}"
+    if mode is not None and (why := _silent_mode(table, mode)):
+        return why
     if card is None:
         return ""
     if card.facts.asks_permission is False:
@@ -131,8 +152,19 @@ def _told_otherwise(table: Enforcement, view: View) -> str:
     values: Mapping[str, str | bool] = {one.id: one.value for one in view.options}
     for name, value in table.options.items():
         if name in values and values[name] != value:
-            return f"its option {name} is {_word(values[name])}, and it asks with {_word(value)}"
+            return _silent_option(name, values[name], value)
     return ""
+
+
+def _silent_mode(table: Enforcement, mode: str) -> str:
+    """Why a mode is not one in which the peer asks; empty if it asks in it."""
+    if not table.modes or mode in table.modes:
+        return ""
+    return f"it does not ask in the mode {mode}; it asks in {' and '.join(table.modes)}"
+
+
+def _silent_option(name: str, value: str | bool, asking: str | bool) -> str:
+    return f"its option {name} is {_word(value)}, and it asks with {_word(asking)}"
 
 
 def _word(value: str | bool) -> str:
@@ -151,32 +183,51 @@ async def _try(change: object) -> None:
 
 
 def unapproved(
-    files: Iterable[str], rulings: Iterable[Ruling], *, workspace: str | os.PathLike[str]
+    files: Iterable[str],
+    rulings: Iterable[Ruling],
+    *,
+    workspace: str | os.PathLike[str],
+    earlier: Iterable[Ruling] = (),
 ) -> tuple[str, ...]:
     """The changed files, relative to the workspace, that no allowed request explains.
 
-    A command that was allowed may have changed anything, and so may what names no file.
+    A command that was allowed may have changed anything, and so may what names no file. A file that
+    was allowed in an `earlier` turn may be written again; a command of that turn is over.
     """
     folder = os.path.realpath(workspace)
     allowed: set[str] = set()
+    for ruling in earlier:
+        if (
+            ruling.allowed
+            and not ruling.act.runs
+            and {ruling.act.kind, *ruling.act.evident} & WRITES
+        ):
+            allowed |= _places(ruling, folder)
     for ruling in rulings:
         act = ruling.act
         kinds = {act.kind, *act.evident}
         if not ruling.allowed or kinds <= {"read", "search", "think", "fetch"}:
             continue
+        if ruling.verdict.by == "preset" and ruling.verdict.rule == "approve-reads":
+            # It was allowed because it only reads, a command too.
+            continue
         if act.runs or not act.paths or not kinds & WRITES:
             return ()
-        for path in act.paths:
-            places = places_of(path, (folder,))
-            allowed |= places.real if places is not None else frozenset()
+        allowed |= _places(ruling, folder)
     return tuple(name for name in files if not _within(folder, name, allowed))
 
 
+def _places(ruling: Ruling, folder: str) -> set[str]:
+    found = (places_of(path, (folder,)) for path in ruling.act.paths)
+    return {place for places in found if places is not None for place in places.real}
+
+
 def violated(files: Sequence[str]) -> str:
-    """A violation in words."""
+    """A violation in words. Who changed the files the disk does not show: an editor's user may
+    have saved them."""
     shown = ", ".join(files[:SHOWN_FILES])
     more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
-    return f"policy violated: {shown}{more} changed during the turn without an allowed request"
+    return f"{shown}{more} changed during the turn without an allowed request"
 
 
 def _within(folder: str, name: str, allowed: set[str]) -> bool:

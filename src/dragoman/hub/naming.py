@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.conversation import Peer
+from dragoman.client.conversation import Conversation, Opening, Peer
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.events import fold
+from dragoman.events.model import Event
+from dragoman.events.view import View
 from dragoman.hub.catalogue import load_catalogue
 from dragoman.hub.config import Config, find_paths, load_config
-from dragoman.hub.enforcement import enforce
+from dragoman.hub.enforcement import Enforced, enforce
 from dragoman.hub.launching import way_to
 from dragoman.hub.opening import is_unrestricted, open_peer
 
@@ -46,15 +50,19 @@ async def open_named(
     config = load_config(absolute(workspace), find_paths())
     settings = config.settings
     way = way_to(peer_name, catalogue=load_catalogue(config), settings=settings)
+    holding: Holding | None = None
     if not is_unrestricted(permit):
         from dragoman.hub.verify.store import CARDS, CardStore
 
-        way = enforce(
+        enforced = enforce(
             way,
             restricts=True,
             card=CardStore(config.paths.data / CARDS).latest(way.name),
             allow_unenforced=settings.for_peer(peer_name).allow_unenforced,
-        ).way
+        )
+        way = enforced.way
+        holding = Holding(enforced, options.get("on_event"))
+        options["on_event"] = holding.event
     opened: Callable[..., AbstractAsyncContextManager[Peer]] = open_peer
     if settings.warm if warm is None else warm:
         # A call without a broker does not load what only brokers need.
@@ -74,7 +82,29 @@ async def open_named(
         max_line_size=max_line_size or settings.max_line_size,
         **options,
     ) as peer:
+        peer.on_open = None if holding is None else holding.opened
         yield peer
+
+
+class Holding:
+    """Holds the sessions that a program opens to what makes the peer ask."""
+
+    def __init__(self, enforced: Enforced, on_event: Callable[[Event], None] | None) -> None:
+        self._enforced = enforced
+        self._on_event = on_event
+        self._views: dict[str | None, View] = {}
+
+    def event(self, event: Event) -> None:
+        fold.apply_settings(self._views.setdefault(event.session, View()), event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+    async def opened(self, conversation: Conversation, opening: Opening) -> None:
+        """Raises `PolicyNotEnforced` if the session is in a mode in which the peer does not ask."""
+        if opening.mode is not None:
+            self._enforced.check_mode(opening.mode)
+        enforced = replace(self._enforced, mode=opening.mode)
+        await enforced.hold(conversation, self._views.setdefault(conversation.id, View()))
 
 
 def ttl_of(config: Config) -> float | None:

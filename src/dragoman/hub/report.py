@@ -223,7 +223,7 @@ def _lines(report: Report) -> list[str]:
     if report.unenforced is not None:
         told.append(f"  {NOT_ENFORCED}: {report.unenforced}")
     if report.violations:
-        told.append(f"  {violated(report.violations)}")
+        told.append(f"  policy violated: {violated(report.violations)}")
     if report.applied is not None and not report.applied.ok:
         told += [f"  conflict: {one.path}: {one.why}" for one in report.applied.conflicts]
     if (kept := report.patch or (report.applied and report.applied.kept)) is not None:

@@ -95,6 +95,26 @@ def test_the_words_of_an_error_refine_its_code(
     assert error_kind(code, message, data) is kind
 
 
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ({"error": {"message": "no", "code": "401"}}, ErrorKind.AUTH_REQUIRED),
+        ({"errors": [{"statusCode": 429}]}, ErrorKind.RATE_LIMITED),
+        ({"error": {"message": "no", "code": "insufficient_quota"}}, ErrorKind.RATE_LIMITED),
+        ({"error": {"message": "no", "status": "RESOURCE_EXHAUSTED"}}, ErrorKind.RATE_LIMITED),
+        ({"error": {"message": "no", "type": "authentication_error"}}, ErrorKind.AUTH_REQUIRED),
+        ({"message": "the server sent 429 errors"}, ErrorKind.RATE_LIMITED),
+        ({"message": "it found 429 files"}, ErrorKind.INTERNAL),
+        ({"message": "write failed: Disk quota exceeded"}, ErrorKind.INTERNAL),
+        ({"code": "ENOENT", "status": True}, ErrorKind.INTERNAL),
+    ],
+)
+def test_a_limit_or_a_login_is_known_by_the_status_or_the_name_in_the_data(
+    data: object, kind: ErrorKind
+) -> None:
+    assert error_kind(-32603, "Internal error", data) is kind
+
+
 def test_a_good_result_is_given_back_and_a_bad_one_raises_what_it_knows() -> None:
     good = Result(Outcome.OK, "text")
     assert good.require_ok() is good

@@ -222,3 +222,37 @@ def test_changed_files_without_an_allowed_request_are_told(
         for one in rulings
     ]
     assert unapproved(("a.txt", "d/b.txt"), made, workspace=workspace) == left
+
+
+def test_a_command_that_only_reads_explains_no_change(tmp_path: Path) -> None:
+    verdict = Verdict(action="allow", rule="approve-reads", why="", by="preset")
+    act = ruling("execute", argv=("ls",)).act
+    looked = Ruling("c", act, verdict, True, "policy", "")
+    assert unapproved(("a.txt",), [looked], workspace=tmp_path) == ("a.txt",)
+
+
+def test_a_command_of_an_earlier_turn_is_over_and_a_file_of_it_may_be_saved_again(
+    tmp_path: Path,
+) -> None:
+    earlier = [ruling("execute", argv=("make",)), ruling("other"), ruling("edit", "a.txt")]
+    earlier.append(ruling("edit", "c.txt", allowed=False))
+    changed = ("a.txt", "b.txt", "c.txt")
+    left = unapproved(changed, [], workspace=tmp_path, earlier=earlier)
+    assert left == ("b.txt", "c.txt")
+
+
+def test_settings_with_which_a_peer_does_not_ask_are_refused_unless_that_is_allowed() -> None:
+    held = enforce(way(), restricts=True)
+    held.check_mode("plan")
+    held.check_option("allow_all", "off")
+    held.check_option("theme", "dark")
+    with pytest.raises(PolicyNotEnforced, match="it does not ask in the mode yolo"):
+        held.check_mode("yolo")
+    with pytest.raises(PolicyNotEnforced, match="option auto is on"):
+        held.check_option("auto", True)
+    for free in (
+        enforce(way(), restricts=False),
+        enforce(way(), restricts=True, allow_unenforced=True),
+    ):
+        free.check_mode("yolo")
+        free.check_option("auto", True)

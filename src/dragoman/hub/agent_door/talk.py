@@ -19,7 +19,7 @@ from dragoman.agent.commands import parse
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
 from dragoman.bridge import answers
-from dragoman.bridge.choices import Choices, stands_for_models
+from dragoman.bridge.choices import Choices
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
@@ -35,6 +35,7 @@ from dragoman.hub.agent_door.shelf import Kept, Shelf, title_of
 from dragoman.hub.agent_door.voice import Voice
 from dragoman.hub.agent_door.worker import Worker
 from dragoman.hub.continuing import RESTORED
+from dragoman.hub.enforcement import violated
 from dragoman.hub.sessions.history import events_of
 from dragoman.hub.sessions.records import new_job_id
 from dragoman.wire import codes
@@ -156,17 +157,10 @@ class Talk:
         self.voice.soon(self.voice.commands)
 
     async def set_mode(self, mode_id: str) -> None:
-        conversation = (await self.worker()).conversation
-        switch = getattr(conversation, "switch_mode", conversation.set_mode)
-        await switch(mode_id)
+        await (await self.worker()).set_mode(mode_id)
 
     async def set_option(self, option_id: str, value: str | bool) -> None:
-        conversation = (await self.worker()).conversation
-        option_id = theirs(option_id)
-        if isinstance(value, str) and stands_for_models(conversation, option_id):
-            await conversation.set_model(value)
-        else:
-            await conversation.set_option(option_id, value)
+        await (await self.worker()).set_option(theirs(option_id), value)
 
     async def worker(self) -> Worker:
         """Whoever was chosen, at work here."""
@@ -273,6 +267,7 @@ class Talk:
         worker = await self.worker()
         if worker is not before:
             self.voice.soon(self.voice.choices, self.voice.commands)
+        await worker.begin()
         brief = brief_for(worker.name, self.memory)
         await self._tell_notices(turn)
         sent = list(blocks)
@@ -286,6 +281,8 @@ class Talk:
         async with running:
             ended = await self.voice.turn(running, self.memory.event)
             result = running.result
+        if violations := await worker.violations():
+            await turn.notice(violated(violations), severity="warning")
         judged = worker.judged(result)
         if judged.outcome is not result.outcome:
             # Its own word for the end is not what happened.

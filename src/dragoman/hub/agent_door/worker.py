@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.bridge import answers
+from dragoman.bridge.choices import stands_for_models
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.guarding import decided, reading, require, running, writing
@@ -50,7 +51,7 @@ from dragoman.hub.delegating.ceiling import (
     policy_for,
     unattended,
 )
-from dragoman.hub.enforcement import NOT_ENFORCED, enforce
+from dragoman.hub.enforcement import NOT_ENFORCED, enforce, unapproved
 from dragoman.hub.launching import way_to
 from dragoman.hub.lineage import inherited
 from dragoman.hub.mcp_servers import taken
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from dragoman.hub.keeping import Keeper
     from dragoman.hub.place import Place
     from dragoman.hub.sessions.records import SessionRecord
+    from dragoman.hub.worktree.look import Look
     from dragoman.rpc.tasks import TaskOwner
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -142,6 +144,9 @@ class Worker:
             caller=asking.permit,
             titled=self._way.quirks.command_titles,
         )
+        self._gap = ""
+        self._before: Look | None = None
+        self._ruled = 0
         self._warm = False
         self._keeper: Keeper | None = None
         self._turn: ConversationTurn | None = None
@@ -260,10 +265,33 @@ class Worker:
             except (UsageError, ProtocolMismatch) as error:
                 # An editor shows which model is used, and lets its user choose another.
                 self._on_notice(str(error))
-        if gap := await self._enforced.hold(self.conversation, self.view):
-            self._on_notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
+        await self.hold()
         if self._keeper is not None:
             self._keeper.opened(self.opened, self._record, name=None, keep_open=True)
+
+    async def hold(self) -> None:
+        """Let the peer ask as the policy wants it. Raises `PolicyNotEnforced`."""
+        gap = await self._enforced.hold(self.conversation, self.view)
+        if gap and gap != self._gap:
+            self._on_notice(f"{NOT_ENFORCED}: {self.name}: {gap}")
+        self._gap = gap
+
+    async def set_mode(self, mode: str) -> None:
+        """Set a mode that the client's user has chosen. Raises `PolicyNotEnforced`."""
+        self._enforced.check_mode(mode)
+        switch = getattr(self.conversation, "switch_mode", self.conversation.set_mode)
+        await switch(mode)
+
+    async def set_option(self, name: str, value: str | bool) -> None:
+        """Set an option that the client's user has chosen. Raises `PolicyNotEnforced`."""
+        self._enforced.check_option(name, value)
+        kinds = {one.id: one.category for one in self.view.options}
+        if isinstance(value, str) and (kinds.get(name) or name) == "mode":
+            self._enforced.check_mode(value)
+        if isinstance(value, str) and stands_for_models(self.conversation, name):
+            await self.conversation.set_model(value)
+        else:
+            await self.conversation.set_option(name, value)
 
     def _connected(self) -> AbstractAsyncContextManager[Peer]:
         config = self._place.config
@@ -330,6 +358,28 @@ class Worker:
         self._on_event(event)
 
     # -- turns
+
+    async def begin(self) -> None:
+        """What has to be before a prompt: the peer asks, and its workspace was looked at. Raises
+        `PolicyNotEnforced`."""
+        await self.hold()
+        self._before = None
+        if self._enforced.restricts:
+            from dragoman.hub.worktree.look import Look
+
+            self._before = await Look.take(self._cwd)
+            self._ruled = len(self._desk.rulings)
+
+    async def violations(self) -> tuple[str, ...]:
+        """The files that changed in the turn although no request for that was allowed."""
+        if self._before is None:
+            return ()
+        return unapproved(
+            await self._before.changed(),
+            self._desk.rulings[self._ruled :],
+            workspace=self._cwd,
+            earlier=self._desk.rulings[: self._ruled],
+        )
 
     def prompt(self, blocks: Sequence[Block], *, job: str) -> ConversationTurn:
         """A turn, which begins when its ``async with`` block is entered."""
