@@ -445,7 +445,10 @@ def test_a_card_of_a_shell_without_the_key_keeps_no_other_shell_from_the_peer(
     add_peer(config, bare.home, "alpha", "keyed", ("review",), more=KEYED)
     (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
     keyed = replace(bare, extra={**bare.extra, "ALPHA_KEY": "k"})
-    assert "it wants a login" in bare("peers", "verify", "alpha", "--turns").out
+    tried = bare("peers", "verify", "alpha", "--turns")
+    assert tried.code == 10 and "a turn failed; it wants a login" in tried.out
+    assert keyed("peers", "verify", "alpha", "--turns").code == 0
+    assert bare("peers", "verify", "alpha", "--turns").code == 10
     work = ("delegate", "review", "look", "--strict")
     done = keyed.child(*work)
     assert done.code == 0, done.err

@@ -47,6 +47,9 @@ Examples:
 
 app: Final = new_app(help=HELP, invoke_without_command=True)
 
+WORKING: Final = ("login", "echo")
+"""The rungs on which a peer that can be added shows that it does not work yet."""
+
 NameArgument = Annotated[
     str, typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)
 ]
@@ -150,7 +153,7 @@ def verify_command(
     """Measure what a peer can do, rung by rung, and keep the result as its card.
 
     A program that nobody knows is tried with no credentials and an empty home first. No login is
-    ever attempted. The exit code is 10 if the peer cannot be used.
+    ever attempted. The exit code is 10 if the peer cannot be used, wants a login, or failed a turn.
 
     \b
     Examples:
@@ -179,7 +182,7 @@ def verify_command(
         address = words[0] if words[0].startswith(("unix:", "ws://", "wss://")) else None
         way = Way(address=address) if address else describe_command(words, place.catalogue)
         card = _measure(way, way.name, place, turns, timeout, format, keep=False)
-    if not card.usable:
+    if not card.usable or _works_not_yet(card):
         _leave_unverified()
 
 
@@ -394,6 +397,13 @@ def _asked_for_turns(name: str) -> bool:
         f"Shall {name} take turns, too? They call its model and may cost money.",
         instead="--turns or --no-turns",
     )
+
+
+def _works_not_yet(card: Card) -> bool:
+    """Whether a login is missing that was not withheld on purpose, or a turn failed."""
+    from dragoman.hub.verify.card import Verdict
+
+    return any(one.verdict is Verdict.FAIL and one.rung in WORKING for one in card.rungs)
 
 
 def _leave_unverified() -> None:

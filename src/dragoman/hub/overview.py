@@ -53,7 +53,7 @@ class Row:
         if self.version is not None and self.card.version != self.version:
             return f"of {self.card.version or 'another version'}"
         facts = self.card.facts
-        proof = "a session opens"
+        proof = "a session opens" if facts.sessions else "it starts"
         if facts.echo is not None:
             proof = "a turn completes" if facts.echo else "a turn failed"
         warned = len(to_know(self.card))

@@ -35,8 +35,11 @@ def test_the_card_says_what_was_measured_and_of_which_version(tmp_path: Path) ->
 
     assert (row().version, row().card_state) == (None, "none")
     store.save(card_of("qwen", version="1.0"))
-    assert (row().version, row().card_state) == ("1.0", "a session opens")
-    store.save(card_of("qwen", version="1.0", verdict=Verdict.WARN))
+    assert (row().version, row().card_state) == ("1.0", "it starts")
+    opens = Facts(sessions=True)
+    store.save(card_of("qwen", version="1.0", facts=opens))
+    assert row().card_state == "a session opens"
+    store.save(card_of("qwen", version="1.0", facts=opens, verdict=Verdict.WARN))
     assert row().card_state == "a session opens, 1 to know"
     for echo, said in ((True, "a turn completes"), (False, "a turn failed")):
         store.save(card_of("qwen", version="1.0", facts=Facts(echo=echo)))

@@ -8,7 +8,7 @@ from dragoman.cli.output.peer_pages import HEAD, page, page_as_json, row_as_cell
 from dragoman.hub.catalogue import Credentials, Launch, Quirks
 from dragoman.hub.launching import Way
 from dragoman.hub.overview import Row
-from dragoman.hub.verify.card import Card
+from dragoman.hub.verify.card import Card, Facts
 from tests.unit.hub.catalogues import peer
 from tests.unit.hub.places import card_of
 
@@ -30,7 +30,7 @@ def row(*, card: Card | None = None, version: str | None = "1.2.3", there: bool 
 
 
 def test_a_row_has_a_cell_for_every_heading() -> None:
-    cells = row_as_cells(row(card=card_of("mine")))
+    cells = row_as_cells(row(card=card_of("mine", facts=Facts(sessions=True))))
     assert cells == [
         "mine",
         "yes",
