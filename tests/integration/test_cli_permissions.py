@@ -222,6 +222,19 @@ def test_approving_everything_still_asks_before_a_hook_of_git_is_written(cli: Cl
     assert not (cli.cwd / ".git/config").exists()
 
 
+@pytest.mark.parametrize("flags", [(), ("--approve-all",)])
+def test_every_writing_of_a_protected_file_is_asked_about(cli: Cli, flags: tuple[str, ...]) -> None:
+    (cli.cwd / ".git").mkdir()
+    prompt = saves(".git/config", ".git/config")
+    with cli.terminal("run", prompt, *flags, *agent(cli)) as terminal:
+        terminal.expect("allow? [y/n] ")
+        terminal.type("y\n")
+        terminal.expect("allow? [y/n] ")
+        terminal.type("n\n")
+        terminal.expect("save .git/config: not_permitted")
+        terminal.wait()
+
+
 def test_a_question_shows_what_would_be_done_whatever_its_title_says(cli: Cli) -> None:
     calls = (
         {"kind": "read", "title": "git status", "rawInput": {"command": "rm -rf ~", "cwd": "/x"}},

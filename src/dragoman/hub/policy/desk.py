@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question
 from dragoman.errors import DragomanError
 from dragoman.hub.policy.rules import Act, Policy, Verdict, allows_everything
@@ -159,7 +161,8 @@ class Desk:
         known = self._known(question, act, verdict)
         if known is not None:
             return known
-        answer = await self._ask(question)
+        each_time = _each_time(act, verdict)
+        answer = await self._ask(_without_always(question) if each_time else question)
         if answer is Answer.CANCEL:
             return answer
         if answer is None:
@@ -167,7 +170,8 @@ class Desk:
         meant = answer.answer if isinstance(answer, Chosen) else answer
         key = _key(act)
         if key is not None and meant in (Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS):
-            self._always[key] = meant.allows
+            if not (each_time and meant.allows):
+                self._always[key] = meant.allows
         self._rule(
             question,
             act,
@@ -187,7 +191,7 @@ class Desk:
             return self._rule(question, act, verdict, allowed=verdict.action == "allow")
         key = _key(act)
         remembered = self._always.get(key) if key is not None else None
-        if remembered is None or (remembered and verdict.action == "escalate"):
+        if remembered is None or (remembered and _each_time(act, verdict)):
             return None
         why = "so it was answered for the whole session"
         return self._rule(question, act, verdict, allowed=remembered, by="grant", why=why)
@@ -293,6 +297,22 @@ class Allowed:
                 # A peer asks about a line and hands it to a shell by itself.
                 found.add((act.argv[2].strip(), folder))
         return found
+
+
+def _each_time(act: Act, verdict: Verdict) -> bool:
+    """Whether it is asked about each time, so that "always" cannot be an answer."""
+    if verdict.action == "escalate":
+        return True
+    from dragoman.hub.policy.judging import changes_protected
+
+    return changes_protected(act)
+
+
+def _without_always(question: Question) -> Question:
+    """The question without answers that would not be kept, unless nothing else allows it."""
+    kept = tuple(each for each in question.options if str(each.kind) != Answer.ALLOW_ALWAYS.value)
+    once = any(str(each.kind) == Answer.ALLOW_ONCE.value for each in kept)
+    return replace(question, options=kept) if once else question
 
 
 def _key(act: Act) -> tuple[object, ...] | None:

@@ -28,7 +28,12 @@ from dragoman.hub.policy.programs import (
     spelled,
     unfolded,
 )
-from dragoman.hub.policy.protected import foreign_repository, names, protected
+from dragoman.hub.policy.protected import (
+    foreign_repository,
+    names,
+    protected,
+    spelled_protected,
+)
 from dragoman.hub.policy.rules import (
     STRICTNESS,
     Act,
@@ -110,10 +115,15 @@ class Facts:
         """What it may write of the files that are never written without a question."""
         if not self.kinds & MAY_CHANGE:
             return ()
-        found = [places.places_of(path, self.folders) for path in self.act.paths]
+        found = [(path, places.places_of(path, self.folders)) for path in self.act.paths]
         # What a command writes besides cannot be known; a redirection to a plain file can.
-        found += [self._word(path) for path in self.written]
-        inside = (protected(each, self.root) for each in found if each is not None)
+        found += [(path, self._word(path)) for path in self.written]
+        inside = []
+        for path, each in found:
+            if each is not None:
+                inside.append(protected(each, self.root))
+            elif spelled_protected(path):
+                inside.append(path)
         return tuple(dict.fromkeys(path for path in inside if path is not None))
 
     @cached_property
@@ -155,6 +165,11 @@ class Facts:
                 return None
             folders = self.folders
         return places.places_of(word, folders)
+
+
+def changes_protected(act: Act) -> bool:
+    """Whether an act may write a file that is never written without a question."""
+    return bool(Facts(act).protected)
 
 
 def judge(policy: Policy, act: Act) -> Verdict:

@@ -33,6 +33,12 @@ START_FILES: Final = frozenset(
 
 START_FOLDERS: Final = (".config/fish/conf.d", ".config/fish/functions", ".bashrc.d", ".zshrc.d")
 
+GIT_SETTINGS: Final = (".gitconfig", ".config/git")
+"""Settings of git in the home folder: they name programs as those of a repository do."""
+
+MOVED: Final = {"ZDOTDIR": ".z", "XDG_CONFIG_HOME": ".config/"}
+"""Variables that name another folder for start files, and how the files begin that move there."""
+
 
 def protected(places: Places, root: str) -> str | None:
     """The path of a protected file or folder that `places` may lead into; None if there is none.
@@ -40,8 +46,7 @@ def protected(places: Places, root: str) -> str | None:
     `root` is the real path of the workspace. The folder of dragoman that it lies in is left out:
     a delegation may work in a copy there.
     """
-    home = root_of(os.path.expanduser("~"))
-    starts = [os.path.join(home, name) for name in (*START_FILES, *START_FOLDERS)]
+    starts = _starts()
     own = [folder for folder in own_folders() if not is_inside(root, folder)]
     for place in sorted(places.real | places.spelled):
         parts = place.split("/")
@@ -53,6 +58,29 @@ def protected(places: Places, root: str) -> str | None:
             if is_inside(place.casefold(), path.casefold()):
                 return path
     return None
+
+
+def spelled_protected(text: str) -> bool:
+    """Whether a path that cannot be followed, such as one below ``/proc``, names such a file."""
+    starts = {name.rpartition("/")[2] for name in START_FILES}
+    return any(_plain(part) in GIT | starts for part in text.replace("\\", "/").split("/"))
+
+
+def _starts() -> list[str]:
+    home = root_of(os.path.expanduser("~"))
+    files = (*START_FILES, *START_FOLDERS, *GIT_SETTINGS)
+    found = [os.path.join(home, name) for name in files]
+    for variable, beginning in MOVED.items():
+        folder = os.environ.get(variable, "")
+        if os.path.isabs(folder):
+            found += [
+                os.path.join(root_of(folder), name.removeprefix(".config/"))
+                for name in files
+                if name.startswith(beginning)
+            ]
+    # A shell that is not asked for a person reads the file that one of these names.
+    named = (os.environ.get(variable, "") for variable in ("BASH_ENV", "ENV"))
+    return found + [root_of(path) for path in named if os.path.isabs(path)]
 
 
 def names(patterns: Sequence[str], path: str, root: str) -> bool:
@@ -89,7 +117,7 @@ def foreign_repository(folder: str, root: str) -> bool:
 
 
 def own_folders() -> tuple[str, ...]:
-    """The real paths of the folders in which dragoman keeps its settings and its state."""
+    """The real paths of the folders in which dragoman keeps its files."""
     from dragoman.hub.config.paths import find_paths
 
     try:
@@ -97,7 +125,7 @@ def own_folders() -> tuple[str, ...]:
     except ConfigInvalid:
         # Without a home there are none.
         return ()
-    found = (paths.config, paths.data, paths.state, paths.runtime)
+    found = (paths.config, paths.data, paths.cache, paths.state, paths.runtime)
     return tuple(dict.fromkeys(root_of(str(folder)) for folder in found))
 
 

@@ -48,7 +48,10 @@ def verdict(workspace: Path, path: str, policy: Policy = EVERYTHING, **more: Any
         ".profile",
         ".zshrc",
         ".config/fish/conf.d/x.fish",
+        ".gitconfig",
+        ".config/git/config",
         "own/config/config.toml",
+        "own/cache/x",
         "own/state/sessions.db",
         "own/runtime/x",
     ],
@@ -65,6 +68,30 @@ def test_they_are_asked_about_although_everything_is_approved(home: Path, path: 
 )
 def test_other_files_are_not(home: Path, path: str) -> None:
     assert verdict(home, path) == "preset"
+
+
+def test_start_files_are_protected_where_variables_put_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, name in (("ZDOTDIR", "z"), ("XDG_CONFIG_HOME", "c"), ("BASH_ENV", "rc")):
+        monkeypatch.setenv(variable, str(home / name))
+    for path in ("z/.zshrc", "c/fish/config.fish", "c/git/config", "rc"):
+        assert verdict(home, path) == "protected"
+    for path in ("z/.bashrc", "c/other", "z/x"):
+        assert verdict(home, path) == "preset"
+
+
+@pytest.mark.parametrize(
+    ("path", "by"),
+    [
+        ("/proc/self/cwd/.git/config", "protected"),
+        ("/proc/self/cwd/.GIT/config", "protected"),
+        ("/proc/self/cwd/.bashrc", "protected"),
+        ("/proc/self/cwd/a", "preset"),
+    ],
+)
+def test_a_path_that_cannot_be_followed_counts_by_its_words(home: Path, path: str, by: str) -> None:
+    assert verdict(home, path) == by
 
 
 def test_an_act_of_which_nothing_is_known_may_be_a_change(home: Path) -> None:
