@@ -7,6 +7,7 @@ sends nothing: `link` does. What ACP has no word for makes no update.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,11 @@ from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 
 SHOWN_OUTPUT: Final = 32 * 1024
 """Characters of a tool's output that are shown, the newest: every update repeats all of them."""
+
+LONG_WORD: Final = 1024
+"""Characters of half a word that are left out where the output is cut."""
+
+_BLANK: Final = re.compile(r"\s")
 
 _CHUNKS: Final[dict[Role, type[Any]]] = {
     Role.USER: acp.UserMessageChunk,
@@ -170,7 +176,7 @@ class Speaker:
             tool.error = event.error
             again = True
         if isinstance(event.output, str) and event.output and not tool.output:
-            tool.output = event.output[-SHOWN_OUTPUT:]
+            tool.output = _newest(event.output)
             again = True
         status = None if isinstance(event.status, UnsetType) else _STATUS.get(event.status)
         over = not isinstance(event.status, UnsetType) and event.status.over
@@ -206,7 +212,7 @@ class Speaker:
                 return ()
             tool.items = [*tool.items, item]
         elif event.stream in ("output", "progress"):
-            tool.output = (tool.output + event.text)[-SHOWN_OUTPUT:]
+            tool.output = _newest(tool.output + event.text)
             tool.unsent_size += len(event.text)
             # Everything is sent again each time, so it is sent less and less often; what is
             # missing comes at the end.
@@ -274,6 +280,16 @@ class Speaker:
                 error=event.error if event.error is not None else UNSET,
             ),
         )
+
+
+def _newest(text: str) -> str:
+    """The end of an output, from the beginning of a word on: the second half of a key is not known
+    for one, and would be stored."""
+    if len(text) <= SHOWN_OUTPUT:
+        return text
+    newest = text[-SHOWN_OUTPUT:]
+    found = _BLANK.search(newest, 0, LONG_WORD)
+    return newest[found.start() :] if found else newest
 
 
 def _given(value: Any) -> Any:

@@ -299,3 +299,12 @@ def test_changes_that_a_tool_call_has_shown_are_not_shown_again() -> None:
     # The difference of a whole turn, as Codex tells it, names no file.
     whole = parts.FileChange("", diff="diff --git a/a b/a\n")
     assert spoken(make(model.FilesChanged, (whole,), Stage.UNKNOWN)) == []
+
+
+def test_an_output_is_cut_between_two_words() -> None:
+    key = "ghp_" + "a1B2c3D4" * 5
+    for number in range(0, speaking.SHOWN_OUTPUT + 200, 7):
+        said = "w " * 20 + key + " " + "x" * number
+        (update,) = spoken(make(model.ToolDelta, "t", "output", said))
+        shown = update.content[0].content.text
+        assert key in shown or "B2c3D4" not in shown, number
