@@ -3,7 +3,7 @@
 The prompt is a JSON list of acts. ``{"ask": {…}}`` asks with that tool call, ``{"save": PATH}`` has
 its client write, ``{"after": PATH}`` says so and reads that pipe to its end.
 ``{"talk": [{…}, TEXT]}`` asks, reads the pipe ``go``, says the text and goes on without an answer;
-``{"answered": true}`` waits for it. What became of each is said, and at the end that all is well.
+``{"answered": true}`` waits for it. ``{"end": WORD}`` is the stop reason of the turn. What became of each is said, and at the end that all is well.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ OPEN: list[asyncio.Task[bool]] = []
 
 
 @agent.prompt
-async def answer(turn: Turn) -> None:
+async def answer(turn: Turn) -> str | None:
     acts: list[dict[str, Any]] = json.loads(turn.text)
+    stop: str | None = None
     for number, act in enumerate(acts):
         ((what, told),) = act.items()
         match what:
@@ -56,7 +57,10 @@ async def answer(turn: Turn) -> None:
             case "after":
                 await turn.say(f"after {told}\n")
                 await asyncio.to_thread((turn.session.cwd / told).read_text)
+            case "end":
+                stop = told
     await turn.say("all is well\n")
+    return stop
 
 
 if __name__ == "__main__":

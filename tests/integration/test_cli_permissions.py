@@ -153,9 +153,12 @@ def told(done: Done) -> str:
 MIXED = json.dumps([{"ask": READ}, {"ask": RUN}, {"save": "a"}])
 DENIED = json.dumps([{"ask": RUN}])
 DENIED_WRITE = json.dumps([{"save": "a"}])
+DENIED_AND_ENDED = [
+    json.dumps([{"ask": RUN}, {"end": stop}]) for stop in ("max_tokens", "refusal", "cancelled")
+]
 
 
-@pytest.mark.parametrize("prompt", [DENIED, DENIED_WRITE])
+@pytest.mark.parametrize("prompt", [DENIED, DENIED_WRITE, *DENIED_AND_ENDED])
 def test_a_turn_with_a_denial_and_no_approval_is_denied_whatever_the_agent_says(
     cli: Cli, prompt: str
 ) -> None:

@@ -68,7 +68,9 @@ class Result:
 BY_DENIAL: Final = frozenset({Outcome.OK, Outcome.CANCELLED})
 """How agents put an end that a refusal has caused."""
 
-_SAID: Final = BY_DENIAL | {Outcome.EMPTY, Outcome.REFUSED, Outcome.FAILED, Outcome.UNKNOWN}
+_SAID: Final = BY_DENIAL | {
+    *(Outcome.EMPTY, Outcome.REFUSED, Outcome.TRUNCATED, Outcome.FAILED, Outcome.UNKNOWN),
+}
 """Ends that are only the agent's word for a turn. A crash or a timeout has reasons of its own."""
 
 

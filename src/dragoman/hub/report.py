@@ -244,12 +244,17 @@ def _headline(report: Report) -> str:
     if report.cost.amount is not None:
         unit = report.cost.currency or ""
         about = "" if report.cost.provenance is Provenance.REPORTED else "about "
-        facts.append(f"{about}{report.cost.amount:.4g} {unit}".strip())
+        facts.append(f"{about}{_amount(report.cost.amount)} {unit}".strip())
     else:
         facts.append("cost unknown")
     if report.context != "fresh":
         facts.append(f"{report.context} session")
     return f"{who}: {', '.join(facts)}" + (f" [{report.reason}]" if report.reason else "")
+
+
+def _amount(amount: float) -> str:
+    """A sum as people write one: four digits, and no exponent for the price of a short turn."""
+    return f"{amount:.4g}" if not 0 < amount < 1e-4 else f"{amount:.8f}".rstrip("0")
 
 
 def _check_lines(check: CheckResult) -> list[str]:

@@ -129,7 +129,7 @@ def test_a_good_result_is_given_back_and_a_bad_one_raises_what_it_knows() -> Non
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_a_turn_is_denied_if_something_was_denied_and_nothing_approved(outcome: Outcome) -> None:
-    words = {"ok", "empty", "refused", "failed", "unknown", "cancelled"}
+    words = {"ok", "empty", "refused", "truncated", "failed", "unknown", "cancelled"}
     expected = Outcome.DENIED if outcome.value in words else outcome
     assert outcome_with(outcome, denials=1, approvals=0, cancelled=False) is expected
     assert outcome_with(outcome, denials=0, approvals=0, cancelled=False) is outcome

@@ -137,6 +137,8 @@ def test_an_unknown_cost_is_called_unknown_and_never_nothing() -> None:
     assert report().lines() == ["scribe: ok after 3.5 s, cost unknown"]
     free = Charge(amount=0.0, currency="USD", provenance=Provenance.REPORTED)
     assert report(cost=free).lines() == ["scribe: ok after 3.5 s, 0 USD"]
+    tiny = Charge(amount=8e-05, currency="USD", provenance=Provenance.REPORTED)
+    assert report(cost=tiny).lines() == ["scribe: ok after 3.5 s, 0.00008 USD"]
 
 
 def test_many_files_are_counted_in_the_text_and_named_in_json() -> None:
