@@ -3,7 +3,8 @@
 The prompt is a JSON list of acts. ``{"ask": {…}}`` asks with that tool call, ``{"save": PATH}`` has
 its client write, ``{"after": PATH}`` says so and reads that pipe to its end.
 ``{"talk": [{…}, TEXT]}`` asks, reads the pipe ``go``, says the text and goes on without an answer;
-``{"answered": true}`` waits for it. ``{"end": WORD}`` is the stop reason of the turn. What became of each is said, and at the end that all is well.
+``{"answered": true}`` waits for it. ``{"end": WORD}`` is the stop reason of the turn. What became
+of each is said, and at the end that all is well.
 """
 
 from __future__ import annotations
