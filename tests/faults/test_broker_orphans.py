@@ -101,3 +101,16 @@ def test_a_warden_that_is_killed_is_replaced_while_the_agent_lives(warm: Cli) ->
     assert len(found) == 1
     os.kill(broker.pid, signal.SIGKILL)
     wait_dead(daemon)
+
+
+def test_a_warden_that_is_stopped_does_not_outlive_its_broker(warm: Cli) -> None:
+    broker, daemon = daemon_of(warm)
+    [warden] = map(known, wardens_of(broker.pid))
+    os.kill(warden.pid, signal.SIGSTOP)
+    try:
+        os.kill(broker.pid, signal.SIGKILL)
+        wait_dead(daemon)
+        wait_dead(warden)
+    finally:
+        if state_of(warden) is ProcessState.ALIVE:
+            os.kill(warden.pid, signal.SIGKILL)

@@ -36,6 +36,9 @@ SUPERVISE = "supervise"
 SWEEP_TIMEOUT = 5.0
 """Seconds after which the warden gives up on what will not die: it must not live on for long."""
 
+WARDEN_TIMEOUT = SWEEP_TIMEOUT + 1.0
+"""Seconds that a supervisor gives a warden for its search."""
+
 SWEEP_INTERVAL = 0.02
 """Seconds between two searches: a killed process needs a moment to be gone."""
 
@@ -228,6 +231,36 @@ def supervise(child: int) -> None:
         except ChildProcessError:
             break
     end_children()
+    end_wardens()
+
+
+def end_wardens(end_timeout: float = WARDEN_TIMEOUT) -> None:
+    """Reap the wardens among the children of this process, and kill one that does not end: it was
+    stopped by a signal. Their dragoman processes are dead, or they would be the parents."""
+    own = os.getpid()
+    deadline = time.monotonic() + end_timeout
+    while left := [
+        pid
+        for pid in list_processes()
+        if parent_of(pid) == own and not reap(pid) and is_warden(pid)
+    ]:
+        if time.monotonic() > deadline:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+        time.sleep(SWEEP_INTERVAL)
+
+
+def is_warden(pid: int) -> bool:
+    """Whether a process runs this very file, and not as a supervisor."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:
+        return False
+    return os.fsencode(__file__) in words and SUPERVISE.encode() not in words
 
 
 def end_children(end_timeout: float = SWEEP_TIMEOUT) -> None:
