@@ -29,14 +29,17 @@ connect_sync: Any = dragoman.connect_sync
         (b"agent", "named by text or a list of words, not by bytes"),
         (7, "named by text or a list of words, not by int"),
         ([sys.executable, Path("a.py")], "the words of a command line are text"),
+        (["python parrot.py"], r"each word .* is one item: pass \['python', 'parrot.py'\]"),
+        ({"python"}, "named by text or a list of words, not by set"),
+        ({"python": 1}, "named by text or a list of words, not by dict"),
     ],
     ids=repr,
 )
 def test_a_target_that_is_none_is_refused_at_the_call(target: object, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         connect(target)
-    with pytest.raises(UsageError, match=told), connect_sync(target):
-        pytest.fail("connected")
+    with pytest.raises(UsageError, match=told):
+        connect_sync(target)
 
 
 @pytest.mark.parametrize("permit", ["approve-all", True, None, Answer.ALLOW_ONCE], ids=repr)
@@ -68,8 +71,53 @@ async def test_what_session_returns_says_that_it_has_to_be_entered(tmp_path: Pat
 
 
 def test_an_inquire_that_cannot_be_asked_is_refused_at_the_call() -> None:
-    with pytest.raises(UsageError, match="inquire= takes a function"):
-        connect(AGENT, inquire="me")
+    for opens in (connect, connect_sync):
+        with pytest.raises(UsageError, match="inquire= takes a function"):
+            opens(AGENT, inquire="me")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("workspace", None),
+        ("workspace", b"/tmp"),
+        ("env", ["A=b"]),
+        ("env", {"A": 1}),
+        ("inherit", "PATH"),
+        ("on_event", "me"),
+        ("on_stderr", "me"),
+        ("budgets", 5),
+    ],
+)
+def test_an_option_that_would_fail_later_is_refused_at_the_call(option: str, value: object) -> None:
+    for opens in (connect, connect_sync):
+        with pytest.raises(UsageError, match=f"{option}= takes"):
+            opens(AGENT, **{option: value})
+
+
+def test_what_the_blocking_calls_return_says_that_it_has_to_be_entered(tmp_path: Path) -> None:
+    with connect_sync(AGENT, workspace=tmp_path) as peer:
+        with pytest.raises(AttributeError, match=r"write `with peer\.session\(…\) as session:`"):
+            peer.session().ask("stderr")
+        with peer.session() as session:
+            with pytest.raises(TypeError, match=r"write `with session\.prompt\(…\) as turn:`"):
+                list(session.prompt("stderr"))
+
+
+@aio
+async def test_mistakes_with_open_agent_are_named_at_the_call() -> None:
+    open_agent: Any = dragoman.open_agent
+    with pytest.raises(UsageError, match=r"list of words: pass \['python', 'parrot.py'\]"):
+        open_agent("python parrot.py")
+    with pytest.raises(UsageError, match=r"list of words: pass \['/opt/agent'\]"):
+        open_agent(Path("/opt/agent"))
+    with pytest.raises(UsageError, match="permit= takes a function"):
+        careless: Any = "approve-all"
+        open_agent(AGENT, options=dragoman.ClientOptions(permit=careless))
+    with pytest.raises(AttributeError, match=r"write `async with open_agent\(…\) as client:`"):
+        open_agent(AGENT).new_session("/")
+    with pytest.raises(TypeError, match=r"write `async with open_agent\(…\) as client:`"):
+        await open_agent(AGENT)
 
 
 @aio
@@ -83,7 +131,14 @@ async def test_a_prompt_that_is_none_is_refused_before_it_is_sent(tmp_path: Path
         ):
             with pytest.raises(UsageError, match=f"a prompt is text, or a list of blocks.*{told}"):
                 await session.ask(prompt)
+        with pytest.raises(UsageError, match="not Unicode text"):
+            await session.ask("a\udce4")
         assert (await session.ask([Text("stderr")])).text == "said"
+        with pytest.raises(UsageError, match="mcp_servers= takes a list of servers, not dict"):
+            async with peer.session(mcp_servers={"a": {"command": "b"}}):
+                pytest.fail("opened")
+        with pytest.raises(UsageError, match="permit= takes a function"):
+            peer.answer_with("approve-all")
 
 
 def truth(question: Question) -> Any:
@@ -106,6 +161,39 @@ async def test_a_permit_that_returns_no_answer_is_named(
             assert isinstance(result.error, UsageError)
             assert f"the permit {permit.__name__} returned" in str(result.error)
             assert "did it" not in result.text
+
+
+def raising(question: Question) -> Any:
+    raise ValueError("my bug")
+
+
+async def raising_later(question: Question) -> Any:
+    raise ValueError("my bug")
+
+
+def without_argument() -> Any:
+    return Answer.ALLOW_ONCE
+
+
+@pytest.mark.parametrize("permit", [raising, raising_later, without_argument])
+@pytest.mark.parametrize("dialect", ["acp", "keyed"])
+@aio
+async def test_a_permit_that_raises_fails_the_turn_and_is_named(
+    permit: Callable[..., Any], dialect: str, tmp_path: Path
+) -> None:
+    async with connect(AGENT, workspace=tmp_path, permit=permit, dialect=dialect) as peer:
+        async with peer.session() as session:
+            result = await session.ask("refused")
+            assert result.outcome is Outcome.FAILED
+            assert isinstance(result.error, UsageError)
+            kind = "TypeError" if permit is without_argument else "ValueError: my bug"
+            assert f"the permit {permit.__name__} raised {kind}" in str(result.error)
+            assert "did it" not in result.text
+
+
+def test_a_plain_permit_of_the_blocking_calls_is_named(tmp_path: Path) -> None:
+    with connect_sync(AGENT, workspace=tmp_path, permit=truth) as peer, peer.session() as session:
+        assert "the permit truth returned True" in str(session.ask("refused").error)
 
 
 @aio

@@ -9,6 +9,7 @@ turn, closes the session, ends the agent and joins the thread.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -20,7 +21,7 @@ from contextlib import (
     suppress,
 )
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from dragoman.client.connecting import Target, connect
 from dragoman.client.conversation import (
@@ -30,6 +31,7 @@ from dragoman.client.conversation import (
     Result,
     SessionSummary,
 )
+from dragoman.client.entering import EnteringSync
 from dragoman.client.inquiries import DECLINED, Inquire
 from dragoman.client.permissions import Answer, Permit, approve_all, approve_reads, deny_all
 from dragoman.errors import ConnectionClosed, UsageError
@@ -62,6 +64,10 @@ def connect_sync(
             yield BlockingPeer(peer, loop)
 
 
+_USE_SESSION: Final = "session(…) is not open yet: write `with peer.session(…) as session:`"
+_USE_PROMPT: Final = "prompt(…) has not begun: write `with session.prompt(…) as turn:`"
+
+
 class BlockingPeer:
     """A connected agent."""
 
@@ -85,9 +91,12 @@ class BlockingPeer:
     def auth_methods(self) -> tuple[AuthMethod, ...]:
         return self._peer.auth_methods
 
-    @contextmanager
-    def session(self, **options: Any) -> Iterator[BlockingConversation]:
+    def session(self, **options: Any) -> EnteringSync[BlockingConversation]:
         """A session; see `Peer.session` for the options."""
+        return EnteringSync(self._session(**options), _USE_SESSION)
+
+    @contextmanager
+    def _session(self, **options: Any) -> Iterator[BlockingConversation]:
         with self._loop.entered(self._peer.session(**options)) as conversation:
             yield BlockingConversation(conversation, self._loop)
 
@@ -125,10 +134,12 @@ class BlockingConversation:
         self._loop.run(self._conversation.wait_replayed)
         return self._conversation.replayed
 
-    @contextmanager
-    def prompt(self, prompt: str | Block | Sequence[Block]) -> Iterator[BlockingTurn]:
+    def prompt(self, prompt: str | Block | Sequence[Block]) -> EnteringSync[BlockingTurn]:
         """A turn with this prompt; iterate over it for its events."""
+        return EnteringSync(self._prompt(prompt), _USE_PROMPT)
 
+    @contextmanager
+    def _prompt(self, prompt: str | Block | Sequence[Block]) -> Iterator[BlockingTurn]:
         async def make() -> ConversationTurn:
             return self._conversation.prompt(prompt)
 
@@ -297,6 +308,7 @@ def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) ->
     if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
         return asking
 
+    @functools.wraps(asking, updated=())
     async def decide(question: Q) -> Any:
         loop = asyncio.get_running_loop()
         decided: asyncio.Future[Any] = loop.create_future()

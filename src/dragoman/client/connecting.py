@@ -25,7 +25,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, Terms, absolute
 from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, deny_all, require_permit
-from dragoman.client.programs import launch_of, program_of
+from dragoman.client.programs import launch_of, program_of, require_words
 from dragoman.dialects import discovery
 from dragoman.dialects.discovery import Cache, Program
 from dragoman.errors import (
@@ -154,19 +154,28 @@ def _way(
     return Way(f"`{_shown(shlex.join(argv))}`", start, argv, program_of(argv))
 
 
-def require_words(target: object) -> None:
-    """Raise `UsageError` for what is neither an address nor the words of a command line."""
-    if isinstance(target, os.PathLike):
+def require_options(workspace: object, options: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for options of `connect` that would only be missed later, or never."""
+    if not isinstance(workspace, str | os.PathLike) or isinstance(os.fspath(workspace), bytes):
+        raise UsageError(f"workspace= takes the path of a folder, not {workspace!r}")
+    env = options.get("env")
+    if env is not None and not (
+        isinstance(env, Mapping)
+        and all(isinstance(name, str) and isinstance(text, str) for name, text in env.items())
+    ):
+        raise UsageError("env= takes a mapping of names to text, such as {'LANG': 'C'}")
+    inherit = options.get("inherit", ())
+    if isinstance(inherit, str | bytes) or not isinstance(inherit, Iterable):
+        raise UsageError(f"inherit= takes a list of names, such as ['PATH'], not {inherit!r}")
+    for name in ("on_event", "on_stderr"):
+        if (told := options.get(name)) is not None and not callable(told):
+            raise UsageError(f"{name}= takes a function, not {told!r}")
+    budgets = options.get("budgets")
+    if budgets is not None and not isinstance(budgets, Budgets):
         raise UsageError(
-            f"a command line is a list of words: pass [{os.fspath(target)!r}] for this program, "
-            "not its path alone"
+            f"budgets= takes a dragoman.client.budgets.Budgets, such as Budgets(total=60), "
+            f"not {budgets!r}"
         )
-    if isinstance(target, bytes) or not isinstance(target, Iterable):
-        kind = type(target).__name__
-        raise UsageError(f"an agent is named by text or a list of words, not by {kind}")
-    words = list(target)
-    if strange := [word for word in words if not isinstance(word, str)]:
-        raise UsageError(f"the words of a command line are text, and {strange[0]!r} is not")
 
 
 def _shown(words: str) -> str:

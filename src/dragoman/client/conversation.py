@@ -13,19 +13,20 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NoReturn, ParamSpec, Self
+from typing import Any, Final, ParamSpec, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
+from dragoman.client.entering import Entering
 from dragoman.client.folders import absolute
 from dragoman.client.inquiries import Inquire
-from dragoman.client.permissions import Denial, Permit, deny_all
+from dragoman.client.permissions import Denial, Permit, deny_all, require_permit
 from dragoman.client.results import BY_DENIAL, Result, explain, outcome_with, stop_of
 from dragoman.client.turns import BaseTurn, End, Prompted, State
 from dragoman.errors import (
@@ -106,34 +107,15 @@ class Terms(Struct, frozen=True, kw_only=True):
     max_line_size: int | None = None
 
 
-class OpeningSession(AbstractAsyncContextManager["Conversation"]):
-    """What `Peer.session` returns: to be entered with ``async with``, and nothing else."""
-
-    def __init__(self, block: AbstractAsyncContextManager[Conversation]) -> None:
-        self._block = block
-
-    async def __aenter__(self) -> Conversation:
-        return await self._block.__aenter__()
-
-    async def __aexit__(self, *raised: Any) -> bool | None:
-        return await self._block.__aexit__(*raised)
-
-    def __await__(self) -> NoReturn:
-        raise TypeError(_USE)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{_USE}; it has no {name!r} of its own")
-
-
 _USE: Final = "session(…) is not open yet: write `async with peer.session(…) as session:`"
 
 
 def _entered(
     make: Callable[P, AbstractAsyncContextManager[Conversation]],
-) -> Callable[P, OpeningSession]:
+) -> Callable[P, Entering[Conversation]]:
     @functools.wraps(make)
-    def call(*args: P.args, **kwargs: P.kwargs) -> OpeningSession:
-        return OpeningSession(make(*args, **kwargs))
+    def call(*args: P.args, **kwargs: P.kwargs) -> Entering[Conversation]:
+        return Entering(make(*args, **kwargs), _USE)
 
     return call
 
@@ -175,6 +157,7 @@ class Peer(abc.ABC):
 
     def answer_with(self, permit: Permit) -> None:
         """Let somebody else decide about permissions from now on."""
+        require_permit(permit)
         self.client.options = dataclasses.replace(self.client.options, permit=permit)
 
     def inquire_with(self, inquire: Inquire) -> None:  # noqa: B027 - only some dialects ask
@@ -225,6 +208,9 @@ class Peer(abc.ABC):
             self.require(can.set_model, "switch its model")
         if additional_directories:
             self.require(can.additional_directories, "use additional directories")
+        if isinstance(mcp_servers, str | bytes | Mapping):
+            kind = type(mcp_servers).__name__
+            raise UsageError(f"mcp_servers= takes a list of servers, not {kind}")
         opening = Opening(
             cwd=absolute(cwd) if cwd is not None else self.workspace,
             how=how,
@@ -478,9 +464,18 @@ def wrong_prompt(prompt: object, block: str) -> UsageError:
     return UsageError(f"a prompt is text, or a list of blocks such as {block}, not {kind}{hint}")
 
 
+def _require_unicode(prompt: str) -> None:
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"this prompt is not Unicode text and cannot be sent: {error}") from error
+
+
 def blocks_of(prompt: str | Block | Sequence[Block]) -> tuple[Block, ...]:
     """A prompt as blocks."""
     if isinstance(prompt, str):
+        if not prompt.isascii():
+            _require_unicode(prompt)
         return (Text(prompt),)
     if isinstance(prompt, Block):
         return (prompt,)

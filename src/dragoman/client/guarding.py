@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question, wrong_answer
+from dragoman.client.permissions import (
+    Answer,
+    Chosen,
+    Decision,
+    Permit,
+    Question,
+    failed_permit,
+    wrong_answer,
+)
 from dragoman.client.tool_input import told_of
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import NotPermitted
+from dragoman.errors import DragomanError, NotPermitted, UsageError
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind
 
@@ -90,7 +98,7 @@ class Asker:
 
     def decide_with(self, permit: Permit) -> None:
         """Ask another permit from now on."""
-        self._permit = permit
+        self._permit = self.handler = permit
 
     def permit(self, question: Question) -> Awaitable[Decision] | Decision:
         answer = self._permit(question)
@@ -138,13 +146,27 @@ def guarded(permit: Permit, guard: Permit | None, workspace: Path) -> tuple[Perm
     return asker.permit, asker.guard
 
 
-async def decided(guard: Permit, question: Question) -> Decision:
-    """What the guard says."""
-    answer = guard(question)
-    decision = await answer if inspect.isawaitable(answer) else answer
-    if not isinstance(decision, Answer | Chosen):
-        raise wrong_answer(guard, decision)
-    return decision
+async def decided(
+    permit: Permit, question: Question, fail: Callable[[UsageError], None] | None = None
+) -> Decision:
+    """What a permit or a guard says. If it cannot say it, `fail` hears of that, and nothing is
+    allowed; without `fail` it raises."""
+    try:
+        answer = permit(question)
+        decision = await answer if inspect.isawaitable(answer) else answer
+    except DragomanError:
+        raise
+    except Exception as error:
+        if fail is not None:
+            fail(failed_permit(permit, error))
+        raise
+    if isinstance(decision, Answer | Chosen):
+        return decision
+    wrong = wrong_answer(permit, decision)
+    if fail is None:
+        raise wrong
+    fail(wrong)
+    return Answer.REJECT_ONCE
 
 
 def require(question: Question, answer: Decision) -> None:

@@ -103,12 +103,24 @@ def require_permit(permit: object, option: str = "permit") -> None:
 
 def wrong_answer(permit: object, answer: object) -> UsageError:
     """The error for a function that answers a question with something else than an answer."""
-    handler = getattr(getattr(permit, "__self__", None), "handler", permit)
-    name = getattr(handler, "__qualname__", None) or type(handler).__name__
     return UsageError(
-        f"the permit {name} returned {answer!r:.80}: it has to return an Answer, such as "
-        "Answer.ALLOW_ONCE or Answer.REJECT_ONCE; it was taken for a refusal"
+        f"the permit {_name_of(permit)} returned {answer!r:.80}: it has to return an Answer, "
+        "such as Answer.ALLOW_ONCE or Answer.REJECT_ONCE; it was taken for a refusal"
     )
+
+
+def failed_permit(permit: object, error: Exception) -> UsageError:
+    """The error for a function that raises where it should decide."""
+    failure = UsageError(
+        f"the permit {_name_of(permit)} raised {type(error).__name__}: {error}; nothing was allowed"
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _name_of(permit: object) -> str:
+    handler = getattr(getattr(permit, "__self__", None), "handler", permit)
+    return getattr(handler, "__qualname__", None) or type(handler).__name__
 
 
 _FALLBACKS: Final[dict[Answer, tuple[str, ...]]] = {

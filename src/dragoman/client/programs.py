@@ -1,16 +1,19 @@
-"""What a command line is for a cache: which program, and started how.
+"""What a command line is, and what it is for a cache: which program, and started how.
 
-Owns what identifies a program: the real path of its file, its size and when it was changed. It does
-not know what is remembered of one; `dragoman.dialects.discovery` has the cache's shape.
+Owns the check of a command line, and what identifies a program: the real path of its file, its size
+and when it was changed. It does not know what is remembered of one; `dragoman.dialects.discovery`
+has the cache's shape.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from pathlib import Path
 
 from dragoman.dialects.discovery import Program
+from dragoman.errors import UsageError
 from dragoman.transports.programs import which
 
 
@@ -30,3 +33,20 @@ def launch_of(argv: Sequence[str]) -> str:
     programs of one interpreter. Arguments may hold secrets, so only their digest is kept."""
     words = "\0".join(argv[1:]).encode("utf-8", "surrogateescape")
     return hashlib.sha256(words).hexdigest()[:16]
+
+
+def require_words(target: object) -> None:
+    """Raise `UsageError` for what is neither an address nor the words of a command line."""
+    if isinstance(target, os.PathLike):
+        raise UsageError(
+            f"a command line is a list of words: pass [{os.fspath(target)!r}] for this program, "
+            "not its path alone"
+        )
+    if isinstance(target, bytes | Mapping | Set) or not isinstance(target, Iterable):
+        kind = type(target).__name__
+        raise UsageError(f"an agent is named by text or a list of words, not by {kind}")
+    words = list(target)
+    if strange := [word for word in words if not isinstance(word, str)]:
+        raise UsageError(f"the words of a command line are text, and {strange[0]!r} is not")
+    if len(words) == 1 and len(words[0].split()) > 1 and not Path(words[0]).exists():
+        raise UsageError(f"each word of a command line is one item: pass {words[0].split()!r}")

@@ -22,6 +22,7 @@ from dragoman.errors import (
     InvalidAnswer,
     ProtocolMismatch,
     RemoteError,
+    UsageError,
 )
 from dragoman.errors.talking import own_words
 from dragoman.events.parts import Failure, Usage
@@ -114,6 +115,9 @@ def explain(error: DragomanError) -> tuple[Outcome, Failure]:
             outcome = (
                 Outcome.PROTOCOL_ERROR if error.error_class == "line_too_long" else Outcome.CRASHED
             )
+        case UsageError() if type(error) is UsageError:
+            # A mistake of the caller, such as a permit that raises, has ended it.
+            outcome = Outcome.FAILED
         case _:
             outcome = Outcome.UNKNOWN
     return outcome, Failure(str(error), kind, code, error.retryable, data)

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from dragoman.client import connecting
 from dragoman.client.budgets import Budgets
 from dragoman.client.connecting import Target
 from dragoman.client.conversation import Peer
+from dragoman.client.entering import Entering, EnteringSync
 from dragoman.client.inquiries import Inquire, require_inquire
 from dragoman.client.permissions import Permit, deny_all, require_permit
+from dragoman.client.programs import require_words
 from dragoman.dialects.discovery import Cache
 from dragoman.errors import UsageError
 from dragoman.events import model
@@ -51,45 +53,8 @@ class Options(TypedDict, total=False):
     details: Mapping[str, Any] | None
 
 
-class Connecting(AbstractAsyncContextManager[Peer]):
-    """What `connect` returns: to be entered with ``async with``, and nothing else."""
-
-    def __init__(self, block: AbstractAsyncContextManager[Peer]) -> None:
-        self._block = block
-
-    async def __aenter__(self) -> Peer:
-        return await self._block.__aenter__()
-
-    async def __aexit__(self, *raised: Any) -> bool | None:
-        return await self._block.__aexit__(*raised)
-
-    def __await__(self) -> NoReturn:
-        raise TypeError(_USE)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{_USE}; it has no {name!r} of its own")
-
-
 _USE: Final = "connect(…) is not a peer yet: write `async with connect(…) as peer:`"
-
-
-class ConnectingSync(AbstractContextManager["BlockingPeer"]):
-    """What `connect_sync` returns: to be entered with ``with``, and nothing else."""
-
-    def __init__(self, block: AbstractContextManager[BlockingPeer]) -> None:
-        self._block = block
-
-    def __enter__(self) -> BlockingPeer:
-        return self._block.__enter__()
-
-    def __exit__(self, *raised: Any) -> bool | None:
-        return self._block.__exit__(*raised)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(
-            "connect_sync(…) is not a peer yet: write `with connect_sync(…) as peer:`; it has no "
-            f"{name!r} of its own"
-        )
+_USE_SYNC: Final = "connect_sync(…) is not a peer yet: write `with connect_sync(…) as peer:`"
 
 
 def connect(
@@ -98,7 +63,7 @@ def connect(
     workspace: str | os.PathLike[str] = ".",
     warm: bool | None = None,
     **options: Unpack[Options],
-) -> Connecting:
+) -> Entering[Peer]:
     """Start or reach an agent and talk with it until the block ends.
 
     `target` is the name of a peer such as ``"gemini"``, the words of a command line, or an address
@@ -108,8 +73,14 @@ def connect(
     The other options are those of `dragoman.client.connecting.connect`; for a name, they go before
     what is known of the peer.
     """
+    _require(target, workspace, options)
+    return Entering(_connected(target, workspace, warm, options), _USE)
+
+
+def _require(target: object, workspace: object, options: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for what cannot be connected to, or not in this way."""
     if not isinstance(target, str):
-        connecting.require_words(target)
+        require_words(target)
     elif any(mark in target for mark in " \t\n") and not is_address(target.split()[0]):
         raise UsageError(
             f"{target!r} looks like a command line: pass it as a list of words, "
@@ -117,7 +88,7 @@ def connect(
         )
     require_permit(options.get("permit", deny_all))
     require_inquire(options.get("inquire"))
-    return Connecting(_connected(target, workspace, warm, options))
+    connecting.require_options(workspace, options)
 
 
 @asynccontextmanager
@@ -137,15 +108,19 @@ async def _connected(
         yield peer
 
 
-def connect_sync(target: Target, *, permit: Permit = deny_all, **options: Any) -> ConnectingSync:
+def connect_sync(
+    target: Target, *, permit: Permit = deny_all, **options: Any
+) -> EnteringSync[BlockingPeer]:
     """`dragoman.connect` for programs without an event loop; it takes the same options.
 
     A plain `permit` runs in a thread of its own and may block, for example to ask a person.
     """
     from dragoman.client import blocking
 
-    require_permit(permit)
-    return ConnectingSync(blocking.connect_sync(target, permit=permit, by=connect, **options))
+    _require(target, options.get("workspace", "."), {"permit": permit, **options})
+    return EnteringSync(
+        blocking.connect_sync(target, permit=permit, by=connect, **options), _USE_SYNC
+    )
 
 
 def is_address(target: str) -> bool:

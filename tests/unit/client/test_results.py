@@ -38,7 +38,7 @@ from dragoman.events.words import ErrorKind, Outcome
         (ProcessExited(exit_code=1), Outcome.CRASHED),
         (LineTooLong(1), Outcome.PROTOCOL_ERROR),
         (BrokerBusy("x"), Outcome.FAILED),
-        (UsageError("x"), Outcome.UNKNOWN),
+        (UsageError("x"), Outcome.FAILED),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -10,29 +10,49 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 from dragoman import transports  # The module: who reaches an agent that runs starts none.
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
-from dragoman.errors import SpawnError
+from dragoman.client.entering import Entering
+from dragoman.client.permissions import require_permit
+from dragoman.client.programs import require_words
+from dragoman.errors import SpawnError, UsageError
 from dragoman.transports.base import Stream
 
+_USE: Final = "open_agent(…) is not a client yet: write `async with open_agent(…) as client:`"
 
-@asynccontextmanager
-async def open_agent(
+
+def open_agent(
     argv: Sequence[str],
     *,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
     options: ClientOptions | None = None,
-) -> AsyncIterator[AcpClient]:
+) -> Entering[AcpClient]:
     """Start an agent's program and be its client until the block ends; then it is gone.
 
     `env` is added to a small base environment, and `inherit` names variables of ours that the
     program may have besides: API keys do not travel by accident.
     """
+    if isinstance(argv, str):
+        raise UsageError(f"a command line is a list of words: pass {argv.split()!r}")
+    require_words(argv)
     options = options or ClientOptions()
+    require_permit(options.permit)
+    return Entering(_opened(argv, cwd, env, inherit, options), _USE)
+
+
+@asynccontextmanager
+async def _opened(
+    argv: Sequence[str],
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+    inherit: Iterable[str],
+    options: ClientOptions,
+) -> AsyncIterator[AcpClient]:
     stream = await _spawned(argv, cwd, env, inherit, options.budgets.spawn)
     async with await _client(stream, options, argv) as client:
         yield client

@@ -7,7 +7,6 @@ those do not send and decide. What belongs to no session becomes events in `reco
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -128,7 +127,7 @@ class AcpPeer(Peer):
         self.record.on_event = watch
 
     def answer_with(self, permit: Permit) -> None:
-        self.client.options = dataclasses.replace(self.client.options, permit=permit)
+        super().answer_with(permit)
         self.client.permit_with(permit)
 
     def inquire_with(self, inquire: Inquire) -> None:

@@ -20,18 +20,28 @@ from msgspec import Raw
 
 from dragoman.client.acp.session import OpenQuestion
 from dragoman.client.guarding import decided, reading, require, running, writing
-from dragoman.client.permissions import Answer, Chosen, Decision, Question, choose, wrong_answer
+from dragoman.client.permissions import (
+    Answer,
+    Chosen,
+    Decision,
+    Question,
+    choose,
+    failed_permit,
+    wrong_answer,
+)
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import (
     ArgumentInvalid,
+    DragomanError,
     FileMissing,
     ProgramNotFound,
     RemoteError,
     ServiceError,
     SpawnError,
     TerminalUnknown,
+    UsageError,
 )
 from dragoman.events.words import INVALID_UPDATE
 from dragoman.rpc import Connection, boundary
@@ -302,7 +312,13 @@ class Serving:
         turn = session.turn
         if turn is not None and turn.cancelling:
             return self._decided(session, question, Answer.CANCEL)
-        answer = self.permit(question)
+        try:
+            answer = self.permit(question)
+        except DragomanError:
+            raise
+        except Exception as error:
+            _fail(session, failed_permit(self.permit, error))
+            raise
         # A policy that is a plain function has decided, and only one that waits for somebody needs
         # a task.
         if type(answer) is Answer or not inspect.isawaitable(answer):
@@ -313,11 +329,8 @@ class Serving:
         self, session: Session, question: Question, answer: Decision
     ) -> acp.RequestPermissionResponse:
         if not isinstance(answer, Answer | Chosen):
-            wrong = wrong_answer(self.permit, answer)
-            if session.turn is None:
-                raise wrong
-            # Whoever runs the turn gets the error, and the agent a refusal.
-            session.turn.fail(wrong)
+            # The caller of the turn gets the error, and the agent a refusal.
+            _fail(session, wrong_answer(self.permit, answer))
             answer = Answer.REJECT_ONCE
         option_id = choose(question.options, answer)
         if option_id is None and answer.allows:
@@ -334,6 +347,11 @@ class Serving:
         except asyncio.CancelledError:
             # The agent called its question off, or has gone.
             session.answered(question, Answer.CANCEL, None)
+            raise
+        except DragomanError:
+            raise
+        except Exception as error:
+            _fail(session, failed_permit(self.permit, error))
             raise
         return self._decided(session, question, answer)
 
@@ -364,7 +382,7 @@ class Serving:
         """Have somebody decide about what the agent wants us to do, and refuse it if so."""
         guard = self.guard
         assert guard is not None
-        asking = decided(guard, question)
+        asking = decided(guard, question, lambda error: _fail(session, error))
         answer = await self._answered(session, session.turn, asking, Answer.CANCEL)
         if answer.allows:
             # Reading a file is not a permission that an agent would ask for.
@@ -551,3 +569,10 @@ def _plain(raw: Raw) -> Any:
         return msgspec.json.decode(raw) if memoryview(raw).nbytes else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise boundary.invalid_params(error) from error
+
+
+def _fail(session: Session, error: UsageError) -> None:
+    """End the turn of a session for a mistake of its caller; raise it where no turn runs."""
+    if session.turn is None:
+        raise error
+    session.turn.fail(error)

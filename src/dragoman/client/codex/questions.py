@@ -9,16 +9,19 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from dragoman.client import inquiries
 from dragoman.client.codex import approvals, inquiring
+from dragoman.client.guarding import decided
 from dragoman.client.inquiries import Inquire, Inquiry, Reply
-from dragoman.client.permissions import Answer, Decision, Question
+from dragoman.client.permissions import Answer, Question
 from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import UNREADABLE
+from dragoman.errors import UsageError
 from dragoman.events import model
 from dragoman.events.place import Place
 from dragoman.rpc import boundary
@@ -110,7 +113,7 @@ class Questions:
     ) -> Any:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
-        deciding = self._decide(question)
+        deciding = decided(client.options.permit, question, partial(_fail, conversation))
         name = question.request_id
         given = await self._ask(approval.thread_id, deciding, name, Answer.CANCEL)
         option_id, reply, answer = approval.reply(given)
@@ -127,10 +130,6 @@ class Questions:
             0,
         )
         return reply
-
-    async def _decide(self, question: Question) -> Decision:
-        answer = self._client.options.permit(question)
-        return await answer if inspect.isawaitable(answer) else answer
 
     # -- questions to the user
 
@@ -218,3 +217,9 @@ async def _replied(inquire: Inquire, inquiry: Inquiry) -> Reply:
 
 async def _awaited(answering: Any, asked: Any) -> Any:
     return await answering(asked)
+
+
+def _fail(conversation: Any, error: UsageError) -> None:
+    """End the turn of a thread for a mistake of its caller."""
+    if conversation is not None and conversation.turn is not None:
+        conversation.turn.fail(error)

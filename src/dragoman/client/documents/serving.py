@@ -8,14 +8,13 @@ itself (`dragoman.client.services` does).
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from dragoman.client import guarding
-from dragoman.client.permissions import Answer, Decision, Permit, Question, settled
+from dragoman.client.permissions import Answer, Permit, Question, settled
 from dragoman.dialects.keyed import meaning, shapes
 from dragoman.errors import (
     ArgumentInvalid,
@@ -25,6 +24,7 @@ from dragoman.errors import (
     ServiceError,
     SpawnError,
     TerminalUnknown,
+    UsageError,
 )
 from dragoman.events import model
 from dragoman.rpc import boundary
@@ -86,7 +86,9 @@ async def _decided(
         tool_call=params,
         request_id=params.permission_id,
     )
-    given = await conversation.asking(_asked(client, question), Answer.CANCEL)
+    fail = functools.partial(_fail, conversation)
+    deciding = guarding.decided(client.options.permit, question, fail)
+    given = await conversation.asking(deciding, Answer.CANCEL)
     option, answer = settled(meaning.OPTIONS, given)
     conversation.answered(question, answer)
     client.emit(
@@ -104,9 +106,10 @@ async def _decided(
     return shapes.Decision(option)
 
 
-async def _asked(client: DocumentClient, question: Question) -> Decision:
-    answer = client.options.permit(question)
-    return await answer if inspect.isawaitable(answer) else answer
+def _fail(conversation: DocumentConversation, error: UsageError) -> None:
+    """End the turn of a session for a mistake of its caller."""
+    if conversation.turn is not None:
+        conversation.turn.fail(error)
 
 
 # -- files and terminals
@@ -170,7 +173,8 @@ async def _guarded(guard: Permit, conversation: DocumentConversation, params: An
             )
         case _:
             return
-    answer = await conversation.asking(guarding.decided(guard, question), Answer.CANCEL)
+    deciding = guarding.decided(guard, question, functools.partial(_fail, conversation))
+    answer = await conversation.asking(deciding, Answer.CANCEL)
     if question.kind != "read" or not answer.allows:
         # Reading a file is not a permission that an agent would ask for.
         conversation.answered(question, answer)

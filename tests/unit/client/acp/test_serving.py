@@ -16,7 +16,7 @@ import pytest
 from dragoman.client.acp import ClientOptions
 from dragoman.client.permissions import Answer, Denial, Question, approve_all, approve_reads
 from dragoman.dialects.acp import v1 as acp
-from dragoman.errors import RemoteError
+from dragoman.errors import RemoteError, UsageError
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import Noises, chunk, opened
 from tests.unit.rpc.other_side import soon, until
@@ -162,7 +162,7 @@ async def test_a_question_stands_among_the_updates_where_it_stood_on_the_wire() 
 
 
 @aio
-async def test_a_callback_that_fails_is_an_internal_error_and_the_turn_goes_on(
+async def test_a_callback_that_fails_is_an_internal_error_and_ends_the_turn_with_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def permit(question: Question) -> Answer:
@@ -172,15 +172,15 @@ async def test_a_callback_that_fails_is_an_internal_error_and_the_turn_goes_on(
         async with session.prompt("hello") as turn:
             prompt = await agent.expect("session/prompt")
             agent.ask(4, ASK, agent.permission())
+            await agent.expect("session/cancel")
             error = (await agent.heard_answer(4))["error"]
             assert error["code"] == -32603
             assert "swordfish" not in json.dumps(error)
             assert error["data"]["incident"] in caplog.text
             assert "swordfish" in caplog.text
-            agent.update(chunk("well"))
-            agent.answer(prompt, {"stopReason": "end_turn"})
-            assert len([update async for update in turn]) == 2
-            assert turn.result.stop_reason == "end_turn"
+            agent.answer(prompt, {"stopReason": "cancelled"})
+            with pytest.raises(UsageError, match="raised RuntimeError: the password is swordfish"):
+                await turn.wait()
 
 
 @aio
