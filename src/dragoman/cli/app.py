@@ -144,7 +144,9 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
         refused: Any = error
         told = io.StringIO()
         refused.show(file=told)
-        put_err(told.getvalue())
+        from dragoman.cli.faults import short
+
+        put_err("\n".join(map(short, told.getvalue().split("\n"))))
         sys.exit(refused.exit_code)
     except typer.Abort:
         put_err("Aborted!\n")

@@ -93,16 +93,16 @@ def message(error: DragomanError) -> str:
 def _lines(happened: str, fault: str, next_step: str, stderr: str = "") -> str:
     said = [line.rstrip() for line in stderr.splitlines() if line.strip()]
     lines = [
-        f"dragoman: {neutral(_short(happened))}",
+        f"dragoman: {neutral(short(happened))}",
         *(["  the agent said on stderr:"] if said else []),
-        *(f"    {neutral(_short(line))}" for line in said[-SHOWN_STDERR_LINES:]),
+        *(f"    {neutral(short(line))}" for line in said[-SHOWN_STDERR_LINES:]),
         f"  whose fault: {fault}",
-        f"  what next:   {neutral(next_step)}",
+        f"  what next:   {neutral(short(next_step))}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     """A text cut in its middle where it is too long for a terminal; its end often says why."""
     if len(text) <= MESSAGE_SIZE:
         return text

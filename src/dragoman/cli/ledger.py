@@ -6,6 +6,7 @@ by `stats`.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -80,7 +81,7 @@ def prune_command(
 
     before = time.time() - seconds_of(older_than, option="--older-than")
     path = _path()
-    if not path.exists():
+    if not os.path.exists(path):
         put_err("There is nothing to delete.\n")
         return
     if not yes and not confirm(f"Delete attempts older than {older_than}?", instead="--yes"):

@@ -87,7 +87,7 @@ def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
 
 def _settled(word: str, cwd: Path) -> str:
     names_a_file = (os.sep in word or Path(word).suffix) and not word.startswith("-")
-    if names_a_file and not os.path.isabs(word) and (cwd / word).is_file():
+    if names_a_file and not os.path.isabs(word) and os.path.isfile(cwd / word):
         return os.path.abspath(cwd / word)
     return word
 

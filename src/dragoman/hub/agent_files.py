@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.errors import ConfigInvalid, DelegationInvalid, FrontMatterInvalid, UsageError
+from dragoman.errors.base import shown
 from dragoman.hub import frontmatter
 from dragoman.hub.catalogue import Catalogue
 from dragoman.hub.changes import Change, Changes
@@ -179,7 +180,7 @@ def find_files(
         matches = list(_by_name(name, cwd, folder, patterns))
         if not matches:
             raise UsageError(
-                f"there is no agent file {name!r}: it is no file in {cwd}, and no agent in "
+                f"there is no agent file {shown(name)}: it is no file in {cwd}, and no agent in "
                 f"{', '.join(str(folder / pattern) for pattern in patterns)}"
             )
         for path in matches:
@@ -189,7 +190,8 @@ def find_files(
 
 def _by_name(name: str, cwd: Path, folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     path = cwd / name
-    if path.is_file():
+    # Unlike `Path.is_file`, it takes names that are too long for what they are.
+    if os.path.isfile(path):
         yield path
     elif glob.has_magic(name):
         yield from _by_pattern([name], cwd)

@@ -140,9 +140,9 @@ def _folders(place: Place, machine: Machine) -> Iterator[Finding]:
     for name in ("config", "data", "cache", "state", "runtime"):
         folder: Path = getattr(place.paths, name)
         there = folder
-        while not there.exists() and there != there.parent:
+        while not os.path.exists(there) and there != there.parent:
             there = there.parent
-        if not there.is_dir():
+        if not os.path.isdir(there):
             yield Finding(
                 "folders",
                 State.BAD,
@@ -190,7 +190,7 @@ def _stores(place: Place) -> Iterator[Finding]:
             yield Finding("stores", State.WARN, f"{path}: {newer.problem}", newer.remedy)
         elif problems:
             # A log that is left would be taken for that of the new file.
-            files = [suffix for suffix in ("", *COMPANIONS) if Path(f"{path}{suffix}").exists()]
+            files = [suffix for suffix in ("", *COMPANIONS) if os.path.exists(f"{path}{suffix}")]
             moves = "; ".join(f"mv {path}{suffix} {path}.old{suffix}" for suffix in files)
             yield Finding(
                 "stores",
@@ -198,7 +198,7 @@ def _stores(place: Place) -> Iterator[Finding]:
                 f"{path} is damaged: {'; '.join(problems)}",
                 f"dragoman broker stop --all; {moves}",
             )
-        elif path.exists():
+        elif os.path.exists(path):
             yield Finding("stores", State.OK, f"{path} is whole")
         for aside in aside_of(path):
             yield Finding(
@@ -253,7 +253,7 @@ def _config(place: Place) -> Iterator[Finding]:
         )
     if not place.config.problems and not unknown:
         file = place.paths.config_file
-        there = str(file) if file.exists() else f"no {file}, so the defaults count"
+        there = str(file) if os.path.exists(file) else f"no {file}, so the defaults count"
         yield Finding("config", State.OK, there)
 
 

@@ -6,6 +6,7 @@ that a peer's dialect has no words for are refused by its client.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,6 +75,6 @@ def _trusted_by(workspace: Path, names: Sequence[str]) -> Path | None:
         if folder == home or folder in home.parents:
             return None
         for name in names:
-            if (folder / name).exists():
+            if os.path.exists(folder / name):
                 return folder / name
     return None

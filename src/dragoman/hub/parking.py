@@ -67,7 +67,7 @@ def parked_peers(place: Place, *, now: float) -> dict[str, Park]:
     from dragoman.hub.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(place.paths.state)
-    if not path.exists():
+    if not os.path.exists(path):
         return {}
     try:
         with Ledger.open(path, read_only=True) as ledger:
@@ -116,7 +116,7 @@ def note_success(
 def _may_be_left_alone(peer: str, path: Path) -> bool:
     """Whether it is worth to open the ledger, which takes longer than all the rest of a command
     after its turn. Nearly always it is not."""
-    if not path.exists():
+    if not os.path.exists(path):
         return False
     import sqlite3
     from contextlib import closing
@@ -136,7 +136,7 @@ def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
     from dragoman.hub.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(paths.state)
-    if not path.exists():
+    if not os.path.exists(path):
         return []
     with Ledger.open(path) as ledger:
         ledger.check_kept()

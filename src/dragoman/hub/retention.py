@@ -51,7 +51,7 @@ def retain(
     now = time.time() if now is None else now
     files = (store_path(state), ledger_path(state))
     done_at = _done_at(state / STAMP)
-    if not any(path.exists() for path in files) or not _is_due(state / STAMP, now):
+    if not any(os.path.exists(path) for path in files) or not _is_due(state / STAMP, now):
         return False
     if done_at is not None and now - done_at > LONG_AGO:
         log.info("nothing old is deleted before tomorrow: the last time is long ago")
@@ -65,7 +65,7 @@ def retain(
     age = settings.keep_days * DAY
     try:
         _retain_sessions(files[0], age, settings.max_store_size, now)
-        if age and files[1].exists():
+        if age and os.path.exists(files[1]):
             with Ledger.open(files[1]) as ledger:
                 ledger.check_kept()
                 gone = ledger.prune(now - age)
@@ -80,7 +80,7 @@ def retain(
 
 
 def _retain_sessions(path: Path, age: float, max_size: int, now: float) -> None:
-    if not path.exists():
+    if not os.path.exists(path):
         return
     with Store.open(path) as store:
         store.check_kept()

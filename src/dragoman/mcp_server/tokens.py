@@ -58,7 +58,7 @@ def token_in(path: Path) -> str:
 
 def _make(path: Path) -> None:
     make_private(path.parent)
-    if path.exists():
+    if os.path.exists(path):
         raise FileExistsError
     # Whole or not at all: another server may look at the same moment.
     create_file(path, [secrets.token_urlsafe(TOKEN_SIZE).encode() + b"\n"])

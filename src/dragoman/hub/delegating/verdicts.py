@@ -6,6 +6,7 @@ Owns the entry in the ledger and in ``events.jsonl``. What it changes about the 
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def give_verdict(
     """
     redact = redactor(())
     path = ledger_path(paths.state)
-    if not path.exists():
+    if not os.path.exists(path):
         raise UnknownJob(f"no attempt of a job {job} has ended here: nothing was delegated yet")
     with Ledger.open(path, redact) as ledger:
         ledger.check_kept()

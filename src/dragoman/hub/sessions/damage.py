@@ -65,7 +65,7 @@ def _set_aside(path: Path, identity: tuple[int, int] | None) -> Path | None:
     stamp = time.strftime(STAMP_FORMAT)
     target = path.with_name(f"{path.name}{MARK}{stamp}")
     number = 1
-    while target.exists():
+    while os.path.exists(target):
         number += 1
         target = path.with_name(f"{path.name}{MARK}{stamp}-{number}")
     # First the log: a new file beside an old log would be taken for its own.
@@ -119,7 +119,7 @@ def aside_of(path: Path) -> list[Path]:
 def find_damage(path: Path) -> list[str]:
     """What is damaged in a file; empty if nothing is, or if there is no file. It reads all of the
     file, and changes nothing."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         return []
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)

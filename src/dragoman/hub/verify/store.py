@@ -6,6 +6,7 @@ read is no card, and `trouble` says why; it is never mended, because a card can 
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from pathlib import Path
@@ -56,13 +57,15 @@ class CardStore:
     def latest(self, peer: str) -> Card | None:
         """The newest card of a peer, of whatever version."""
         folder = self.folder / _fit(peer)
-        cards = [card for file in sorted(folder.glob("*.json")) if (card := self._read(file))]
+        # A path that is too long for a folder makes `glob` fail.
+        files = sorted(folder.glob("*.json")) if os.path.isdir(folder) else []
+        cards = [card for file in files if (card := self._read(file))]
         return max(cards, key=lambda card: card.measured_at, default=None)
 
     def outdated(self, peer: str, version: str | None) -> str | None:
         """What to tell of a peer that is of another version than its newest card; None if it is of
         the same, has no card, or does not tell."""
-        card = self.latest(peer) if (self.folder / _fit(peer)).is_dir() else None
+        card = self.latest(peer) if os.path.isdir(self.folder / _fit(peer)) else None
         if card is None or version is None or card.version in (None, version):
             return None
         return (
