@@ -84,6 +84,21 @@ def test_damaged_stores_are_found_set_aside_and_work_goes_on(cli: Cli) -> None:
     assert cured.code == 0 and cured.out.count("set aside") == 2
 
 
+def test_a_store_that_lacks_a_table_is_damaged(cli: Cli) -> None:
+    (cli.cwd / "app.py").write_text("def main(): ...\n")
+    ask = ("run", "scout", "where is main defined?")
+    assert cli.child(*ask).code == 0
+    store = cli.home / "state_home" / "sessions.db"
+    with sqlite3.connect(store) as connection:
+        connection.execute("DROP TABLE sessions")
+    connection.close()
+    sick = cli.child("doctor")
+    assert sick.code == 1 and f"{store} is damaged: " in sick.out
+    done = cli.child(*ask)
+    assert done.code == 0 and "sessions.db: it was damaged and is now " in done.err
+    assert "damaged" not in cli.child(*ask).err
+
+
 def test_a_ledger_with_a_value_of_a_newer_dragoman_is_left_alone_and_work_goes_on(cli: Cli) -> None:
     (cli.cwd / "app.py").write_text("def main(): ...\n")
     ask = ("delegate", "exploration", "where is main defined?")

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import ConfigInvalid, NotInstalled, StoreError, StoreTooNew, WrongLaunch
+from dragoman.errors import (
+    ConfigInvalid,
+    NotInstalled,
+    StoreCorrupt,
+    StoreError,
+    StoreTooNew,
+    WrongLaunch,
+)
 from dragoman.hub.agent_files import validate
 from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.config import Trust
@@ -184,11 +191,10 @@ def _stores(place: Place) -> Iterator[Finding]:
         (ledger_path(state), Ledger),
     )
     for path, kind in kinds:
-        newer = _newer(path, kind)
-        problems = [] if newer else find_damage(path)
-        if newer is not None:
-            yield Finding("stores", State.WARN, f"{path}: {newer.problem}", newer.remedy)
-        elif problems:
+        refusal = _refusal(path, kind)
+        if isinstance(refusal, StoreTooNew):
+            yield Finding("stores", State.WARN, f"{path}: {refusal.problem}", refusal.remedy)
+        elif problems := find_damage(path) or _damage_of(refusal):
             # A log that is left would be taken for that of the new file.
             files = [suffix for suffix in ("", *COMPANIONS) if os.path.exists(f"{path}{suffix}")]
             moves = "; ".join(f"mv {path}{suffix} {path}.old{suffix}" for suffix in files)
@@ -209,15 +215,18 @@ def _stores(place: Place) -> Iterator[Finding]:
             )
 
 
-def _newer(path: Path, kind: type[Database]) -> StoreTooNew | None:
-    """Why a file cannot be judged: a newer dragoman has written it."""
+def _refusal(path: Path, kind: type[Database]) -> StoreError | None:
+    """Why a file cannot be opened."""
     try:
         kind.open(path, read_only=True).close()
-    except StoreTooNew as error:
+    except StoreError as error:
         return error
-    except StoreError:
-        return None
     return None
+
+
+def _damage_of(refusal: StoreError | None) -> list[str]:
+    damaged = isinstance(refusal, StoreCorrupt) and refusal.damaged
+    return [refusal.problem] if refusal is not None and damaged else []
 
 
 def _variable(name: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import sqlite3
@@ -399,10 +400,23 @@ def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) ->
             )
         if owner and owner != form.application_id:
             raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if owner != form.application_id and (tables or version):
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if owner != form.application_id and (names or version):
         raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
+    if version == form.version and (missing := _tables(form) - names):
+        raise _damaged(path, sqlite3.DatabaseError(f"no table {', '.join(sorted(missing))}"))
     return version
+
+
+@functools.cache
+def _tables(form: Form) -> frozenset[str]:
+    """The tables of a file that is up to date."""
+    connection = _empty(form)
+    try:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        return frozenset(name for (name,) in connection.execute(query))
+    finally:
+        connection.close()
 
 
 @contextlib.contextmanager
