@@ -1,10 +1,12 @@
-"""opencode, which writes and runs commands without asking in its default configuration: under a
-policy it is made to ask, with and without a broker, whatever the project's own settings say."""
+"""Agents that write or run commands without asking in their default configuration: under a policy
+they are made to ask, with and without a broker, whatever the project's own settings say."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,11 +24,11 @@ ALLOWING = {"permission": {"edit": "allow", "bash": "allow"}}
 
 
 @asynccontextmanager
-async def ready(home: Path) -> AsyncIterator[dict[str, str]]:
-    """The environment of a user who has set opencode up."""
-    pin = install.pins()["opencode"]
+async def ready(home: Path, name: str = "opencode") -> AsyncIterator[dict[str, str]]:
+    """The environment of a user who has set opencode, kilo or kimi up."""
+    pin = install.pins()[name]
     if not pin.folder.is_dir():
-        pytest.fail("opencode is not installed: run these tests with make test-peers")
+        pytest.fail(f"{name} is not installed: run these tests with make test-peers")
     async with FakeModel() as model:
         options = {"baseURL": f"{model.url}/v1", "apiKey": "fake"}
         provider = {
@@ -35,18 +37,58 @@ async def ready(home: Path) -> AsyncIterator[dict[str, str]]:
             "options": options,
             "models": {"fake-model": {"name": "fake-model"}},
         }
-        folder = home / ".config" / "opencode"
+        folder = home / ".config" / name
         folder.mkdir(parents=True)
         settings = {"provider": {"fake": provider}, "model": "fake/fake-model"}
-        (folder / "opencode.json").write_text(json.dumps(settings))
+        (folder / f"{name}.json").write_text(json.dumps(settings))
         ours = home / ".config" / "dragoman"
         ours.mkdir(parents=True)
         # It would look for news in a network that is not there.
-        (ours / "config.toml").write_text('[peer.opencode]\nenv = ["OPENCODE_DISABLE_*"]\n')
-        quiet = dict.fromkeys(("OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE"), "1")
-        environment = {**peer_environment(home), **quiet}
+        prefix = f"{name.upper()}_DISABLE_"
+        (ours / "config.toml").write_text(f'[peer.{name}]\nenv = ["{prefix}*"]\n')
+        quiet = {f"{prefix}MODELS_FETCH": "1", f"{prefix}AUTOUPDATE": "1"}
+        environment = {**peer_environment(home), **quiet, **_of_kimi(model)}
         programs = str(pin.folder / "node_modules" / ".bin")
         yield {**environment, "PATH": os.pathsep.join([programs, environment["PATH"]])}
+
+
+def _of_kimi(model: FakeModel) -> dict[str, str]:
+    """What leads kimi to the model; the others read files."""
+    return {
+        "KIMI_MODEL_NAME": "fake-model",
+        "KIMI_MODEL_API_KEY": "fake",
+        "KIMI_MODEL_BASE_URL": f"{model.url}/v1",
+        "KIMI_MODEL_PROVIDER_TYPE": "openai",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt"),
+    [
+        ("kilo", "SHELL:touch made.txt"),
+        ("kimi", "SHELL:touch made.txt"),
+        ("kimi", "WRITE:made.txt:hello"),
+    ],
+)
+@pytest.mark.timeout(180)
+@aio
+async def test_a_policy_is_kept_by_agents_that_do_not_ask_by_themselves(
+    name: str, prompt: str, home: Path, workspace: Path
+) -> None:
+    # Elsewhere kimi asks by itself.
+    for line in ("init", "-c user.name=n -c user.email=e commit --allow-empty -m x"):
+        done = await asyncio.to_thread(
+            subprocess.run, ["git", *line.split()], cwd=workspace, capture_output=True
+        )
+        assert done.returncode == 0, done.stderr
+    words = ("run", name, prompt, "--approve-reads", "--format", "json")
+    async with ready(home, name) as environment:
+        ended = await dragoman(*words, cwd=workspace, environment=environment)
+    assert ended.code == 5, ended.err
+    assert len(ended.lines[-1]["denials"]) == 1
+    assert (ended.lines[-1]["unenforced"], ended.lines[-1]["violations"]) == (None, [])
+    assert not (workspace / "made.txt").exists()
+    assert living_in(home) == []
 
 
 @pytest.mark.timeout(180)
