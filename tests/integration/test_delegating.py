@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -663,6 +664,23 @@ def test_a_required_filter_that_fails_is_no_fault_of_the_peer(tmp_path: Path) ->
     (cli.home / ".gitconfig").unlink()
     done = cli("delegate", "review", "look", "--isolate")
     assert done.code == 0 and asked(cli) == 1, done.err
+
+
+def test_work_that_cannot_be_taken_out_of_its_copy_is_not_done_and_stays_there(
+    tmp_path: Path,
+) -> None:
+    cli = cli_in(tmp_path)
+    prepared(cli, "write")
+    (cli.home / ".gitconfig").write_text('[filter "lfs"]\n\tclean = not-there\n\trequired\n')
+    (cli.cwd / ".gitattributes").write_text("done.txt filter=lfs\n")
+    for number in range(1, 5):
+        done = cli("delegate", "review", "look", "--isolate", "--apply")
+        # It was asked each time: what failed is not its fault.
+        assert done.code == 1 and asked(cli) == number, done.err
+        assert "the filter 'lfs' of your git configuration does not work" in done.err
+        assert "fault of the workspace" in done.err and "outside the workspace" not in done.err
+    (stays,) = re.findall(r"what it did stays in (.+)", done.err)
+    assert (Path(stays) / "done.txt").read_text() == "done\n"
 
 
 def test_a_filter_that_a_peer_plants_in_its_copy_does_not_run(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from dragoman.hub.prices import Price, price
 from dragoman.hub.report import Report, report_of, report_of_error
 from dragoman.hub.routing import Candidate
 from dragoman.hub.worktree import Changed, Isolation, Snapshot, changes, outside_writes, run_check
+from dragoman.hub.worktree.git import is_folder
 from dragoman.hub.worktree.look import without_own
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class Attempt:
         self.id = f"{setting.job}-{number}"
         self.seen = Seen()
         self.workspace_fault = False
-        """Whether the peer was never asked because of the workspace: it is not to blame."""
+        """Whether the peer was never asked because of the workspace, or what it did cannot be taken
+        out of its copy: it is not to blame."""
         self.misused = False
         """Whether it was never prompted because what was asked for cannot be had of it, such as a
         model that it does not have: it is not to blame, either."""
@@ -96,6 +98,8 @@ class Attempt:
         self._trace = trace
         self._started_at = setting.clock()
         self._known: Report | None = None
+        self._copy: Path | None = None
+        self._kept: Path | None = None
         self._enforced: Enforced
         self._desk: Desk | None = None
 
@@ -131,7 +135,26 @@ class Attempt:
                 self.workspace_fault = self.seen.error is None
                 return self._without_turn(self.seen.error or error, Changed())
             setting.on_notice(f"what {self.candidate.peer} changed is not known: {error}")
-            return self._report(setting.clock(), None, setting.wish.workspace)
+            if not setting.wish.isolate:
+                return self._report(setting.clock(), None, setting.wish.workspace)
+            return self._stuck(error)
+
+    def _stuck(self, error: DragomanError) -> Report:
+        """The turn is over, and what was done cannot be taken out of the copy, or not be applied.
+        The work is not done then, and the peer is not to blame."""
+        self.workspace_fault = True
+        copy = self._copy or self.setting.wish.workspace
+        report = self._known or self._report(self.setting.clock(), None, copy)
+        if self._kept is None and is_folder(copy):
+            self.setting.on_notice(f"what it did stays in {copy}")
+        return structs.replace(
+            report,
+            isolated=True,
+            outcome=Outcome.FAILED if report.outcome.good else report.outcome,
+            failure=report.failure or outcome_of_error(error)[1],
+            error_class=report.error_class or error.error_class,
+            patch=None if self._kept is None else str(self._kept),
+        )
 
     async def _in_place(self, way: Way) -> Report:
         workspace = self.setting.wish.workspace
@@ -150,11 +173,13 @@ class Attempt:
             if self._known is not None and isolation.kept is not None:
                 self._known = structs.replace(self._known, patch=str(isolation.kept))
             raise
+        finally:
+            self._kept = isolation.kept
 
     async def _in_worktree(self, isolation: Isolation, way: Way) -> Report:
         wish = self.setting.wish
         async with isolation:
-            workspace = isolation.workspace
+            self._copy = workspace = isolation.workspace
             ended_at = await self._try(way, workspace)
             changed = Changed(files=await isolation.files())
             report = structs.replace(self._report(ended_at, changed, workspace), isolated=True)

@@ -391,6 +391,8 @@ class _Course:
         """Why nobody else may be asked after an attempt; empty if somebody may."""
         if self.reins.pulled:
             return "it was interrupted"
+        if attempt.workspace_fault and attempt.seen.prompted:
+            return "that is a fault of the workspace, and no other can do better"
         if attempt.workspace_fault:
             return "no peer was asked: that is a fault of the workspace, and no other can do better"
         if report.outcome is Outcome.DENIED:
