@@ -116,6 +116,16 @@ def test_a_broker_hands_on_what_its_agent_says_on_stderr(warm: Cli) -> None:
     assert "words on stderr" not in warm("run", "mistaken", "stderr").err
 
 
+def test_a_delegation_hands_on_what_its_agent_says_on_stderr(warm: Cli) -> None:
+    assert warm("peers", "enable", "mistaken").code == 0
+    done = warm("delegate", "review", "raise", "--peer", "mistaken")
+    assert done.code == 1
+    assert "dragoman: mistaken said on stderr:" in done.err
+    assert done.err.count("ValueError: my bug") == 1
+    incident = done.err.partition("Internal error (-32603), incident ")[2].split()[0]
+    assert f"incident {incident}: the handler of session/prompt failed" in done.err
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, RemoteError, UsageError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
 from dragoman.hub.delegating import ceiling, host
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 
 WORKTREES: Final = "worktrees"
 """Where copies lie, below the state folder."""
+
+SHOWN_STDERR_LINES: Final = 40
+"""Lines of a peer's stderr that are told with its error: a traceback ends with what counts."""
+
+SHOWN_STDERR_WIDTH: Final = 500
+"""Characters of each of these lines."""
 
 
 def runtime_role(peer: str) -> RuntimeRole:
@@ -302,6 +308,7 @@ class Attempt:
         seen = self.seen
         for note in seen.notes:
             self.setting.on_notice(note)
+        self._tell_stderr()
         if seen.result is None:
             assert seen.error is not None
             return self._without_turn(seen.error, changed, ended_at)
@@ -320,6 +327,17 @@ class Attempt:
             cost=price(model, result.usage, self.setting.prices),
             first_event_at=seen.first_event_at,
         )
+
+    def _tell_stderr(self) -> None:
+        """An internal error is only a number; what the peer wrote about it says what happened. It
+        is told and not stored: it may hold anything."""
+        error = self.seen.result.error if self.seen.result is not None else self.seen.error
+        tail = error.stderr_tail if isinstance(error, RemoteError) else ""
+        lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
+        if lines:
+            self.setting.on_notice(f"{self.candidate.peer} said on stderr:")
+        for line in lines[-SHOWN_STDERR_LINES:]:
+            self.setting.on_notice(f"  {line[:SHOWN_STDERR_WIDTH]}")
 
     def _violations(self, changed: Changed | None, workspace: Path) -> tuple[str, ...]:
         if changed is None or self._desk is None or not self._enforced.restricts:
