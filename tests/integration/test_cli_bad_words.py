@@ -64,6 +64,8 @@ def refused(done: Done, why: str) -> None:
         (("sessions", "prune", "--keep", BIG, "--yes"), "whole number"),
         (("jobs", "list", "--limit", BIG), "whole number"),
         (("jobs", "list", "--limit", "-1"), "--limit is a number"),
+        (("jobs", "list", "--limit", "0"), "--limit is a number"),
+        (("sessions", "list", "--limit", "0"), "--limit is a number"),
         (("serve", "mcp", "--http", BIG), "whole number"),
         (("serve", "mcp", "--http", "-1"), "--http is a port from 0 to 65535"),
         (("serve", "mcp", "--http", "65536"), "--http is a port from 0 to 65535"),

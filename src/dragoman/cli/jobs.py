@@ -70,8 +70,8 @@ def list_command(
     from dragoman.hub.working import list_jobs
 
     root = None if everywhere else root_of(cwd or Path.cwd())
-    if limit < 0:
-        raise UsageError("--limit is a number of jobs")
+    if limit < 1:
+        raise UsageError("--limit is a number of jobs, at least 1")
     found = list_jobs(root=root, running=running, limit=limit + 1)
     more, found = len(found) > limit, found[:limit]
     now = time.time()

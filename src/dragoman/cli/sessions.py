@@ -113,8 +113,8 @@ def list_command(
     from dragoman.hub.continuing import merge
     from dragoman.hub.sessions import root_of
 
-    if limit < 0:
-        raise UsageError("--limit is a number of sessions")
+    if limit < 1:
+        raise UsageError("--limit is a number of sessions, at least 1")
     root = None if everywhere else str(root_of(cwd or Path.cwd()))
     asks = peer is not None and not offline
     with _store(read_only=True) as store:
