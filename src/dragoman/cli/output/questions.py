@@ -31,6 +31,8 @@ SHOWN_LINES: Final = 30
 SHOWN_WIDTH: Final = 2000
 """Characters of one line that a question shows."""
 
+SHOWN_ENDS: Final = 4
+"""The last part of what is too long is shown too, one in so many: an end may matter most."""
 CONTINUED: Final = "  | "
 """Before the second row of a line, and before the second line of a command."""
 
@@ -146,11 +148,11 @@ def _details(question: Question, told: Told) -> Iterator[str]:
     if len(paths) > SHOWN_LINES:
         yield f"… {len(paths) - SHOWN_LINES} more paths"
     for change in changes[:SHOWN_FILES]:
-        head, *rest = file_changes.lines_of(change)
+        head, *rest = file_changes.lines_of(change, limit=None)
         yield head
-        yield from (f"  {_cut(line)}" for line in rest)
+        yield from (f"  {_cut(line)}" for line in _ends(rest, file_changes.SHOWN_LINES))
     for change in changes[SHOWN_FILES:]:
-        yield file_changes.lines_of(change, limit=0)[0]
+        yield f"{file_changes.lines_of(change, limit=0)[0]}: its lines are left out here"
     given = part(question.tool_call, "raw_input", "rawInput", "input")
     if given is not None and (
         told.unknown
@@ -198,11 +200,23 @@ def _json(value: Any) -> str:
 def _bounded(text: str) -> Iterator[str]:
     first, *others = neutral(text).splitlines() or [""]
     lines = [first, *(f"{CONTINUED.lstrip()}{line}" for line in others)]
-    yield from map(_cut, lines[:SHOWN_LINES])
-    if len(lines) > SHOWN_LINES:
-        yield f"… {len(lines) - SHOWN_LINES} more lines"
+    yield from map(_cut, _ends(lines))
+
+
+def _ends(lines: list[str], limit: int = SHOWN_LINES) -> list[str]:
+    """The first and the last lines of too many."""
+    over = len(lines) - limit
+    if over <= 0:
+        return lines
+    last = limit // SHOWN_ENDS
+    return [*lines[: limit - last], f"… {over} lines are left out here …", *lines[-last:]]
 
 
 def _cut(line: str) -> str:
+    """The beginning and the end of a line that is too long."""
     over = len(line) - SHOWN_WIDTH
-    return line if over <= 0 else f"{line[:SHOWN_WIDTH]}… {over} more characters"
+    if over <= 0:
+        return line
+    last = SHOWN_WIDTH // SHOWN_ENDS
+    middle = f" … {over} characters are left out here … "
+    return line[: SHOWN_WIDTH - last] + middle + line[-last:]
