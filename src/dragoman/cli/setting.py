@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from dragoman.cli import faults
 from dragoman.cli.exits import Exit
-from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.python_messages import TerminalLog
 from dragoman.cli.output.showing import Format, Show, show_as
 from dragoman.cli.plans import Plan, Wishes, plan_of
 from dragoman.cli.stage import Stage
@@ -69,20 +68,10 @@ def log_for(*, strict: bool, verbose: bool) -> None:
         log.addHandler(logging.NullHandler())
         log.propagate = False
     elif verbose:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(NeutralLines("%(name)s: %(message)s"))
+        handler = TerminalLog()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
         log.addHandler(handler)
         log.setLevel(logging.DEBUG)
-    elif logging.lastResort is not None:
-        # Where nobody listens, Python writes warnings to stderr.
-        logging.lastResort.setFormatter(NeutralLines("%(message)s"))
-
-
-class NeutralLines(logging.Formatter):
-    """Lines of our log, which quotes peers, as a terminal can be given them."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return neutral(super().format(record))
 
 
 def perform(stage: Stage, work: Callable[[], Coroutine[Any, Any, int]]) -> int:

@@ -27,6 +27,9 @@ def prepare() -> None:
         elif isinstance(stream, io.TextIOWrapper):
             # What is no text is refused where it is used, with words that name it.
             stream.reconfigure(errors="backslashreplace" if number else "surrogateescape")
+    from dragoman.cli.output import python_messages
+
+    python_messages.install()
 
 
 def _open_nowhere(number: int) -> None:

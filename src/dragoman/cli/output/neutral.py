@@ -25,7 +25,11 @@ _POWERLESS: Final[dict[int, str]] = {
     # Characters that take no place, in which a name or a command can hide something.
     **{code: "\ufffd" for code in (0xAD, 0x34F, 0x180E, *range(0x200B, 0x2010), 0xFEFF)},
     **{code: "\ufffd" for code in (*range(0x2060, 0x2066), *range(0x206A, 0x2070))},
-    **{code: "\ufffd" for code in (*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE01F0))},
+    **{code: "\ufffd" for code in (*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE1000))},
+    **{code: "\ufffd" for code in (0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810))},
+    **{code: "\ufffd" for code in (0x3164, 0xFFA0, *range(0xFE00, 0xFE0F))},
+    **{code: "\ufffd" for code in (*range(0x13430, 0x13440), *range(0x1BCA0, 0x1BCA4))},
+    **{code: "\ufffd" for code in range(0x1D173, 0x1D17B)},
     0x2028: "\n",
     0x2029: "\n",
     # Half of a pair, which no encoder takes.

@@ -41,7 +41,9 @@ def test_one_line_is_one_line_and_can_be_cut() -> None:
 
 
 def test_what_takes_no_place_is_shown() -> None:
-    for hidden in "\u00ad\u200b\u200e\u2060\ufeff\U000e0041\U000e0100\u061c":
+    for hidden in (
+        "\u00ad\u200b\u200e\u2060\ufeff\U000e0041\U000e0100\u061c\u3164\u115f\u17b5\ufe01\U0001d173"
+    ):
         assert neutral(f"a{hidden}b") == "a\ufffdb"
     assert neutral("👩\u200d💻 a\u200db") == "👩\u200d💻 a\ufffdb", "but for joined pictures"
 

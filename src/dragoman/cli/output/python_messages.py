@@ -1,0 +1,65 @@
+"""What Python itself writes to stderr, as a terminal can be given it.
+
+Owns the handlers for records of the log that no other handler takes, for warnings, and for errors
+of threads and finalizers. All of them may quote a peer, a file or a variable. Errors that end a
+command are in `dragoman.cli.entrance`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import warnings
+from typing import TextIO
+
+from dragoman.cli.output.terminal import put, put_err
+
+
+class TerminalLog(logging.Handler):
+    """Writes records to stderr by the functions that make text neutral."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            put_err(self.format(record) + "\n")
+            sys.stderr.flush()
+        except OSError:
+            pass  # The log is no reason to fail.
+        except ValueError:
+            self.handleError(record)
+
+
+def install() -> None:
+    """Take over from Python, for the rest of this process."""
+    logging.lastResort = TerminalLog(logging.WARNING)
+    warnings.showwarning = _warn
+    threading.excepthook = _thread_failed
+    sys.unraisablehook = _unraisable
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    text = warnings.formatwarning(message, category, filename, lineno, line)
+    put(file or sys.stderr, text)
+
+
+def _thread_failed(args: threading.ExceptHookArgs) -> None:
+    if args.exc_type is not SystemExit:
+        name = args.thread.name if args.thread is not None else "a thread"
+        put_err(f"error in {name}:\n", _formatted(args.exc_value))
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    put_err(f"{args.err_msg or 'error ignored in'}: {args.object!r}\n", _formatted(args.exc_value))
+
+
+def _formatted(error: BaseException | None) -> str:
+    from traceback import format_exception  # Most commands need none.
+
+    return "" if error is None else "".join(format_exception(error))
