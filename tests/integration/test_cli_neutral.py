@@ -71,7 +71,7 @@ def test_an_agent_and_the_folder_it_works_in_say_nothing_to_the_terminal(cli: Cl
         ("sessions", "show", "talk"),
         ("sessions", "show", "talk", "--format", "quiet"),
         ("sessions", "export", "talk"),
-        ("sessions", "export", "talk", "--as", "markdown"),
+        ("sessions", "export", "talk", "-o", "/dev/tty"),
         ("doctor",),
     ):
         assert shown(cli, *each).strip()

@@ -7,6 +7,7 @@ old sessions go. What is stored, and how, is `dragoman.hub.sessions`'s business.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.options import Format
 from dragoman.cli.output.jsonl import escaped
+from dragoman.cli.output.neutral import neutral
 from dragoman.cli.output.showing import Show
 from dragoman.cli.output.terminal import is_terminal, put_data, put_out
 from dragoman.errors import UsageError
@@ -54,7 +56,23 @@ def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = Fa
         return
     from dragoman.hub.config.files import export_file
 
+    if _is_screen(output):
+        lines = (neutral(escaped(line.decode())).encode() for line in lines)
     export_file(output, (line + b"\n" for line in lines), replace=force)
+
+
+def _is_screen(output: Path) -> bool:
+    """Whether a file is a terminal, such as /dev/tty."""
+    try:
+        if not stat.S_ISCHR(os.stat(output).st_mode):
+            return False
+        fd = os.open(output, os.O_WRONLY | getattr(os, "O_NOCTTY", 0))
+    except (OSError, ValueError):
+        return False
+    try:
+        return os.isatty(fd)
+    finally:
+        os.close(fd)
 
 
 def _is_stdout(output: Path) -> bool:
