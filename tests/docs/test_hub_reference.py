@@ -17,7 +17,7 @@ from dragoman.hub.catalogue.matrix import page
 from dragoman.hub.catalogue.validation import describe
 from dragoman.hub.config import schema
 from dragoman.hub.config.merging import OTHER_VARIABLES, check_settings
-from dragoman.hub.config.paths import VARIABLES
+from dragoman.paths import VARIABLES
 from tests.docs import names
 from tests.docs.markdown import ROOT, blocks, section, table
 

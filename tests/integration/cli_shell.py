@@ -19,7 +19,7 @@ import pytest
 import dragoman
 from dragoman.cli.entrance import run
 from dragoman.hub.broker.listing import list_brokers
-from dragoman.hub.config.paths import find_paths
+from dragoman.paths import find_paths
 from dragoman.transports.identity import kill
 from tests.integration.pty_terminal import Terminal, in_terminal
 

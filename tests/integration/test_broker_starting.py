@@ -21,7 +21,7 @@ from dragoman.hub.broker.knocking import STATUS, ask_broker
 from dragoman.hub.broker.listing import list_brokers, reap, status_of, stop_broker
 from dragoman.hub.broker.spec import BrokerSpec, FileIdentity
 from dragoman.hub.broker.starting import Reached, ensure
-from dragoman.hub.config.paths import VARIABLES, Paths
+from dragoman.paths import VARIABLES, Paths
 from dragoman.transports.identity import ProcessState, identify, state_of
 from dragoman.transports.process import start_child
 from tests.aio import aio

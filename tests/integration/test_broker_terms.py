@@ -19,7 +19,7 @@ import pytest
 
 from dragoman.hub.broker.listing import list_brokers
 from dragoman.hub.broker.records import Record
-from dragoman.hub.config.paths import find_paths
+from dragoman.paths import find_paths
 from dragoman.transports.identity import ProcessState, kill, state_of
 from tests.integration.cli_shell import Cli, Done, warm_cli
 from tests.keys import KEYS

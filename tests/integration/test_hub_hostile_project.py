@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.config.paths import VARIABLES
 from dragoman.hub.config.project import trust_project
+from dragoman.paths import VARIABLES
 from tests.unit.hub.config.folders import paths_in, repository, write
 
 RUN_TIMEOUT = 50.0

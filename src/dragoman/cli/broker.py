@@ -64,8 +64,8 @@ def list_command(*, format: FormatOption = Format.TEXT) -> None:
     from dragoman.cli.output import broker_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.visiting import statuses
+    from dragoman.paths import find_paths
 
     found = asyncio.run(statuses(find_paths()))
     if format is Format.JSON:
@@ -93,8 +93,8 @@ def status_command(broker: BrokerArgument = None, *, format: FormatOption = Form
 
     from dragoman.cli.output import broker_pages
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.visiting import statuses
+    from dragoman.paths import find_paths
 
     wanted = {record.name for record in _found(broker)}
     found = [each for each in asyncio.run(statuses(find_paths())) if each[0].name in wanted]
@@ -124,7 +124,7 @@ def logs_command(
     from dragoman.cli.output.neutral import neutral
     from dragoman.hub.broker.endpoint import logs_folder
     from dragoman.hub.broker.spec import is_meant
-    from dragoman.hub.config.paths import find_paths
+    from dragoman.paths import find_paths
 
     files = sorted(logs_folder(find_paths().state).glob("broker-*.log"), key=_age)
     if broker is not None:
@@ -194,7 +194,7 @@ def reap_command(*, format: FormatOption = Format.TEXT) -> None:
 
     from dragoman.cli.output.jsonl import write_json
     from dragoman.hub.broker.listing import reap
-    from dragoman.hub.config.paths import find_paths
+    from dragoman.paths import find_paths
 
     for reaped in asyncio.run(reap(find_paths())):
         if format is Format.JSON:
@@ -239,7 +239,7 @@ def _found(word: str | None) -> list[Record]:
     from dragoman.errors import UsageError
     from dragoman.hub.broker.listing import list_brokers
     from dragoman.hub.broker.spec import is_meant
-    from dragoman.hub.config.paths import find_paths
+    from dragoman.paths import find_paths
 
     brokers = list_brokers(find_paths())
     if word is None:

@@ -98,7 +98,7 @@ def prune_command(
 
 
 def _path() -> Path:
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.ledger.ledger import ledger_path
+    from dragoman.paths import find_paths
 
     return ledger_path(find_paths().state)

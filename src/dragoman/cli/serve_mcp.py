@@ -118,9 +118,9 @@ async def _serve(
 
         await serve_stdio(make, stop=stop)
     else:
-        from dragoman.hub.config.paths import find_paths
         from dragoman.mcp_server.http import serve_http
         from dragoman.mcp_server.tokens import default_path, token_in
+        from dragoman.paths import find_paths
 
         path = token_file or default_path(find_paths())
         token = token_in(path)

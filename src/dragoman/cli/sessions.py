@@ -288,8 +288,8 @@ def delete_command(
     from dragoman.cli.output.neutral import one_line
     from dragoman.cli.output.questions import confirm
     from dragoman.errors import TurnInProgress
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.visiting import lasting_job
+    from dragoman.paths import find_paths
 
     with _store() as store:
         record = _find(store, session, peer, cwd)

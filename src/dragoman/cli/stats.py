@@ -90,8 +90,8 @@ def stats(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
     from dragoman.cli.output.terminal import is_terminal
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.ledger.ledger import Ledger, ledger_path
+    from dragoman.paths import find_paths
 
     now = time.time()
     bounds = (_instant(since, "--since", now), _instant(until, "--until", now))

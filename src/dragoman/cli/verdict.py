@@ -44,8 +44,8 @@ def verdict(
     format: FormatOption = Format.TEXT,
 ) -> None:
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.delegating.verdicts import give_verdict
+    from dragoman.paths import find_paths
 
     given = give_verdict(job, word.value, paths=find_paths())
     if format is Format.JSON:

@@ -328,8 +328,8 @@ def _names(
 
 async def _take_over(peer: Peer, record: SessionRecord) -> None:
     """Have the session to ourselves: another broker may have it open, on other terms."""
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.visiting import take_over
+    from dragoman.paths import find_paths
 
     broker = broker_of(peer)
     pid = os.getpid() if broker is None else peer.client.greeting.pid
@@ -413,8 +413,8 @@ async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[Non
     finds it. Where nothing can be held, everybody goes on as if alone."""
     from dragoman.client.folders import make_private
     from dragoman.hub.broker.locking import HeldLock, try_lock
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.sessions.records import root_of
+    from dragoman.paths import find_paths
 
     words = "\0".join((peer, str(root_of(folder)), name))
     names = find_paths().runtime / "names"

@@ -27,7 +27,6 @@ from dragoman.errors import (
 from dragoman.hub.agent_files import validate
 from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.config import Trust
-from dragoman.hub.config.paths import RUNTIME, runtime_problem
 from dragoman.hub.launching import Way, current_platform, refuse_described, resolve
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.leftovers import Leftover, find_leftovers
@@ -40,6 +39,7 @@ from dragoman.hub.verify.card import to_know
 from dragoman.hub.verify.report import proved
 from dragoman.hub.verify.store import CardStore
 from dragoman.hub.versions import installed_version
+from dragoman.paths import RUNTIME, runtime_problem
 from dragoman.transports.programs import which
 
 OLDEST_PYTHON: Final = (3, 11)

@@ -56,8 +56,8 @@ async def wait_over(
 
 async def _has_it(broker: str, record: SessionRecord) -> bool:
     """Whether the peer of a broker has a session open: the one that runs now, not one before it."""
-    from dragoman.hub.config.paths import find_paths
     from dragoman.hub.visiting import sessions_in
+    from dragoman.paths import find_paths
 
     told = await sessions_in(broker, find_paths())
     return any(each.get("key") == record.key and each.get("live") for each in told)

@@ -26,8 +26,8 @@ from dragoman.rpc import Lane
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.records import Record
-    from dragoman.hub.config.paths import Paths
     from dragoman.hub.sessions.records import JobRecord, SessionRecord
+    from dragoman.paths import Paths
     from dragoman.wire.messages import Notification, Request
 
 NOBODY: Final = ClientOptions(read_files=False, write_files=False)

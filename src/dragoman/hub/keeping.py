@@ -19,12 +19,12 @@ import msgspec
 
 from dragoman.errors import DragomanError, StoreError
 from dragoman.events.parts import Text
-from dragoman.hub.config.paths import find_paths
 from dragoman.hub.continuing import RESTORED
 from dragoman.hub.sessions import JobRecord, Recorder, SessionRecord, Store, Writer, root_of
 from dragoman.hub.sessions.records import counted
 from dragoman.hub.stop_notes import note_reader, obey_note
 from dragoman.hub.storing import open_store
+from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.identity import own_identity
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from dragoman.client.results import Result
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
-    from dragoman.hub.config.paths import Paths
     from dragoman.hub.continuing import Opened
+    from dragoman.paths import Paths
 
 MAX_EARLY: Final = 256
 """Events that are kept until there is a prompt: what an agent says when its session opens."""

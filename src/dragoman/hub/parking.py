@@ -18,9 +18,9 @@ from dragoman.errors import StoreError
 
 if TYPE_CHECKING:
     from dragoman.hub.catalogue import Descriptor
-    from dragoman.hub.config.paths import Paths
     from dragoman.hub.ledger.values import Health, Park
     from dragoman.hub.place import Place
+    from dragoman.paths import Paths
 
 log: Final = logging.getLogger("dragoman.hub")
 
@@ -92,7 +92,7 @@ def note_success(
 ) -> None:
     """A turn of a peer has succeeded: what parked it in these surroundings is over, and so is its
     row of failures. A ledger that cannot be used is left alone: the turn is done."""
-    from dragoman.hub.config.paths import find_paths
+    from dragoman.paths import find_paths
 
     path = (paths or find_paths()).state / LEDGER
     if not _may_be_left_alone(peer, path):

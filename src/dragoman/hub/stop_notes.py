@@ -18,7 +18,7 @@ from dragoman.client.folders import make_private
 from dragoman.transports.identity import own_identity
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
+    from dragoman.paths import Paths
 
 FOLDER: Final = "stop"
 """Where notes lie, below the state folder."""

@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dragoman.hub.config.paths import find_paths
 from dragoman.hub.config.secrets import redactor
 from dragoman.hub.sessions.store import Store, store_path
+from dragoman.paths import find_paths
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
+    from dragoman.paths import Paths
 
 
 def open_store(

@@ -31,8 +31,8 @@ from dragoman.hub.storing import open_store
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.records import Record
-    from dragoman.hub.config.paths import Paths
     from dragoman.hub.sessions.records import JobRecord, SessionRecord
+    from dragoman.paths import Paths
 
 log: Final = logging.getLogger("dragoman.hub")
 

@@ -24,10 +24,10 @@ from dragoman.errors import (
     StoreError,
     UnknownJob,
 )
-from dragoman.hub.config.paths import Paths, find_paths
 from dragoman.hub.sessions.job_table import is_alive
 from dragoman.hub.stop_notes import leave_note, reads_notes
 from dragoman.hub.storing import open_store
+from dragoman.paths import Paths, find_paths
 from dragoman.transports.identity import ProcessIdentity, kill
 
 if TYPE_CHECKING:

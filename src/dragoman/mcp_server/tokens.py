@@ -18,7 +18,7 @@ from dragoman.errors import UsageError
 from dragoman.hub.config.files import create_file
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
+    from dragoman.paths import Paths
 
 TOKEN_SIZE: Final = 32
 """Random bytes of a token."""

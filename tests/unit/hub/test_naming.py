@@ -16,10 +16,10 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
 from dragoman.errors import UnknownPeer
 from dragoman.hub.broker import calling
-from dragoman.hub.config.paths import VARIABLES
 from dragoman.hub.launching import Way
 from dragoman.hub.naming import open_named
 from dragoman.hub.opening import open_peer
+from dragoman.paths import VARIABLES
 from tests.aio import aio
 from tests.unit.hub.config.folders import write
 

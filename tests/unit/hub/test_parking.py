@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch
-from dragoman.hub.config.paths import Paths, find_paths
 from dragoman.hub.ledger import Ledger, ledger_path
 from dragoman.hub.ledger.values import Health, Park
 from dragoman.hub.parking import LEDGER, note_success, surroundings_of, unpark
+from dragoman.paths import Paths, find_paths
 
 KNOWN = Descriptor(
     name="a",

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import UsageError
-from dragoman.hub.config.paths import find_paths
 from dragoman.mcp_server.tokens import MIN_SIZE, default_path, token_in
+from dragoman.paths import find_paths
 
 
 def test_a_token_is_made_once_and_only_its_user_can_read_it(tmp_path: Path) -> None:

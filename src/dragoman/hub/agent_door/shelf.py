@@ -21,8 +21,8 @@ from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
 from dragoman.hub.storing import open_store
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
     from dragoman.hub.sessions.store import Store
+    from dragoman.paths import Paths
 
 DOOR: Final = "dragoman"
 """Stands where a peer has its name: whoever works in the session is in its notes."""

@@ -50,10 +50,10 @@ from dragoman.hub.broker.spec import (
     real_workspace,
 )
 from dragoman.hub.broker.starting import Reached, ensure
-from dragoman.hub.config.paths import Paths, find_paths
 from dragoman.hub.config.secrets import handed_values, secret_values
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import open_peer, options_of
+from dragoman.paths import Paths, find_paths
 from dragoman.transports.base import Stream
 from dragoman.transports.environment import build_environment
 from dragoman.wire.messages import UNDECODABLE

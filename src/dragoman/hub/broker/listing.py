@@ -15,7 +15,7 @@ from dragoman.errors import BrokerError, BrokerUnavailable, CallError, ConnectEr
 from dragoman.hub.broker.endpoint import brokers_folder
 from dragoman.hub.broker.knocking import STATUS, STOP, ask_broker
 from dragoman.hub.broker.records import Record, read_records
-from dragoman.hub.config.paths import Paths
+from dragoman.paths import Paths
 from dragoman.transports.identity import ProcessState, kill, state_of
 
 if TYPE_CHECKING:

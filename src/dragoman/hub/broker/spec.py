@@ -24,7 +24,7 @@ from dragoman.errors import BrokerUnavailable
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
+    from dragoman.paths import Paths
 
 PROTOCOL: Final = 1
 """The number of the `_dragoman/*` extensions as they are; a broker of another number is no use."""

@@ -6,10 +6,10 @@ has trusted it. No file holds a secret.
 """
 
 from dragoman.hub.config.merging import Config, Ignored, PeerTable, load_config
-from dragoman.hub.config.paths import Paths, find_paths
 from dragoman.hub.config.project import Project, find_project_file, read_project, trust_project
 from dragoman.hub.config.schema import PeerSettings, Settings, Timeouts
 from dragoman.hub.config.trust import Trust
+from dragoman.paths import Paths, find_paths
 
 __all__ = [
     "Config",

@@ -17,8 +17,8 @@ from tomlkit.exceptions import TOMLKitError
 from dragoman.errors import ConfigInvalid
 from dragoman.hub.config.files import locked, read_file, write_file
 from dragoman.hub.config.merging import check_settings
-from dragoman.hub.config.paths import Paths
 from dragoman.hub.config.project import parse
+from dragoman.paths import Paths
 
 TEMPLATE: Final = """\
 # Settings of dragoman. `dragoman config show` prints all of them with their origin.

@@ -19,7 +19,6 @@ from msgspec import Struct, field
 from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets, short
 from dragoman.hub.config.files import read_file
-from dragoman.hub.config.paths import VARIABLES, Paths
 from dragoman.hub.config.project import Project, parse, read_project
 from dragoman.hub.config.schema import (
     NEVER,
@@ -30,6 +29,7 @@ from dragoman.hub.config.schema import (
     Settings,
     Timeouts,
 )
+from dragoman.paths import VARIABLES, Paths
 
 PREFIX: Final = "DRAGOMAN_"
 DEFAULT: Final = "default"

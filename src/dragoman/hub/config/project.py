@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.hub.config.checking import refuse_secrets
 from dragoman.hub.config.files import read_file
-from dragoman.hub.config.paths import Paths
 from dragoman.hub.config.trust import Trust
+from dragoman.paths import Paths
 
 PROJECT_FILE: Final = "dragoman.toml"
 

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from dragoman.errors import ConfigInvalid
 from dragoman.hub.config.files import locked, read_file, write_file
-from dragoman.hub.config.paths import Paths
+from dragoman.paths import Paths
 
 TRUST_FORMAT: Final = 1
 

@@ -18,7 +18,7 @@ from dragoman.errors import DragomanError
 from dragoman.hub.continuing import broker_of
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
+    from dragoman.paths import Paths
 
 STATUS_TIMEOUT: Final = 3.0
 """Seconds for a broker to say how a session stands; it needs no peer for that."""

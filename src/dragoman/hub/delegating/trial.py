@@ -44,8 +44,8 @@ from dragoman.hub.policy.desk import Desk
 from dragoman.hub.sessions.records import new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
     from dragoman.hub.keeping import Keeper
+    from dragoman.paths import Paths
 
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds for an agent to close its session. What it says of that changes nothing."""

@@ -27,7 +27,7 @@ from dragoman.hub.ledger import (
 from dragoman.hub.ledger.records import Verdict
 
 if TYPE_CHECKING:
-    from dragoman.hub.config.paths import Paths
+    from dragoman.paths import Paths
 
 
 def give_verdict(

@@ -118,7 +118,7 @@ def foreign_repository(folder: str, root: str) -> bool:
 
 def own_folders() -> tuple[str, ...]:
     """The real paths of the folders in which dragoman keeps its files."""
-    from dragoman.hub.config.paths import find_paths
+    from dragoman.paths import find_paths
 
     try:
         paths = find_paths()

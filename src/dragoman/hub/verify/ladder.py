@@ -19,7 +19,6 @@ from msgspec.structs import replace
 import dragoman
 from dragoman.errors import DragomanError, ProcessExited
 from dragoman.hub.catalogue.descriptor import Platform
-from dragoman.hub.config.paths import Paths
 from dragoman.hub.enforcement import made_to_ask
 from dragoman.hub.launching import Way, current_platform
 from dragoman.hub.verify import remedies
@@ -39,6 +38,7 @@ from dragoman.hub.verify.rungs import (
 )
 from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.hub.verify.surroundings import make_repository, surroundings
+from dragoman.paths import Paths
 
 NOT_ASKED: Final = "it spends a model call, and nobody agreed to that"
 

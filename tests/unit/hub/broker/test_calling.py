@@ -31,10 +31,10 @@ from dragoman.hub.broker.knocking import Greeting, Knock
 from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
 from dragoman.hub.broker.starting import Reached
 from dragoman.hub.catalogue import Credentials, Descriptor, Install, Launch, Quirks
-from dragoman.hub.config.paths import Paths
 from dragoman.hub.launching import Way
 from dragoman.hub.verify.card import Card, Facts
 from dragoman.hub.verify.store import CARDS, CardStore
+from dragoman.paths import Paths
 from dragoman.rpc import Connection, End, Router
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.testing.scripted import Expect, Reply, command

@@ -19,7 +19,7 @@ from dragoman.hub.broker import listing
 from dragoman.hub.broker.listing import list_brokers, log_of, reap, status_of, stop_broker
 from dragoman.hub.broker.records import Record
 from dragoman.hub.config.files import write_whole
-from dragoman.hub.config.paths import Paths
+from dragoman.paths import Paths
 from dragoman.transports.identity import ProcessIdentity, identify, own_identity
 from tests.aio import aio
 

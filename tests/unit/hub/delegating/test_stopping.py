@@ -12,8 +12,8 @@ import pytest
 
 from dragoman.errors import ConnectionEnded
 from dragoman.hub.broker import listing
-from dragoman.hub.config.paths import find_paths
 from dragoman.hub.delegating.stopping import Reins, unrest
+from dragoman.paths import find_paths
 from tests.aio import aio
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import CallTimeout, ProcessExited
-from dragoman.hub.config.paths import find_paths
 from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
@@ -16,6 +15,7 @@ from dragoman.hub.verify.ladder import NOT_ASKED, RUNGS, climb, fields_without, 
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped, warned
 from dragoman.hub.verify.store import CardStore
+from dragoman.paths import find_paths
 from tests.aio import aio
 
 WAY = Way(command=("x",))

@@ -13,7 +13,7 @@ import pytest
 from platformdirs import PlatformDirs
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config.paths import USUAL, VARIABLES, find_paths, runtime_problem
+from dragoman.paths import USUAL, VARIABLES, find_paths, runtime_problem
 
 posix = pytest.mark.skipif(os.name != "posix" or sys.platform == "darwin", reason="XDG folders")
 
@@ -148,7 +148,7 @@ def test_a_runtime_folder_that_another_user_made_or_can_replace_is_passed_over(
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the library is always asked")
 def test_on_linux_no_library_is_loaded_for_the_usual_folders() -> None:
     code = (
-        "import sys\nfrom dragoman.hub.config.paths import find_paths\n"
+        "import sys\nfrom dragoman.paths import find_paths\n"
         "find_paths({})\nprint('platformdirs' in sys.modules)"
     )
     usual = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
