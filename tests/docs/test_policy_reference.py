@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from dragoman.hub.policy import rules
+from dragoman.policy import rules
 from tests.docs import names
 from tests.docs.markdown import ROOT, blocks, section, table
 from tests.unit.cli.calling import Shell, shell_in

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from dragoman.hub.policy import Act, Policy, Rule, judge
-from dragoman.hub.policy.programs import READERS
+from dragoman.policy import Act, Policy, Rule, judge
+from dragoman.policy.program_tables import READERS
 
 RUN_TIMEOUT = 20.0
 """Seconds for one line, which only starts stubs."""

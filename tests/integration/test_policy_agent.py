@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman import connect
 from dragoman.client.permissions import Answer, Permit
 from dragoman.events.words import Outcome
-from dragoman.hub.policy import Desk, Policy, Rule
+from dragoman.policy import Approver, Policy, Rule
 from tests.aio import aio
 
 AGENT = [sys.executable, "-m", "tests.integration.cli_agent"]
@@ -19,9 +19,11 @@ WAIT_TIMEOUT = 30.0
 """Starting an interpreter on a loaded machine."""
 
 
-async def written(tmp_path: Path, policy: Policy, caller: Permit | None = None) -> tuple[str, Desk]:
+async def written(
+    tmp_path: Path, policy: Policy, caller: Permit | None = None
+) -> tuple[str, Approver]:
     """What the agent says after it asked to change /somewhere/notes.md, and who decided."""
-    desk = Desk(policy, peer="tester", workspace=str(tmp_path), caller=caller)
+    desk = Approver(policy, peer="tester", workspace=str(tmp_path), caller=caller)
     async with (
         asyncio.timeout(WAIT_TIMEOUT),
         connect(AGENT, workspace=tmp_path, env=ENVIRONMENT, permit=desk) as peer,

@@ -11,10 +11,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.hub.policy import Act, Policy, Rule, judge, narrowed
-from dragoman.hub.policy.globs import matches, path_matches
-from dragoman.hub.policy.rules import STRICTNESS
-from dragoman.hub.policy.shell import ANYTHING, read_line
+from dragoman.policy import Act, Policy, Rule, judge, narrowed
+from dragoman.policy.globs import matches, path_matches
+from dragoman.policy.rules import STRICTNESS
+from dragoman.policy.shell import ANYTHING, read_line
 
 FEW = settings(max_examples=100)
 """Examples of each. One takes about a millisecond, and making it up takes ten."""

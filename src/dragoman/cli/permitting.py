@@ -2,7 +2,7 @@
 
 Owns the four ways and the question as a person sees it. The answers themselves, and which option of
 the agent means what, are in `dragoman.client.permissions`; what rules of the user's settings say is
-decided in `dragoman.hub.policy`. Every refusal is in the turn's result; how it is shown is the
+decided in `dragoman.policy`. Every refusal is in the turn's result; how it is shown is the
 output's business.
 """
 
@@ -28,8 +28,8 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.extensions import PolicyTerms
-    from dragoman.hub.policy import Desk, PolicySettings
-    from dragoman.hub.policy import Policy as RulesPolicy
+    from dragoman.policy import Approver, PolicySettings
+    from dragoman.policy import Policy as RulesPolicy
 
 
 class Policy(enum.Enum):
@@ -74,11 +74,11 @@ def permit_of(
     peer: str = "",
     workspace: str = "",
     titled: bool = False,
-) -> Desk:
+) -> Approver:
     """Who decides under this policy and the rules of the user's settings."""
-    from dragoman.hub.policy import Desk
+    from dragoman.policy import Approver
 
-    return Desk(
+    return Approver(
         whole_policy(policy, rules, ceilings),
         peer=peer,
         workspace=workspace,
@@ -93,7 +93,7 @@ def whole_policy(
 ) -> RulesPolicy:
     """The flag, the rules of the settings, and the policies of those who delegated to us, of which
     the strictest counts."""
-    from dragoman.hub.policy import PolicySettings, narrowed, of_settings
+    from dragoman.policy import PolicySettings, narrowed, of_settings
 
     whole = of_settings(rules or PolicySettings(), policy.value)
     for ceiling in ceilings:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dragoman.hub.config.schema import Settings
     from dragoman.hub.enforcement import Enforced
     from dragoman.hub.launching import Way
-    from dragoman.hub.policy import Policy as RulesPolicy
-    from dragoman.hub.policy import PolicySettings
     from dragoman.hub.verify.card import Card
+    from dragoman.policy import Policy as RulesPolicy
+    from dragoman.policy import PolicySettings
 
 ADDRESSES: Final = ("unix:", "ws://", "wss://")
 """How the address of an agent that runs begins."""
@@ -126,8 +126,8 @@ def plan_of(wishes: Wishes) -> Plan:
     from dragoman.hub.config import find_paths, load_config
     from dragoman.hub.enforcement import NOT_ENFORCED, enforce
     from dragoman.hub.naming import ttl_of
-    from dragoman.hub.policy import allows_everything
     from dragoman.hub.verify.store import CARDS
+    from dragoman.policy import allows_everything
 
     workspace = workspace_of(wishes.cwd)
     paths = find_paths()

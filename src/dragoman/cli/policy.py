@@ -1,6 +1,6 @@
 """`dragoman policy`: what agents may do here, and what would become of one request.
 
-It parses and prints. What rules mean is decided in `dragoman.hub.policy`, and how the rules of
+It parses and prints. What rules mean is decided in `dragoman.policy`, and how the rules of
 several files come together in `dragoman.hub.config`.
 """
 
@@ -17,7 +17,7 @@ from dragoman.cli.output.terminal import put_err, put_out
 
 if TYPE_CHECKING:
     from dragoman.hub.place import Place
-    from dragoman.hub.policy import Policy
+    from dragoman.policy import Policy
 
 HELP: Final = """
 Show the permission policy, and try it out.
@@ -159,8 +159,8 @@ def test_command(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
     from dragoman.errors import UsageError
-    from dragoman.hub.policy import Act, judge
-    from dragoman.hub.policy.judging import Facts
+    from dragoman.policy import Act, judge
+    from dragoman.policy.judge import ActFacts
 
     words = words_after_dashes(context)
     if words is not None and line is not None:
@@ -177,7 +177,7 @@ def test_command(
         workspace=str(place.cwd),
     )
     verdict = judge(_policy(place, peer, permissions), act)
-    kinds = sorted(Facts(act).kinds)
+    kinds = sorted(ActFacts(act).kinds)
     if format is Format.JSON:
         write_json(
             {
@@ -213,7 +213,7 @@ def _place(cwd: CwdOption) -> Place:
 
 
 def _policy(place: Place, peer: str, wished: Permissions | None) -> Policy:
-    from dragoman.hub.policy import of_settings
+    from dragoman.policy import of_settings
 
     settings = place.config.settings
     preset = settings.permissions_for(peer) if wished is None else wished.value

@@ -63,9 +63,9 @@ from dragoman.rpc.tasks import TaskOwner
 if TYPE_CHECKING:
     from dragoman.hub.agent_door.brief import Brief
     from dragoman.hub.keeping import Keeper
-    from dragoman.hub.policy import Desk
     from dragoman.hub.sessions.records import SessionRecord
     from dragoman.hub.worktree.look import Look
+    from dragoman.policy import Approver
 
 TERMINATE_GRACE: Final = 2.0
 """Seconds that an agent has to end its turn when we are told to end. Whoever ends us kills us
@@ -94,7 +94,7 @@ class Talk:
         """How the session is set up now. What is said in it is shown and not kept."""
         self.peer: Peer
         self.opened: Opened
-        self._desk: Desk
+        self._desk: Approver
         self.warm = False
         """Whether there is a broker between us and the agent."""
         self.job = ""

@@ -3,7 +3,7 @@
 Owns what is taken out of a tool call: the paths, the command, and what shows of its kind whatever
 the agent calls it. Names of fields in a tool's input are the tools' own, so the usual ones are
 known here and a path anywhere in the input counts. It decides nothing: presets are in
-`permissions`, rules in `dragoman.hub.policy`.
+`permissions`, rules in `dragoman.policy`.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
     from dragoman.hub.agent_door.brief import Brief
-    from dragoman.hub.policy import Policy
     from dragoman.hub.sessions import SessionRecord, Store
+    from dragoman.policy import Policy
 
 BEGIN_TIMEOUT: Final = 90.0
 """Seconds to wait for another command that begins the same session: its agent may have to start,

@@ -18,14 +18,14 @@ from msgspec import structs
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import DragomanError, PolicyNotEnforced
 from dragoman.hub.catalogue.descriptor import Descriptor, Enforcement
-from dragoman.hub.policy.places import places_of
+from dragoman.policy.path_patterns import places_of
 
 if TYPE_CHECKING:
     from dragoman.client.conversation import Conversation
     from dragoman.events.view import View
     from dragoman.hub.launching import Way
-    from dragoman.hub.policy.desk import Ruling
     from dragoman.hub.verify.card import Card
+    from dragoman.policy.approver import Ruling
 
 NOT_ENFORCED: Final = "permissions not enforced"
 """What results, the ledger and lists say of work under a policy that was not kept."""

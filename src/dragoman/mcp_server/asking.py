@@ -43,12 +43,12 @@ from dragoman.hub.launching import Way, way_to
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.parking import note_success
-from dragoman.hub.policy import allows_everything
-from dragoman.hub.policy.desk import Desk
 from dragoman.hub.prices import price, read_prices
 from dragoman.hub.report import Report, report_of
 from dragoman.hub.sessions.records import new_job_id, new_session_key
 from dragoman.hub.worktree.look import Look
+from dragoman.policy import allows_everything
+from dragoman.policy.approver import Approver
 
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
@@ -171,7 +171,7 @@ class _Asking:
         self._keeper: Keeper | None = None
         self._warm = False
         self._peer: Peer
-        self._desk: Desk
+        self._desk: Approver
         self._enforced: Enforced
         self._unenforced = ""
 
@@ -269,7 +269,7 @@ class _Asking:
         settings = place.config.settings
         own = settings.for_peer(question.peer)
         warm = settings.warm
-        self._desk = desk = Desk(
+        self._desk = desk = Approver(
             self._policy,
             question.peer,
             str(question.workspace),

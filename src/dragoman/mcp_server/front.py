@@ -1,7 +1,7 @@
 """The tools carried out: from a call of a client to the hub, and back.
 
 Owns the server object of the SDK, and what each tool does with its arguments. It decides nothing:
-who works is decided in `dragoman.hub.delegating`, what a peer may do in `dragoman.hub.policy`, how
+who works is decided in `dragoman.hub.delegating`, what a peer may do in `dragoman.policy`, how
 deep delegations may be nested in `dragoman.hub.lineage`. How bytes arrive is not known here.
 """
 

@@ -28,8 +28,8 @@ from dragoman.client.permissions import (
 from dragoman.errors import UsageError
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind
-from dragoman.hub.policy import Policy as RulesPolicy
-from dragoman.hub.policy import PolicySettings, Rule
+from dragoman.policy import Policy as RulesPolicy
+from dragoman.policy import PolicySettings, Rule
 from tests.aio import aio
 
 OPTIONS = (

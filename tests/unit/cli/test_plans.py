@@ -13,7 +13,7 @@ from dragoman.cli.permitting import Policy
 from dragoman.cli.plans import Plan, Wishes, plan_of
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
-from dragoman.hub.policy import Policy as RulesPolicy
+from dragoman.policy import Policy as RulesPolicy
 from tests.unit.cli.calling import Shell
 
 

@@ -13,9 +13,9 @@ from dragoman.hub.catalogue.descriptor import Descriptor, Enforcement, Launch, Q
 from dragoman.hub.catalogue.loading import built_in
 from dragoman.hub.enforcement import enforce, gap, made_to_ask, unapproved
 from dragoman.hub.launching import Way
-from dragoman.hub.policy.desk import Ruling
-from dragoman.hub.policy.rules import Act, Verdict
 from dragoman.hub.verify.card import Card, Facts
+from dragoman.policy.approver import Ruling
+from dragoman.policy.rules import Act, Verdict
 from tests.aio import aio
 
 TABLE = Enforcement(

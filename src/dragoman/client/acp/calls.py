@@ -3,7 +3,7 @@
 Owns the memory of a session's open tool calls, and how it completes a question that names little
 more than an id. What an agent said before, it cannot take back by asking about a reading: the
 kind it told earlier counts unless something shows that it changed. What a question means to a
-policy is not known here (`dragoman.client.permissions`, `dragoman.hub.policy`).
+policy is not known here (`dragoman.client.permissions`, `dragoman.policy`).
 """
 
 from __future__ import annotations

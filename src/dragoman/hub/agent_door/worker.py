@@ -59,8 +59,8 @@ from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.parking import note_success
-from dragoman.hub.policy import Desk, allows_everything
 from dragoman.hub.sessions.records import new_session_key
+from dragoman.policy import Approver, allows_everything
 
 if TYPE_CHECKING:
     from dragoman.hub.agent_door.asking import Asking
@@ -137,7 +137,7 @@ class Worker:
         )
         self._way = self._enforced.way
         self._unused_servers = handed.notice
-        self._desk = Desk(
+        self._desk = Approver(
             self.policy,
             name,
             str(cwd),

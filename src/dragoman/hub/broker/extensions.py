@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
 from dragoman.hub.broker import failures
-from dragoman.hub.policy.rules import Policy, PolicySettings
+from dragoman.policy.rules import Policy, PolicySettings
 from dragoman.rpc import boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE
@@ -150,7 +150,7 @@ def _check(policy: PolicyTerms | None) -> None:
     """Refuse rules that cannot mean what they say, before anything runs under them."""
     if not isinstance(policy, Policy):
         return
-    from dragoman.hub.policy.checking import check_policy
+    from dragoman.policy.validate import check_policy
 
     try:
         check_policy(PolicySettings(rules=policy.rules, limits=policy.limits), origin="policy")

@@ -3,7 +3,7 @@
 Owns the choice between the caller whose turn it is, the policy that was left for the case that it
 is gone, and this process (files and terminals). Every question is answered once, whatever becomes
 of the caller: one that leaves while it is asked has the policy speak for it. The session is in
-`session`; what a policy says is decided in `dragoman.hub.policy`.
+`session`; what a policy says is decided in `dragoman.policy`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dragoman.dialects.acp.v1.permissions import SelectedPermissionOutcome
 from dragoman.errors import DragomanError, NotPermitted, RemoteError
 from dragoman.hub.broker.extensions import refusal
 from dragoman.hub.broker.reading import renamed
-from dragoman.hub.policy.rules import PRESETS, Policy
+from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import Request
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dragoman.hub.broker.extensions import PolicyTerms
     from dragoman.hub.broker.jobs import Job
     from dragoman.hub.broker.session import LiveSession
-    from dragoman.hub.policy.desk import Desk
+    from dragoman.policy.approver import Approver
 
 log: Final = logging.getLogger("dragoman.broker")
 
@@ -161,7 +161,7 @@ class Questions:
     def __init__(self, session: LiveSession) -> None:
         self.session = session
         self.open: set[Asked] = set()
-        self._decides: tuple[Job | None, Desk] | None = None
+        self._decides: tuple[Job | None, Approver] | None = None
         self._allowed: deque[tuple[Job, acp.RequestPermissionRequest]] = deque(maxlen=MAX_ALLOWED)
 
     def request(self, request: Request) -> Any:
@@ -310,15 +310,15 @@ class Questions:
         self.session.note("permission", {"by": by, "title": question.title})
         raise _refused(NotPermitted(question.title))
 
-    def _desk(self) -> Desk:
+    def _desk(self) -> Approver:
         """Who decides in the place of the caller whose turn it is: one for each turn."""
         # Not at the top: most brokers are never asked anything that a caller does not answer.
-        from dragoman.hub.policy.desk import Desk
+        from dragoman.policy.approver import Approver
 
         job, session = self.session.job, self.session
         if self._decides is None or self._decides[0] is not job:
             far = session.far
-            desk = Desk(
+            desk = Approver(
                 _policy(None if job is None else job.policy),
                 peer=far.name,
                 workspace=str(session.cwd),

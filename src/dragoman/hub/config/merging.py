@@ -244,7 +244,7 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
                 )
         _check_roles(peer.roles or (), f"peer.{name}.roles", origin)
     if settings.policy.rules or settings.policy.limits:
-        from dragoman.hub.policy.checking import check_policy
+        from dragoman.policy.validate import check_policy
 
         check_policy(settings.policy, origin=origin)
     return _flatten(table)

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, field, structs
 
 from dragoman.client.budgets import Budgets
-from dragoman.hub.policy.rules import PolicySettings
+from dragoman.policy.rules import PolicySettings
 
 Permissions: TypeAlias = Literal["ask", "approve-reads", "approve-all", "deny-all"]
 Format: TypeAlias = Literal["text", "json", "quiet"]

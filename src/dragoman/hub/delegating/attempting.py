@@ -30,14 +30,14 @@ from dragoman.hub.launching import Way, way_to
 from dragoman.hub.ledger.records import RuntimeRole
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.place import ALWAYS_ENABLED, Place
-from dragoman.hub.policy import Policy, allows_everything
-from dragoman.hub.policy.desk import Desk
 from dragoman.hub.prices import Price, price
 from dragoman.hub.report import Report, report_of, report_of_error
 from dragoman.hub.routing import Candidate
 from dragoman.hub.worktree import Changed, Isolation, Snapshot, changes, outside_writes, run_check
 from dragoman.hub.worktree.git import is_folder
 from dragoman.hub.worktree.look import without_own
+from dragoman.policy import Policy, allows_everything
+from dragoman.policy.approver import Approver
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
@@ -107,7 +107,7 @@ class Attempt:
         self._copy: Path | None = None
         self._kept: Path | None = None
         self._enforced: Enforced
-        self._desk: Desk | None = None
+        self._desk: Approver | None = None
 
     async def run(self) -> Report:
         """Try, and tell what came of it. It raises for no fault of a peer."""
@@ -237,7 +237,7 @@ class Attempt:
         settings = config.settings
         own = settings.for_peer(name)
         policy = self._policy()
-        self._desk = desk = Desk(
+        self._desk = desk = Approver(
             policy,
             name,
             str(workspace),

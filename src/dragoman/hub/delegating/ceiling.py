@@ -1,7 +1,7 @@
 """What delegated work may do: the user's policy, and never more than whoever delegated it had.
 
 Owns the way of a policy to delegations below, which is a variable in the peer's environment, and
-the policy that counts for one peer here. What rules mean is in `dragoman.hub.policy`. As with the
+the policy that counts for one peer here. What rules mean is in `dragoman.policy`. As with the
 lineage, the processes above are asked where a peer makes an environment of its own.
 """
 
@@ -18,7 +18,7 @@ from dragoman.errors import ConfigInvalid
 from dragoman.hub.broker.extensions import PolicyTerms
 from dragoman.hub.config.schema import Permissions, Settings
 from dragoman.hub.lineage import Lineage, ancestors
-from dragoman.hub.policy import Policy, for_whom, narrowed, of_settings, preset
+from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.transports.identity import PROC
 
 VARIABLE: Final = "DRAGOMAN_CEILING"

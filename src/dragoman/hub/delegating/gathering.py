@@ -29,9 +29,9 @@ from dragoman.hub.localmodel.model import MAX_TOKENS, LocalModel
 from dragoman.hub.overview import Row, row_of
 from dragoman.hub.parking import surroundings_here
 from dragoman.hub.place import ALWAYS_ENABLED, Place
-from dragoman.hub.policy import allows_everything
 from dragoman.hub.routing import CardFacts, Inputs, PeerFacts
 from dragoman.hub.verify.card import Card, Verdict
+from dragoman.policy import allows_everything
 
 LOCAL: Final = "local-model"
 """What the local model is called where peers have their names."""

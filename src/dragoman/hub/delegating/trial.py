@@ -40,8 +40,8 @@ from dragoman.hub.delegating.wishes import Attach
 from dragoman.hub.enforcement import Enforced
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
-from dragoman.hub.policy.desk import Desk
 from dragoman.hub.sessions.records import new_session_key
+from dragoman.policy.approver import Approver
 
 if TYPE_CHECKING:
     from dragoman.hub.keeping import Keeper
@@ -68,7 +68,7 @@ class Terms:
     """Whether the very model was asked for, and not a tier."""
     mode: str | None
     budgets: Budgets
-    desk: Desk
+    desk: Approver
     enforced: Enforced
     """How the policy of the desk is kept with the peer."""
     job: str

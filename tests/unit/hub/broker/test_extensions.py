@@ -17,7 +17,7 @@ from dragoman.errors import (
 )
 from dragoman.hub.broker import extensions
 from dragoman.hub.broker.extensions import Attach, PromptMeta, SessionMeta, Submit
-from dragoman.hub.policy import Policy, Rule
+from dragoman.policy import Policy, Rule
 
 
 def raw(value: Any) -> Raw:

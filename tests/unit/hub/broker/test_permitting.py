@@ -19,7 +19,7 @@ from dragoman.hub.broker.cancelling import Trigger
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.permitting import ELICITATION, PERMISSION
 from dragoman.hub.broker.session import LiveSession
-from dragoman.hub.policy import Policy, Rule
+from dragoman.policy import Policy, Rule
 from dragoman.rpc import LATER, Call
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio

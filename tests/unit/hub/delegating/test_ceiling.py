@@ -16,7 +16,7 @@ from dragoman.hub.delegating.ceiling import (
     unattended,
 )
 from dragoman.hub.lineage import Lineage
-from dragoman.hub.policy import Act, Policy, PolicySettings, Rule, judge, preset
+from dragoman.policy import Act, Policy, PolicySettings, Rule, judge, preset
 
 EDIT = Act(kind="edit", paths=("a.txt",), workspace="/w", peer="alpha", role="review")
 READ = Act(kind="read", paths=("a.txt",), workspace="/w", peer="alpha", role="review")

@@ -2,7 +2,7 @@
 
 Owns the decision: every rule is asked, the strictest that fits counts, and where none fits the
 preset does. A rule that allows fits only what is certain, a rule that takes away fits what may be
-meant, so that an agent gains nothing by telling less or telling lies. It asks nobody (`desk`).
+meant, so that an agent gains nothing by telling less or telling lies. It asks nobody (`approver`).
 """
 
 from __future__ import annotations
@@ -15,36 +15,22 @@ from msgspec import structs
 
 from dragoman.client.permissions import READING
 from dragoman.events.words import tool_kind
-from dragoman.hub.policy import commands as patterns
-from dragoman.hub.policy import places
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.places import Places
-from dragoman.hub.policy.programs import (
+from dragoman.policy import command_patterns as patterns
+from dragoman.policy import path_patterns
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.path_patterns import ResolvedPaths
+from dragoman.policy.program_tables import (
     PATH_MOVERS,
-    Running,
+    ProgramRuns,
     name_of,
     only_reads,
     running,
     spelled,
     unfolded,
 )
-from dragoman.hub.policy.protected import (
-    foreign_repository,
-    names,
-    protected,
-    spelled_protected,
-)
-from dragoman.hub.policy.rules import (
-    STRICTNESS,
-    Act,
-    Action,
-    Policy,
-    Rule,
-    Verdict,
-    by_preset,
-    words,
-)
-from dragoman.hub.policy.shell import ANYTHING
+from dragoman.policy.protected_paths import foreign_repository, names, protected, spelled_protected
+from dragoman.policy.rules import STRICTNESS, Act, Action, Policy, Rule, Verdict, by_preset, words
+from dragoman.policy.shell import ANYTHING
 
 FILE_KINDS: Final = frozenset({"read", "search", "edit", "delete", "move"})
 """Kinds of tools that are about files and nothing else."""
@@ -55,18 +41,20 @@ MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 """Commands after which relative words mean something else."""
 
 
-class Facts:
+class ActFacts:
     """An act, looked at closely once for all rules."""
 
     def __init__(self, act: Act) -> None:
         self.act = act
-        self.running: Running = running(act.argv, act.line, hidden=act.hidden, tainted=act.tainted)
+        self.running: ProgramRuns = running(
+            act.argv, act.line, hidden=act.hidden, tainted=act.tainted
+        )
         self.commands = self.running.every
         self.written = self.running.writes
 
     @cached_property
     def root(self) -> str:
-        return places.root_of(self.act.workspace or os.curdir)
+        return path_patterns.root_of(self.act.workspace or os.curdir)
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
@@ -104,10 +92,12 @@ class Facts:
         return not self.written and only_reads(self.commands)
 
     @cached_property
-    def places(self) -> tuple[Places | None, ...]:
+    def places(self) -> tuple[ResolvedPaths | None, ...]:
         """Where each path leads that is named as one."""
         found = [self._word(path) for path in dict.fromkeys(self.written)]
-        found += [places.places_of(path, self.folders) for path in dict.fromkeys(self.act.paths)]
+        found += [
+            path_patterns.places_of(path, self.folders) for path in dict.fromkeys(self.act.paths)
+        ]
         return tuple(found)
 
     @cached_property
@@ -115,7 +105,7 @@ class Facts:
         """What it may write of the files that are never written without a question."""
         if not self.kinds & MAY_CHANGE:
             return ()
-        found = [(path, places.places_of(path, self.folders)) for path in self.act.paths]
+        found = [(path, path_patterns.places_of(path, self.folders)) for path in self.act.paths]
         # What a command writes besides cannot be known; a redirection to a plain file can.
         found += [(path, self._word(path)) for path in self.written]
         inside = []
@@ -134,7 +124,7 @@ class Facts:
         uses_git = any(name_of(word) == "git" for word in told)
         if not relative and not uses_git:
             return ""
-        folders = {places.root_of(folder) for folder in self.command_folders or ()}
+        folders = {path_patterns.root_of(folder) for folder in self.command_folders or ()}
         if relative and folders != {self.root}:
             return f"`{relative[0]}` may be another program in the folder where it would run"
         if uses_git and not folders:
@@ -145,7 +135,7 @@ class Facts:
         return ""
 
     @cached_property
-    def words(self) -> tuple[tuple[Places | None, bool], ...]:
+    def words(self) -> tuple[tuple[ResolvedPaths | None, bool], ...]:
         """Where each word of a command may lead, and whether the command changes whole folders."""
         found: dict[tuple[str, bool], None] = {}
         for command in self.commands:
@@ -158,23 +148,23 @@ class Facts:
                     found[word[2:], moves] = None
         return tuple((self._word(word), moves) for word, moves in found)
 
-    def _word(self, word: str) -> Places | None:
+    def _word(self, word: str) -> ResolvedPaths | None:
         folders = self.command_folders
         if folders is None:
             if not word.startswith("/"):
                 return None
             folders = self.folders
-        return places.places_of(word, folders)
+        return path_patterns.places_of(word, folders)
 
 
 def changes_protected(act: Act) -> bool:
     """Whether an act may write a file that is never written without a question."""
-    return bool(Facts(act).protected)
+    return bool(ActFacts(act).protected)
 
 
 def judge(policy: Policy, act: Act) -> Verdict:
     """What the policy, and everyone whom it may not exceed, says about an act."""
-    facts = Facts(act)
+    facts = ActFacts(act)
     found = _one(policy, facts)
     for ceiling in policy.ceilings:
         above = judge(ceiling, act) if ceiling.ceilings else _one(ceiling, facts)
@@ -184,7 +174,7 @@ def judge(policy: Policy, act: Act) -> Verdict:
     return found
 
 
-def _one(policy: Policy, facts: Facts) -> Verdict:
+def _one(policy: Policy, facts: ActFacts) -> Verdict:
     verdict = _strictest(policy.rules, facts, limit=False)
     if verdict is None:
         action = by_preset(policy.preset, facts.kinds)
@@ -199,7 +189,7 @@ def _one(policy: Policy, facts: Facts) -> Verdict:
     return verdict
 
 
-def _protected(policy: Policy, facts: Facts) -> Verdict | None:
+def _protected(policy: Policy, facts: ActFacts) -> Verdict | None:
     """A question about a file that is never written without one, unless a rule names it."""
     for path in facts.protected:
         if any(
@@ -218,7 +208,7 @@ def _protected(policy: Policy, facts: Facts) -> Verdict | None:
     return None
 
 
-def _by_preset(policy: Policy, facts: Facts, action: Action) -> str:
+def _by_preset(policy: Policy, facts: ActFacts, action: Action) -> str:
     kinds = " and ".join(sorted(facts.kinds))
     fits = "no rule fits" if policy.rules else "there are no rules"
     if facts.running.problem:
@@ -237,7 +227,7 @@ def _by_preset(policy: Policy, facts: Facts, action: Action) -> str:
     return f"{fits}, and `permissions = {policy.preset!r}` says {action} for {kinds}"
 
 
-def _strictest(rules: tuple[Rule, ...], facts: Facts, *, limit: bool) -> Verdict | None:
+def _strictest(rules: tuple[Rule, ...], facts: ActFacts, *, limit: bool) -> Verdict | None:
     best: tuple[int, Rule, str] | None = None
     for rule in rules:
         if best is not None and STRICTNESS[rule.action] <= best[0]:
@@ -265,7 +255,7 @@ def _for_whom(rule: Rule, act: Act) -> bool:
 # -- rules that allow
 
 
-def surely_fits(rule: Rule, facts: Facts) -> str | None:
+def surely_fits(rule: Rule, facts: ActFacts) -> str | None:
     """Why a rule that allows fits; None if that is not certain."""
     if not _for_whom(rule, facts.act) or ANYTHING in facts.running.told:
         return None
@@ -280,7 +270,9 @@ def surely_fits(rule: Rule, facts: Facts) -> str | None:
         return _commands_surely(rule, facts)
     if rule.paths:
         fits = not facts.commands and bool(facts.places)
-        fits = fits and all(places.surely(rule.paths, each, facts.root) for each in facts.places)
+        fits = fits and all(
+            path_patterns.surely(rule.paths, each, facts.root) for each in facts.places
+        )
         return "every path fits" if fits else None
     if not facts.kinds <= READING and not _inside(facts):
         # Whoever allows edits means those in the workspace, unless paths say otherwise.
@@ -288,7 +280,7 @@ def surely_fits(rule: Rule, facts: Facts) -> str | None:
     return "its kind fits" if rule.kinds else "it fits everything"
 
 
-def _commands_surely(rule: Rule, facts: Facts) -> str | None:
+def _commands_surely(rule: Rule, facts: ActFacts) -> str | None:
     if not facts.commands or facts.written or not _inside(facts) or facts.elsewhere:
         return None
     if all(patterns.surely(rule.commands, command) for command in facts.running.told):
@@ -296,13 +288,13 @@ def _commands_surely(rule: Rule, facts: Facts) -> str | None:
     return None
 
 
-def _inside(facts: Facts) -> bool:
+def _inside(facts: ActFacts) -> bool:
     """Whether everything that is named lies in the workspace, for certain."""
     named = list(facts.places)
     if facts.act.cwd is not None:
-        named.append(places.places_of(facts.cwd, (facts.root,)))
+        named.append(path_patterns.places_of(facts.cwd, (facts.root,)))
     return all(
-        each is not None and all(places.is_inside(place, facts.root) for place in each.real)
+        each is not None and all(path_patterns.is_inside(place, facts.root) for place in each.real)
         for each in named
     )
 
@@ -310,7 +302,7 @@ def _inside(facts: Facts) -> bool:
 # -- rules that take away
 
 
-def may_fit(rule: Rule, facts: Facts) -> str | None:
+def may_fit(rule: Rule, facts: ActFacts) -> str | None:
     """Why a rule that takes away may be meant; None if it cannot be."""
     if not _for_whom(rule, facts.act) or (rule.kinds and not facts.kinds & rule.kinds):
         return None
@@ -328,7 +320,7 @@ def may_fit(rule: Rule, facts: Facts) -> str | None:
     return ", and ".join(reasons) or ("its kind fits" if rule.kinds else "it fits everything")
 
 
-def _command_perhaps(rule: Rule, facts: Facts) -> str | None:
+def _command_perhaps(rule: Rule, facts: ActFacts) -> str | None:
     if "execute" in facts.kinds and not facts.commands:
         return "it runs a command that was not told"
     for command in facts.commands:
@@ -341,7 +333,7 @@ def _command_perhaps(rule: Rule, facts: Facts) -> str | None:
     return None
 
 
-def _hidden(facts: Facts) -> str:
+def _hidden(facts: ActFacts) -> str:
     """What may run anything at all, in words."""
     for told in facts.running.told:
         if told is not ANYTHING and ANYTHING in unfolded(told):
@@ -351,13 +343,13 @@ def _hidden(facts: Facts) -> str:
     return "it may run such a command, of which nothing is known"
 
 
-def _path_perhaps(rule: Rule, facts: Facts) -> str | None:
+def _path_perhaps(rule: Rule, facts: ActFacts) -> str | None:
     whole = bool(facts.kinds & WHOLE_FOLDERS)
     for each in facts.places:
-        if places.perhaps(rule.paths, each, facts.root, with_parents=whole):
+        if path_patterns.perhaps(rule.paths, each, facts.root, with_parents=whole):
             return "a path fits" if each is not None else "a path cannot be followed"
     for each, moves in facts.words:
-        if places.perhaps(rule.paths, each, facts.root, with_parents=moves):
+        if path_patterns.perhaps(rule.paths, each, facts.root, with_parents=moves):
             return (
                 "a word of the command leads there" if each is not None else "a word may lead there"
             )

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.policy import Act, Policy, Rule, judge
-from dragoman.hub.policy.places import Places
-from dragoman.hub.policy.protected import names, own_folders, protected
 from dragoman.paths import VARIABLES
+from dragoman.policy import Act, Policy, Rule, judge
+from dragoman.policy.path_patterns import ResolvedPaths
+from dragoman.policy.protected_paths import names, own_folders, protected
 
 EVERYTHING = Policy(preset="approve-all")
 
@@ -162,5 +162,5 @@ def _homeless() -> None:
 def test_without_a_home_there_are_no_folders_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.paths.find_paths", _homeless)
     assert own_folders() == ()
-    place = Places(frozenset({"/w/a"}), frozenset({"/w/a"}))
+    place = ResolvedPaths(frozenset({"/w/a"}), frozenset({"/w/a"}))
     assert protected(place, "/w") is None and not names((), "/w/a", "/w")

@@ -3,7 +3,7 @@
 A line counts as read only if two independent checks agree: a strict check of its characters, which
 needs no grammar and leaves nothing that two POSIX shells read differently, and the grammar of
 tree-sitter-bash, of which only plain commands, lists and pipelines are accepted. Every other line
-is one command of which nothing is known (`ANYTHING`). What the commands mean is in `programs`.
+is one command of which nothing is known (`ANYTHING`). What the commands mean is in `program_tables`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.policy.globs import UNKNOWN
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -64,7 +64,7 @@ GLOBS: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """One program with its words."""
 
     words: tuple[str, ...]
@@ -72,15 +72,15 @@ class Command:
     """Whether something about it is not in its words: an environment, a file it writes to."""
 
 
-ANYTHING: Final = Command((UNKNOWN,), tainted=True)
+ANYTHING: Final = ShellCommand((UNKNOWN,), tainted=True)
 """A command of which nothing is known."""
 
 
 @dataclass(slots=True)
-class Line:
+class ShellLine:
     """What a line would run and write."""
 
-    commands: list[Command] = field(default_factory=list)
+    commands: list[ShellCommand] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     problem: str = ""
     """Why nothing is known of the line; empty if it was read."""
@@ -90,7 +90,7 @@ class _NotReadable(Exception):
     """The line could do anything. The message says why."""
 
 
-def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> Line:
+def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> ShellLine:
     """The commands of a line. A line for cmd.exe or PowerShell is never read."""
     try:
         if not posix:
@@ -102,7 +102,7 @@ def read_line(text: str, *, posix: bool = os.name != "nt", depth: int = 0) -> Li
     except _NotReadable as error:
         # A redirection is always spelled with this character, whatever stands around it.
         writes = [UNKNOWN] if ">" in text else []
-        return Line([ANYTHING], writes, str(error))
+        return ShellLine([ANYTHING], writes, str(error))
 
 
 def _check_characters(text: str) -> None:
@@ -135,14 +135,14 @@ def _parser() -> Parser | None:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def _read_tree(text: str) -> Line:
+def _read_tree(text: str) -> ShellLine:
     parser = _parser()
     if parser is None:
         raise _NotReadable("tree-sitter-bash is not installed")
     root = parser.parse(text.encode("ascii")).root_node
     if root.has_error:
         raise _NotReadable("it is not a complete line of a shell")
-    line = Line()
+    line = ShellLine()
     seen: list[str] = []
     todo: list[tuple[Node, bool]] = [(root, False)]
     while todo:
@@ -155,10 +155,10 @@ def _read_tree(text: str) -> Line:
             line.writes += [target for target in written if target != "/dev/null"]
             tainted = tainted or written != ["/dev/null"] * len(written)
             if len(redirections) == len(node.children):
-                line.commands.append(Command((":",), tainted=True))
+                line.commands.append(ShellCommand((":",), tainted=True))
             todo += [(child, tainted) for child in reversed(node.children)]
         elif node.type == "command":
-            line.commands.append(Command(_words(node), tainted))
+            line.commands.append(ShellCommand(_words(node), tainted))
             seen.append(_text(node))
         elif node.type == "file_redirect" or node.type in OPERATORS or _text(node).isspace():
             seen.append(_text(node))

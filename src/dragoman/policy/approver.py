@@ -4,7 +4,7 @@ Owns the order: what a rule denies is denied and what a policy allows is allowed
 "always" of this session counts, then the caller is asked if there is one, then the policy refuses,
 with an option that rejects. It keeps the "always" answers itself: an agent that is told "always"
 asks no more, and then no rule would be looked at. What an agent has done by us, without a question,
-is answered in the same order (`guard`). What the rules say is in `judging`.
+is answered in the same order (`guard`). What the rules say is in `judge`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from msgspec.structs import replace
 
 from dragoman.client.permissions import Answer, Chosen, Decision, Permit, Question
 from dragoman.errors import DragomanError
-from dragoman.hub.policy.rules import Act, Policy, Verdict, allows_everything
+from dragoman.policy.rules import Act, Policy, Verdict, allows_everything
 
 if TYPE_CHECKING:
-    from dragoman.hub.policy.places import Places
+    from dragoman.policy.path_patterns import ResolvedPaths
 
 log: Final = logging.getLogger("dragoman.policy")
 
@@ -60,7 +60,7 @@ class Ruling:
 
 
 @dataclass
-class Desk:
+class Approver:
     """Answers the questions of one session; it is a `dragoman.client.permissions.Permit`."""
 
     policy: Policy
@@ -138,13 +138,13 @@ class Desk:
 
     def _judged(self, question: Question) -> tuple[Act, Verdict]:
         # Not at the top: most turns ask nothing, and what reads commands takes a while to load.
-        from dragoman.hub.policy.judging import judge
+        from dragoman.policy.judge import judge
 
         act = self._act(question)
         return act, judge(self.policy, act)
 
     def _act(self, question: Question) -> Act:
-        from dragoman.hub.policy.acts import act_of
+        from dragoman.policy.acts import act_of
 
         return act_of(
             question,
@@ -303,7 +303,7 @@ def _each_time(act: Act, verdict: Verdict) -> bool:
     """Whether it is asked about each time, so that "always" cannot be an answer."""
     if verdict.action == "escalate":
         return True
-    from dragoman.hub.policy.judging import changes_protected
+    from dragoman.policy.judge import changes_protected
 
     return changes_protected(act)
 
@@ -333,15 +333,15 @@ def _key(act: Act) -> tuple[object, ...] | None:
     return (kinds, act.title, act.fingerprint) if act.fingerprint else None
 
 
-def _is_protected(places: Places, workspace: str) -> bool:
+def _is_protected(places: ResolvedPaths, workspace: str) -> bool:
     """Whether it is a file that is never written without a question."""
-    from dragoman.hub.policy.places import root_of
-    from dragoman.hub.policy.protected import protected
+    from dragoman.policy.path_patterns import root_of
+    from dragoman.policy.protected_paths import protected
 
     return protected(places, root_of(workspace)) is not None
 
 
-def _places(path: str, folders: Sequence[str]) -> Places | None:
-    from dragoman.hub.policy.places import places_of
+def _places(path: str, folders: Sequence[str]) -> ResolvedPaths | None:
+    from dragoman.policy.path_patterns import places_of
 
     return places_of(path, folders)

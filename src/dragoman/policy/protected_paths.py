@@ -2,7 +2,7 @@
 
 Owns the list. Whoever can write one of these runs commands later, outside of every policy: a hook
 of git, a line in ``.bashrc``, a rule in dragoman's own settings. Only a rule that names such a file
-allows it without a question (`names`); the decision is made in `judging`.
+allows it without a question (`names`); the decision is made in `judge`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.policy.globs import plain
-from dragoman.hub.policy.places import Places, absolute, is_inside, real_patterns, root_of
+from dragoman.policy.globs import plain
+from dragoman.policy.path_patterns import ResolvedPaths, absolute, is_inside, real_patterns, root_of
 
 GIT: Final = frozenset({".git", "git~1"})
 """The folder of a repository, and its short name on Windows."""
@@ -40,7 +40,7 @@ MOVED: Final = {"ZDOTDIR": ".z", "XDG_CONFIG_HOME": ".config/"}
 """Variables that name another folder for start files, and how the files begin that move there."""
 
 
-def protected(places: Places, root: str) -> str | None:
+def protected(places: ResolvedPaths, root: str) -> str | None:
     """The path of a protected file or folder that `places` may lead into; None if there is none.
 
     `root` is the real path of the workspace. The folder of dragoman that it lies in is left out:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.hub.policy import rules
-from dragoman.hub.policy.rules import PRESETS, Policy, PolicySettings, Rule, Verdict
+from dragoman.policy import rules
+from dragoman.policy.rules import PRESETS, Policy, PolicySettings, Rule, Verdict
 
 
 def test_a_rule_says_in_words_what_it_is_about() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from dragoman.hub.policy.globs import DEEP, UNKNOWN, path_matches, plain
+from dragoman.policy.globs import DEEP, UNKNOWN, path_matches, plain
 
 MAX_PATH_SIZE: Final = 4096
 """Characters of a path: what Linux itself allows."""
@@ -29,14 +29,14 @@ OWN_VIEW: Final = ("/proc/", "/dev/fd/", "/dev/stdin", "/dev/stdout", "/dev/stde
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ResolvedPaths:
     """Where a spelling may lead: real paths, and the absolute spellings they came from."""
 
     real: frozenset[str]
     spelled: frozenset[str]
 
 
-def places_of(text: str, folders: Sequence[str]) -> Places | None:
+def places_of(text: str, folders: Sequence[str]) -> ResolvedPaths | None:
     """Where a spelling may lead; None if nobody knows.
 
     `folders` are what relative paths may count from.
@@ -67,7 +67,7 @@ def places_of(text: str, folders: Sequence[str]) -> Places | None:
                 return None
     if any((path + "/").startswith(OWN_VIEW) for path in real | spelled):
         return None
-    return Places(frozenset(real), frozenset(spelled))
+    return ResolvedPaths(frozenset(real), frozenset(spelled))
 
 
 def root_of(workspace: str) -> str:
@@ -95,7 +95,7 @@ def is_inside(place: str, root: str) -> bool:
     return place == root or place.startswith("/" if root == "/" else root + "/")
 
 
-def surely(patterns: Sequence[str], places: Places | None, root: str) -> bool:
+def surely(patterns: Sequence[str], places: ResolvedPaths | None, root: str) -> bool:
     """Whether all places that a path may lead to fit one of the patterns."""
     return places is not None and all(
         any(_fits(pattern, place, root) for pattern in patterns) for place in places.real
@@ -116,7 +116,7 @@ def _fits(pattern: str, place: str, root: str) -> bool:
 
 
 def perhaps(
-    patterns: Sequence[str], places: Places | None, root: str, *, with_parents: bool
+    patterns: Sequence[str], places: ResolvedPaths | None, root: str, *, with_parents: bool
 ) -> bool:
     """Whether a path may lead to something that the patterns mean.
 

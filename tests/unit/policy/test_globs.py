@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.hub.policy.globs import matches, may_begin, path_matches, plain
+from dragoman.policy.globs import matches, may_begin, path_matches, plain
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """An agent's question as an act that a policy can judge.
 
 Owns the way from a question to an act. What is taken out of a tool call is in
-`dragoman.client.tool_input`; what becomes of an act is decided in `judging`.
+`dragoman.client.tool_input`; what becomes of an act is decided in `judge`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import msgspec
 
 from dragoman.client.permissions import READING, Question
 from dragoman.client.tool_input import part, told_of
-from dragoman.hub.policy.rules import Act
-from dragoman.hub.policy.shell import read_line
+from dragoman.policy.rules import Act
+from dragoman.policy.shell import read_line
 
 
 def act_of(

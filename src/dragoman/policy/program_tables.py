@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.harmless import doubtful
-from dragoman.hub.policy.options import beyond, runs_others
-from dragoman.hub.policy.shell import ANYTHING, ASSIGNMENT, MAX_DEPTH, Command, read_line
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.harmless_options import doubtful
+from dragoman.policy.risky_flags import beyond, runs_others
+from dragoman.policy.shell import ANYTHING, ASSIGNMENT, MAX_DEPTH, ShellCommand, read_line
 
 MAX_INNER: Final = 200
 """Words of one command that may each be the beginning of another."""
@@ -102,7 +102,7 @@ READERS: Final = frozenset(
     printf pwd readlink realpath rg sed stat tail test true uname wc whereis which
     """.split()
 )
-"""Programs that only read and only tell, but for the words that are in `options`."""
+"""Programs that only read and only tell, but for the words that are in `risky_flags`."""
 SYSTEM_FOLDERS: Final = ("/bin/", "/usr/bin/")
 
 PATH_MOVERS: Final = frozenset(
@@ -117,7 +117,7 @@ def name_of(word: str) -> str:
     return re.sub(r"\.(exe|cmd|bat|com|ps1)$", "", base)
 
 
-def unfolded(command: Command, depth: int = 0) -> list[Command]:
+def unfolded(command: ShellCommand, depth: int = 0) -> list[ShellCommand]:
     """A command and every other that it would run, as far as that can be seen."""
     found = [command]
     for inner in _inner(command.words):
@@ -150,7 +150,7 @@ def runs_behind(words: Sequence[str]) -> int | None:
     return next((at for at, word in enumerate(words) if at and word in behind), None)
 
 
-def _inner(words: Sequence[str]) -> Iterator[Command]:
+def _inner(words: Sequence[str]) -> Iterator[ShellCommand]:
     name, rest = name_of(words[0]), words[1:]
     if UNKNOWN in words[0]:
         return
@@ -189,7 +189,7 @@ def _has_code(rest: Sequence[str]) -> bool:
     return False
 
 
-def _of_shell(rest: Sequence[str]) -> Iterator[Command]:
+def _of_shell(rest: Sequence[str]) -> Iterator[ShellCommand]:
     takes_line = any(re.match(r"-[A-Za-z]*c", word) for word in rest)
     lines = [word for word in rest if not word.startswith(("-", "+"))]
     if not takes_line or not lines:
@@ -198,7 +198,7 @@ def _of_shell(rest: Sequence[str]) -> Iterator[Command]:
     yield from _lines(lines)
 
 
-def _lines(texts: Sequence[str]) -> Iterator[Command]:
+def _lines(texts: Sequence[str]) -> Iterator[ShellCommand]:
     for text in texts:
         if UNKNOWN in text:
             yield ANYTHING
@@ -206,17 +206,17 @@ def _lines(texts: Sequence[str]) -> Iterator[Command]:
             yield from read_line(text, depth=1).commands
 
 
-def _of_finder(name: str, rest: Sequence[str]) -> Iterator[Command]:
+def _of_finder(name: str, rest: Sequence[str]) -> Iterator[ShellCommand]:
     for at, word in enumerate(rest):
         if word in FINDERS[name] and rest[at + 1 :]:
-            yield Command((*rest[at + 1 :], UNKNOWN))
+            yield ShellCommand((*rest[at + 1 :], UNKNOWN))
         elif word == "-delete":
-            yield Command(("rm", UNKNOWN))
+            yield ShellCommand(("rm", UNKNOWN))
         elif runs_others(name, (name, word)):
             yield ANYTHING
 
 
-def _suffixes(name: str, rest: Sequence[str]) -> Iterator[Command]:
+def _suffixes(name: str, rest: Sequence[str]) -> Iterator[ShellCommand]:
     if len(rest) > MAX_INNER:
         yield ANYTHING
         return
@@ -225,15 +225,15 @@ def _suffixes(name: str, rest: Sequence[str]) -> Iterator[Command]:
     added = (UNKNOWN,) if name in FEEDERS else ()
     for at, word in enumerate(rest):
         if not word.startswith("-") and not ASSIGNMENT.match(word):
-            yield Command((*rest[at:], *added), tainted=True)
+            yield ShellCommand((*rest[at:], *added), tainted=True)
 
 
-def only_reads(commands: Sequence[Command]) -> bool:
+def only_reads(commands: Sequence[ShellCommand]) -> bool:
     """Whether none of these commands can do more than read and tell."""
     return bool(commands) and all(_reads(command) for command in commands)
 
 
-def _reads(command: Command) -> bool:
+def _reads(command: ShellCommand) -> bool:
     word = command.words[0]
     name = name_of(word)
     if command.tainted or name not in READERS:
@@ -246,12 +246,12 @@ def _reads(command: Command) -> bool:
 
 
 @dataclass(slots=True)
-class Running:
+class ProgramRuns:
     """Everything that an act would run, and the files that it writes on the way."""
 
-    told: list[Command] = field(default_factory=list)
+    told: list[ShellCommand] = field(default_factory=list)
     """The commands that stand there."""
-    every: list[Command] = field(default_factory=list)
+    every: list[ShellCommand] = field(default_factory=list)
     """Those, and the ones inside of them."""
     writes: list[str] = field(default_factory=list)
     problem: str = ""
@@ -260,18 +260,18 @@ class Running:
 
 def running(
     argv: Sequence[str] | None, line: str | None, *, hidden: bool, tainted: bool
-) -> Running:
+) -> ProgramRuns:
     """What a command runs that came as words, as a line, or not at all."""
-    found = Running()
+    found = ProgramRuns()
     if argv:
-        found.told.append(Command(tuple(argv), tainted))
+        found.told.append(ShellCommand(tuple(argv), tainted))
         found.writes += _written(argv)
     if line is not None:
         read = read_line(line)
         found.writes += read.writes
         found.problem = read.problem
         found.told += [
-            each if each is ANYTHING else Command(each.words, each.tainted or tainted)
+            each if each is ANYTHING else ShellCommand(each.words, each.tainted or tainted)
             for each in read.commands
         ]
     if hidden or not (found.told or argv is None and line is None):

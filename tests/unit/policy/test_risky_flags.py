@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.options import beyond, runs_others, sed_only_prints
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.risky_flags import beyond, runs_others, sed_only_prints
 
 
 def places(line: str) -> set[int]:

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from dragoman.hub.policy import shell
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.shell import ANYTHING, MAX_LINE_SIZE, Command, read_line
+from dragoman.policy import shell
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.shell import ANYTHING, MAX_LINE_SIZE, ShellCommand, read_line
 
 
 def words(line: str) -> list[tuple[str, ...]]:
@@ -125,9 +125,9 @@ def test_files_that_are_written_are_told(line: str, writes: list[str]) -> None:
 
 
 def test_a_redirection_taints_its_command() -> None:
-    assert read_line("a > b", posix=True).commands == [Command(("a",), tainted=True)]
-    assert read_line("> x", posix=True).commands == [Command((":",), tainted=True)]
-    assert read_line("a > /dev/null", posix=True).commands == [Command(("a",))]
+    assert read_line("a > b", posix=True).commands == [ShellCommand(("a",), tainted=True)]
+    assert read_line("> x", posix=True).commands == [ShellCommand((":",), tainted=True)]
+    assert read_line("a > /dev/null", posix=True).commands == [ShellCommand(("a",))]
 
 
 def test_a_line_for_another_shell_is_an_unknown_command() -> None:
@@ -153,7 +153,7 @@ def test_a_long_chain_of_commands_is_read() -> None:
 def test_the_grammar_is_loaded_when_a_command_is_judged_and_not_before() -> None:
     code = (
         "import sys\n"
-        "from dragoman.hub.policy import Act, Policy, judge\n"
+        "from dragoman.policy import Act, Policy, judge\n"
         "judge(Policy(), Act(kind='read', paths=('a',), workspace='/'))\n"
         "before = 'tree_sitter' in sys.modules\n"
         "judge(Policy(), Act(kind='execute', line='ls', workspace='/'))\n"

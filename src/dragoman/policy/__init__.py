@@ -1,8 +1,8 @@
 """The permission policy: what an agent may do without anybody being asked.
 
-`rules` has the words, `judging` the decision, `acts` makes an act of an agent's question, and
-`desk` answers the questions of a session in order. How a shell line is read is in `shell` and
-`programs`, how a path is in `places`. Settings hold the rules (`hub.config.schema`), so every
+`rules` has the words, `policy.judge` the decision, `acts` makes an act of an agent's question, and
+`policy.approver` answers the questions of a session in order. How a shell line is read is in `policy.shell` and
+`policy.program_tables`, how a path is in `policy.path_patterns`. Settings hold the rules (`hub.config.schema`), so every
 command imports this package: what a name needs is imported when it is asked for.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.hub.policy.rules import (
+from dragoman.policy.rules import (
     PRESETS,
     Act,
     Policy,
@@ -26,16 +26,16 @@ from dragoman.hub.policy.rules import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.hub.policy.acts import act_of
-    from dragoman.hub.policy.desk import Desk, Ruling
-    from dragoman.hub.policy.judging import judge
+    from dragoman.policy.acts import act_of
+    from dragoman.policy.approver import Approver, Ruling
+    from dragoman.policy.judge import judge
 
-LATER: Final = {"act_of": "acts", "Desk": "desk", "Ruling": "desk", "judge": "judging"}
+LATER: Final = {"act_of": "acts", "Approver": "desk", "Ruling": "desk", "judge": "judging"}
 
 __all__ = [
     "PRESETS",
     "Act",
-    "Desk",
+    "Approver",
     "Policy",
     "PolicySettings",
     "Rule",

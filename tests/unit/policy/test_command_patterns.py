@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.hub.policy.commands import pattern_words, perhaps, surely, unnamed
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.shell import Command
+from dragoman.policy.command_patterns import pattern_words, perhaps, surely, unnamed
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.shell import ShellCommand
 
 
 @pytest.mark.parametrize(
@@ -80,19 +80,19 @@ from dragoman.hub.policy.shell import Command
     ],
 )
 def test_an_allowance_fits_exactly(pattern: str, argv: tuple[str, ...], fits: bool) -> None:
-    assert surely((pattern,), Command(argv)) is fits
+    assert surely((pattern,), ShellCommand(argv)) is fits
 
 
 def test_the_word_that_a_pattern_does_not_name_can_be_told() -> None:
-    assert unnamed(("git *", "sort *"), Command(("sort", "-o", "x"))) == "-o"
-    assert unnamed(("sort -o *",), Command(("sort", "-o", "x"))) is None
-    assert unnamed(("git *",), Command(("sort", "-o", "x"))) is None
-    assert unnamed(("xargs sort *",), Command(("xargs", "sort"))) is None, "it stands nowhere"
-    assert unnamed(("sort *",), Command(("sort", "-o", "x"), tainted=True)) is None
+    assert unnamed(("git *", "sort *"), ShellCommand(("sort", "-o", "x"))) == "-o"
+    assert unnamed(("sort -o *",), ShellCommand(("sort", "-o", "x"))) is None
+    assert unnamed(("git *",), ShellCommand(("sort", "-o", "x"))) is None
+    assert unnamed(("xargs sort *",), ShellCommand(("xargs", "sort"))) is None, "it stands nowhere"
+    assert unnamed(("sort *",), ShellCommand(("sort", "-o", "x"), tainted=True)) is None
 
 
 def test_a_tainted_command_fits_no_allowance() -> None:
-    assert not surely(("*", "git *"), Command(("git", "status"), tainted=True))
+    assert not surely(("*", "git *"), ShellCommand(("git", "status"), tainted=True))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_tainted_command_fits_no_allowance() -> None:
 def test_a_denial_fits_whatever_may_be_meant(
     pattern: str, argv: tuple[str, ...], fits: bool
 ) -> None:
-    assert perhaps((pattern,), Command(argv), "/") is fits
+    assert perhaps((pattern,), ShellCommand(argv), "/") is fits
 
 
 def test_quotes_in_a_pattern_keep_words_together() -> None:

@@ -2,8 +2,8 @@
 
 Owns the language (``*`` and ``?`` inside of a part, ``**`` for any number of folders) and the
 matching, which follows all readings of a pattern at once: patterns may come out of a checkout of
-strangers, and none of them can take long. It does not know what is matched: `places` has paths and
-`commands` has words.
+strangers, and none of them can take long. It does not know what is matched: `path_patterns` has paths and
+`command_patterns` has words.
 """
 
 from __future__ import annotations

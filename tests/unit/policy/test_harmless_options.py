@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.harmless import TABLES, doubtful, has_table, table
-from dragoman.hub.policy.options import beyond
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.harmless_options import TABLES, doubtful, has_table, table
+from dragoman.policy.risky_flags import beyond
 
 
 def places(line: str) -> list[int]:

@@ -10,8 +10,8 @@ import pytest
 from dragoman.client.codex import approvals
 from dragoman.client.permissions import Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.hub.policy.acts import act_of
-from dragoman.hub.policy.rules import Act
+from dragoman.policy.acts import act_of
+from dragoman.policy.rules import Act
 
 
 def act(peer: str = "someone", *, titled: bool = False, **call: Any) -> Act:

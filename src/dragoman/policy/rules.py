@@ -1,7 +1,7 @@
 """What a permission policy is made of: rules, presets, acts and verdicts.
 
-Owns the words and the shape of ``[policy]`` in a file of settings. It decides nothing: `judging`
-does that, `checking` says what a file may not say, and `acts` makes an act of an agent's question.
+Owns the words and the shape of ``[policy]`` in a file of settings. It decides nothing: `judge`
+does that, `validate` says what a file may not say, and `acts` makes an act of an agent's question.
 """
 
 from __future__ import annotations

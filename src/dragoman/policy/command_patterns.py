@@ -2,7 +2,7 @@
 
 Owns the language of command patterns and its two readings. A rule that allows has to fit exactly
 and all of it; a rule that takes away fits as soon as it may be meant: by its beginning, whatever
-options stand between, whatever the program's path or case. The commands come out of `programs`.
+options stand between, whatever the program's path or case. The commands come out of `program_tables`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import shlex
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dragoman.hub.policy.globs import UNKNOWN, matches, may_begin, plain
-from dragoman.hub.policy.harmless import doubtful, has_table
-from dragoman.hub.policy.options import beyond
-from dragoman.hub.policy.programs import (
+from dragoman.policy.globs import UNKNOWN, matches, may_begin, plain
+from dragoman.policy.harmless_options import doubtful, has_table
+from dragoman.policy.program_tables import (
     FEEDERS,
     is_interpreter,
     is_runner,
@@ -23,7 +22,8 @@ from dragoman.hub.policy.programs import (
     runs_behind,
     unfolded,
 )
-from dragoman.hub.policy.shell import Command
+from dragoman.policy.risky_flags import beyond
+from dragoman.policy.shell import ShellCommand
 
 
 @lru_cache(maxsize=512)
@@ -32,7 +32,7 @@ def pattern_words(pattern: str) -> tuple[str, ...]:
     return tuple(shlex.split(pattern))
 
 
-def surely(patterns: Sequence[str], command: Command) -> bool:
+def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
     """Whether a command fits one of the patterns for certain, and nothing else comes with it."""
     if command.tainted:
         return False
@@ -42,7 +42,7 @@ def surely(patterns: Sequence[str], command: Command) -> bool:
     )
 
 
-def unnamed(patterns: Sequence[str], command: Command) -> str | None:
+def unnamed(patterns: Sequence[str], command: ShellCommand) -> str | None:
     """The word for which a command is not covered by a pattern that fits it otherwise."""
     if command.tainted:
         return None
@@ -55,7 +55,7 @@ def unnamed(patterns: Sequence[str], command: Command) -> str | None:
     return None
 
 
-def _names_all(pattern: Sequence[str], command: Command) -> bool:
+def _names_all(pattern: Sequence[str], command: ShellCommand) -> bool:
     """Whether a pattern that fits names everything that nobody would expect of such a command.
 
     Whoever allows `sudo …` by name has seen that it runs other programs, and whoever allows
@@ -70,7 +70,7 @@ def _names_all(pattern: Sequence[str], command: Command) -> bool:
     return named or len(unfolded(command)) == 1
 
 
-def _runs_by_name(fixed: Sequence[str], command: Command) -> bool:
+def _runs_by_name(fixed: Sequence[str], command: ShellCommand) -> bool:
     """Whether these words of a pattern say that the command runs another."""
     behind = runs_behind(command.words)
     if behind is not None and behind < len(fixed) and fixed[behind] == command.words[behind]:
@@ -78,7 +78,7 @@ def _runs_by_name(fixed: Sequence[str], command: Command) -> bool:
     return bool(fixed) and is_runner(fixed[0])
 
 
-def _unnamed(fixed: Sequence[str], command: Command) -> set[int]:
+def _unnamed(fixed: Sequence[str], command: ShellCommand) -> set[int]:
     """The places of the words that go beyond a program's name and are not in the pattern."""
     words = command.words
     found = set(_beyond(words)) | _doubtful(fixed, words, runs=_runs_by_name(fixed, command))
@@ -132,7 +132,7 @@ def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:
     return all(UNKNOWN not in word for word in known) and all(map(matches, fixed, known))
 
 
-def perhaps(patterns: Sequence[str], command: Command, folder: str) -> bool:
+def perhaps(patterns: Sequence[str], command: ShellCommand, folder: str) -> bool:
     """Whether a command may be one that the patterns mean."""
     return any(_may_fit(pattern_words(pattern), command.words, folder) for pattern in patterns)
 

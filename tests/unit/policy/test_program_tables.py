@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.programs import (
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.program_tables import (
     is_runner,
     name_of,
     only_reads,
@@ -16,11 +16,11 @@ from dragoman.hub.policy.programs import (
     spelled,
     unfolded,
 )
-from dragoman.hub.policy.shell import ANYTHING, Command, read_line
+from dragoman.policy.shell import ANYTHING, ShellCommand, read_line
 
 
-def inner(*argv: str) -> list[Command]:
-    return unfolded(Command(argv))[1:]
+def inner(*argv: str) -> list[ShellCommand]:
+    return unfolded(ShellCommand(argv))[1:]
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_an_ordinary_command_is_only_itself(argv: tuple[str, ...]) -> None:
 
 
 def test_words_that_are_added_later_are_unknown() -> None:
-    assert inner("xargs", "make") == [Command(("make", UNKNOWN), tainted=True)]
+    assert inner("xargs", "make") == [ShellCommand(("make", UNKNOWN), tainted=True)]
     assert inner("find", ".", "-exec", "rm", "{}", ";")[0].words[-1] == UNKNOWN
-    assert Command(("rm", UNKNOWN)) in inner("find", ".", "-delete")
+    assert ShellCommand(("rm", UNKNOWN)) in inner("find", ".", "-delete")
 
 
 def test_shells_in_shells_in_shells_end_somewhere() -> None:

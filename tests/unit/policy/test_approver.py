@@ -15,8 +15,8 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionClosed
 from dragoman.events.parts import PermissionOption
 from dragoman.events.words import PermissionKind
-from dragoman.hub.policy.desk import Desk
-from dragoman.hub.policy.rules import Policy, Rule
+from dragoman.policy.approver import Approver
+from dragoman.policy.rules import Policy, Rule
 from tests.aio import aio
 
 OPTIONS = tuple(
@@ -62,8 +62,8 @@ class Caller:
         return self.answer
 
 
-def desk(policy: Policy, caller: Any = None, **more: Any) -> Desk:
-    return Desk(policy, peer="someone", workspace="/nowhere", caller=caller, **more)
+def desk(policy: Policy, caller: Any = None, **more: Any) -> Approver:
+    return Approver(policy, peer="someone", workspace="/nowhere", caller=caller, **more)
 
 
 ASK = Policy(preset="ask")

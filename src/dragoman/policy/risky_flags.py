@@ -1,8 +1,8 @@
 """Words with which a program does more than its name says: write a file, run another program.
 
 Owns the tables and the looking: `beyond` says at which places of a command such words stand, and
-`runs_others` whether some of them run programs for certain. It knows neither rules (`commands` asks
-whether a rule names these words) nor which program is inside of another (`programs`). In doubt a
+`runs_others` whether some of them run programs for certain. It knows neither rules (`command_patterns` asks
+whether a rule names these words) nor which program is inside of another (`program_tables`). In doubt a
 word goes beyond: that costs a question, and no harm is done.
 """
 
@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from dragoman.hub.policy.globs import UNKNOWN
+from dragoman.policy.globs import UNKNOWN
 
 
-class Extras(NamedTuple):
+class RiskyFlags(NamedTuple):
     """Options of one program that go beyond its name."""
 
     names: tuple[str, ...] = ()
@@ -31,21 +31,21 @@ class Extras(NamedTuple):
     """Whether its other words are names of files mostly, which a star may have put there."""
 
 
-_MAKE: Final = Extras(
+_MAKE: Final = RiskyFlags(
     ("--eval", "--file", "--makefile", "--directory", "SHELL", ".SHELLFLAGS", "MAKEFLAGS"),
     letters="fCE",
     valued="IjloW",
     by_name=False,
 )
-_COPY: Final = Extras(letters="SoFDb", valued="cilPRsX")
+_COPY: Final = RiskyFlags(letters="SoFDb", valued="cilPRsX")
 
 EXTRAS: Final = {
-    "ack": Extras(("--pager", "--ackrc")),
-    "ag": Extras(("--pager",)),
-    "bat": Extras(("--pager",)),
-    "batcat": Extras(("--pager",)),
-    "cargo": Extras(("--config",), letters="Z", valued="pFj", by_name=False),
-    "curl": Extras(
+    "ack": RiskyFlags(("--pager", "--ackrc")),
+    "ag": RiskyFlags(("--pager",)),
+    "bat": RiskyFlags(("--pager",)),
+    "batcat": RiskyFlags(("--pager",)),
+    "cargo": RiskyFlags(("--config",), letters="Z", valued="pFj", by_name=False),
+    "curl": RiskyFlags(
         ("--config",),
         letters="K",
         writes=(
@@ -56,22 +56,22 @@ EXTRAS: Final = {
         write_letters="oODc",
         valued="AbCdeEFhHmPQrTuUwxXyYzt",
     ),
-    "date": Extras(writes=("--set",), write_letters="s", valued="dfrI"),
-    "diff3": Extras(("--diff-program",)),
-    "file": Extras(writes=("--compile",), write_letters="C", valued="eFfmP"),
-    "go": Extras(
+    "date": RiskyFlags(writes=("--set",), write_letters="s", valued="dfrI"),
+    "diff3": RiskyFlags(("--diff-program",)),
+    "file": RiskyFlags(writes=("--compile",), write_letters="C", valued="eFfmP"),
+    "go": RiskyFlags(
         ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"),
         # Its environment is kept, and names programs.
         writes=("-w", "--w"),
         by_name=False,
     ),
     "gmake": _MAKE,
-    "gradle": Extras(("--init-script",), letters="I", valued="bcgpDPx", by_name=False),
-    "helm": Extras(("--post-renderer", "--kubeconfig"), by_name=False),
-    "iconv": Extras(writes=("--output",), write_letters="o", valued="ft"),
-    "info": Extras(writes=("--output",), write_letters="o", valued="dfInkx"),
-    "kubectl": Extras(("--kubeconfig",), by_name=False),
-    "less": Extras(
+    "gradle": RiskyFlags(("--init-script",), letters="I", valued="bcgpDPx", by_name=False),
+    "helm": RiskyFlags(("--post-renderer", "--kubeconfig"), by_name=False),
+    "iconv": RiskyFlags(writes=("--output",), write_letters="o", valued="ft"),
+    "info": RiskyFlags(writes=("--output",), write_letters="o", valued="dfInkx"),
+    "kubectl": RiskyFlags(("--kubeconfig",), by_name=False),
+    "less": RiskyFlags(
         ("--lesskey-file", "--lesskey-src", "--lesskey-content"),
         letters="k",
         writes=("--log-file", "--LOG-FILE"),
@@ -79,23 +79,25 @@ EXTRAS: Final = {
         valued="bhjpPtTxyzD#",
     ),
     "make": _MAKE,
-    "man": Extras(
+    "man": RiskyFlags(
         ("--pager", "--html", "--config-file"), letters="PHC", valued="RLmMSserEpT", by_name=False
     ),
-    "npm": Extras(
+    "npm": RiskyFlags(
         ("--script-shell", "--node-options", "--call"), letters="c", valued="Cw", by_name=False
     ),
-    "pnpm": Extras(
+    "pnpm": RiskyFlags(
         ("--script-shell", "--node-options", "--shell-mode"), letters="c", valued="C", by_name=False
     ),
-    "rg": Extras(("--pre", "--hostname-bin")),
-    "rsync": Extras(("--rsh", "--rsync-path"), letters="e", valued="fBTM@"),
+    "rg": RiskyFlags(("--pre", "--hostname-bin")),
+    "rsync": RiskyFlags(("--rsh", "--rsync-path"), letters="e", valued="fBTM@"),
     "scp": _COPY,
-    "sdiff": Extras(("--diff-program",), writes=("--output",), write_letters="o", valued="Iw"),
+    "sdiff": RiskyFlags(("--diff-program",), writes=("--output",), write_letters="o", valued="Iw"),
     "sftp": _COPY,
-    "shuf": Extras(writes=("--output",), write_letters="o", valued="in"),
-    "sort": Extras(("--compress-program",), writes=("--output",), write_letters="o", valued="kStT"),
-    "tar": Extras(
+    "shuf": RiskyFlags(writes=("--output",), write_letters="o", valued="in"),
+    "sort": RiskyFlags(
+        ("--compress-program",), writes=("--output",), write_letters="o", valued="kStT"
+    ),
+    "tar": RiskyFlags(
         (
             *("--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command"),
             *("--rmt-command", "--info-script", "--new-volume-script"),
@@ -103,15 +105,15 @@ EXTRAS: Final = {
         letters="IF",
         valued="fbCgXTVKNLH",
     ),
-    "tcpdump": Extras(letters="z", write_letters="w", valued="BcCEGijmMrsTVWyZ"),
-    "tree": Extras(write_letters="oR", valued="LPIHT"),
-    "wget": Extras(
+    "tcpdump": RiskyFlags(letters="z", write_letters="w", valued="BcCEGijmMrsTVWyZ"),
+    "tree": RiskyFlags(write_letters="oR", valued="LPIHT"),
+    "wget": RiskyFlags(
         ("--use-askpass", "--config", "--execute"), letters="e", valued="oaiBtOTwQPUlARDIX"
     ),
-    "yq": Extras(
+    "yq": RiskyFlags(
         writes=("--inplace", "--in-place", "--split-exp"), write_letters="is", valued="opI"
     ),
-    "zip": Extras(("-TT", "--unzip-command"), by_name=False),
+    "zip": RiskyFlags(("-TT", "--unzip-command"), by_name=False),
 }
 
 # -- git
@@ -185,7 +187,7 @@ SUBSCRIPTS: Final = frozenset(
 """Words of a shell that may work out what stands between brackets, commands included."""
 
 
-class Found(NamedTuple):
+class RiskyFlag(NamedTuple):
     """A word that goes beyond."""
 
     place: int
@@ -207,7 +209,7 @@ def runs_others(name: str, words: Sequence[str]) -> bool:
     return any(found.runs for found in _beyond(name, words))
 
 
-def _beyond(name: str, words: Sequence[str]) -> Iterator[Found]:
+def _beyond(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
     if name == "git":
         yield from _git(words)
     elif name in ("find", "fd", "fdfind"):
@@ -215,7 +217,7 @@ def _beyond(name: str, words: Sequence[str]) -> Iterator[Found]:
     elif name == "sed":
         if not sed_only_prints(words[1:]):
             # Its language has commands that run programs and write files.
-            yield from (Found(at) for at in range(1, len(words)))
+            yield from (RiskyFlag(at) for at in range(1, len(words)))
     elif AWK.fullmatch(name):
         yield from _awk(words)
     elif name == "date":
@@ -228,20 +230,20 @@ def _beyond(name: str, words: Sequence[str]) -> Iterator[Found]:
         yield from _optional(name, words, EXTRAS[name])
 
 
-def _optional(name: str, words: Sequence[str], extras: Extras) -> Iterator[Found]:
+def _optional(name: str, words: Sequence[str], extras: RiskyFlags) -> Iterator[RiskyFlag]:
     for at, word in enumerate(words[1:], 1):
         bundle = f"-{word}" if name == "tar" and at == 1 and word[:1] != "-" else word
         if _is_extra(bundle, extras.names, extras.letters, extras.valued):
-            yield Found(at)
+            yield RiskyFlag(at)
         elif extras is _MAKE and "=" in word and word[:1] != "-":
             # Variables of a makefile are commands as often as not: `CC=…`.
-            yield Found(at)
+            yield RiskyFlag(at)
         elif name == "less" and word.startswith("+") and not LESS_MOVES.fullmatch(word):
-            yield Found(at)
+            yield RiskyFlag(at)
         elif _is_extra(bundle, extras.writes, extras.write_letters, extras.valued) or (
             extras.by_name and _may_be_option(word) and not options_ended(words[:at])
         ):
-            yield Found(at, runs=False)
+            yield RiskyFlag(at, runs=False)
 
 
 def _is_extra(word: str, names: Sequence[str], letters: str = "", valued: str = "") -> bool:
@@ -266,7 +268,7 @@ def _may_be_option(word: str) -> bool:
     return word.startswith(UNKNOWN) or (word[:1] == "-" and UNKNOWN in word.partition("=")[0])
 
 
-def _git(words: Sequence[str]) -> Iterator[Found]:
+def _git(words: Sequence[str]) -> Iterator[RiskyFlag]:
     at = 1
     while at < len(words) and (words[at].startswith("-") or UNKNOWN in words[at]):
         word = words[at]
@@ -278,19 +280,19 @@ def _git(words: Sequence[str]) -> Iterator[Found]:
             outside = value.startswith(("/", "~", "..")) or "/.." in value or UNKNOWN in value
             found = found or outside or word.startswith(("--git-dir", "--work-tree"))
         if found:
-            yield Found(at)
+            yield RiskyFlag(at)
         if found and pair:
-            yield Found(at + 1)
+            yield RiskyFlag(at + 1)
         at += 2 if pair else 1
     if at < len(words):
         yield from _subcommand(words, at)
 
 
-def _subcommand(words: Sequence[str], at: int) -> Iterator[Found]:
+def _subcommand(words: Sequence[str], at: int) -> Iterator[RiskyFlag]:
     sub = words[at]
     following = words[at + 1 :]
     if sub in GIT_PLANTS and not (sub == "config" and GIT_ASKS & set(following[:1])):
-        yield from (Found(place) for place in range(at, len(words)))
+        yield from (RiskyFlag(place) for place in range(at, len(words)))
     letters, valued = GIT_LETTERS.get(sub, ("", ""))
     starts = {"bisect": "run", "submodule": "foreach"}.get(sub)
     runs = False
@@ -304,9 +306,9 @@ def _subcommand(words: Sequence[str], at: int) -> Iterator[Found]:
             or word.startswith("-O")
             or _is_extra(word, GIT_EXTRAS, letters, valued)
         ):
-            yield Found(place)
+            yield RiskyFlag(place)
         elif sub in GIT_READS and _may_be_option(word) and not options_ended(words[at:place]):
-            yield Found(place, runs=False)
+            yield RiskyFlag(place, runs=False)
 
 
 def options_ended(words: Sequence[str]) -> bool:
@@ -317,15 +319,15 @@ def options_ended(words: Sequence[str]) -> bool:
     return before[:1] != "-" or before in GIT_FLAGS
 
 
-def _finder(name: str, words: Sequence[str]) -> Iterator[Found]:
+def _finder(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
     for at, word in enumerate(words[1:], 1):
         if word in FIND_RUNS if name == "find" else _is_extra(word, *FD_RUNS):
             # With the program that is run: a rule has to name both.
-            yield from (Found(at), Found(at + 1))
+            yield from (RiskyFlag(at), RiskyFlag(at + 1))
         elif name == "find" and word.startswith(FIND_WRITES):
-            yield Found(at)
+            yield RiskyFlag(at)
         elif _may_be_option(word):
-            yield Found(at, runs=word[:1] == "-")
+            yield RiskyFlag(at, runs=word[:1] == "-")
 
 
 def sed_only_prints(rest: Sequence[str]) -> bool:
@@ -339,45 +341,45 @@ def sed_only_prints(rest: Sequence[str]) -> bool:
     )
 
 
-def _awk(words: Sequence[str]) -> Iterator[Found]:
+def _awk(words: Sequence[str]) -> Iterator[RiskyFlag]:
     at = 1
     while at < len(words) and words[at].startswith("-") and words[at] != "--":
         if not words[at].startswith(("-F", "-v")):
             # Others take scripts from files, or write files.
-            yield Found(at)
+            yield RiskyFlag(at)
         at += 2 if words[at] in ("-F", "-v") else 1
     if at < len(words) and words[at] == "--":
         at += 1
     if at < len(words):
         script = words[at].replace("||", "").replace(">=", "")
         if UNKNOWN in script or AWK_ACTS.search(script):
-            yield Found(at)
+            yield RiskyFlag(at)
 
 
-def _date(words: Sequence[str]) -> Iterator[Found]:
+def _date(words: Sequence[str]) -> Iterator[RiskyFlag]:
     """The options that set the clock, and the words that do so without one."""
     yield from _optional("date", words, EXTRAS["date"])
     for at, word in enumerate(words[1:], 1):
         value = words[at - 1] in ("-d", "-r", "--date", "--reference", "-ud")
         if word[:1] not in ("-", "+", UNKNOWN) and not value:
-            yield Found(at, runs=False)
+            yield RiskyFlag(at, runs=False)
 
 
-def _second(words: Sequence[str], valued: str) -> Iterator[Found]:
+def _second(words: Sequence[str], valued: str) -> Iterator[RiskyFlag]:
     files = 0
     for at, word in enumerate(words[1:], 1):
         before = words[at - 1]
         if word.startswith(UNKNOWN):
-            yield Found(at, runs=False)
+            yield RiskyFlag(at, runs=False)
         elif not (word[:1] == "-" and len(word) > 1) and not (
             len(before) == 2 and before[0] == "-" and before[1] in valued
         ):
             files += 1
             if files > 1:
-                yield Found(at, runs=False)
+                yield RiskyFlag(at, runs=False)
 
 
-def _subscripts(name: str, words: Sequence[str]) -> Iterator[Found]:
+def _subscripts(name: str, words: Sequence[str]) -> Iterator[RiskyFlag]:
     if name == "printf":
         calculates = any("%" in PLAIN_CONVERSION.sub("", word) for word in words[1:3])
     else:
@@ -385,12 +387,12 @@ def _subscripts(name: str, words: Sequence[str]) -> Iterator[Found]:
     for at, word in enumerate(words[1:], 1):
         if "[" in word and (name != "printf" or "$" in word or "`" in word):
             # `x[_]` is enough: the last word of the command before it is worked out, too.
-            yield Found(at)
+            yield RiskyFlag(at)
         elif UNKNOWN in word and name != "printf":
             # The name of a file may be such a text.
-            yield Found(at)
+            yield RiskyFlag(at)
         elif calculates and (UNKNOWN in word or VARIABLE.search(word)) and word[:1] not in "-%":
-            yield Found(at)
+            yield RiskyFlag(at)
         elif name == "printf" and at == 1 and (word.startswith("-v") or _may_be_option(word)):
             # It sets a variable, and the next command may be looked up by it.
-            yield Found(at, runs=False)
+            yield RiskyFlag(at, runs=False)

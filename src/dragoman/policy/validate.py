@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.policy.commands import pattern_words
-from dragoman.hub.policy.rules import PolicySettings, Rule
+from dragoman.policy.command_patterns import pattern_words
+from dragoman.policy.rules import PolicySettings, Rule
 
 MAX_PATTERN_SIZE: Final = 500
 """Characters of a pattern. Longer ones are written against us."""

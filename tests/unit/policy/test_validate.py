@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.policy.checking import MAX_RULES, check_policy
-from dragoman.hub.policy.rules import PolicySettings, Rule
+from dragoman.policy.rules import PolicySettings, Rule
+from dragoman.policy.validate import MAX_RULES, check_policy
 
 
 @pytest.mark.parametrize(

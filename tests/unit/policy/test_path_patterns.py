@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.policy import places
-from dragoman.hub.policy.places import absolute, is_inside, perhaps, places_of, surely
+from dragoman.policy import path_patterns
+from dragoman.policy.path_patterns import absolute, is_inside, perhaps, places_of, surely
 
 
 def test_a_path_is_where_it_leads_by_every_reading(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_a_glob_over_a_link_fits_what_is_behind_it(tmp_path: Path) -> None:
 
 def test_the_root_of_a_workspace_is_its_real_path(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(".")
-    assert places.root_of(str(tmp_path / "link")) == str(tmp_path.resolve())
+    assert path_patterns.root_of(str(tmp_path / "link")) == str(tmp_path.resolve())

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from dragoman.hub.policy.judging import Facts, judge
-from dragoman.hub.policy.rules import Act, Action, Policy, Rule, narrowed
+from dragoman.policy.judge import ActFacts, judge
+from dragoman.policy.rules import Act, Action, Policy, Rule, narrowed
 
 EDIT = Act(kind="edit", paths=("src/a",), workspace="/nowhere", peer="codex", role="write")
 RUN = Act(kind="execute", line="make test", workspace="/nowhere")
@@ -110,7 +110,7 @@ def test_a_narrow_child_of_a_wide_parent_stays_narrow() -> None:
     ],
 )
 def test_an_act_is_what_it_shows_and_not_only_what_it_is_called(act: Act, kinds: set[str]) -> None:
-    assert Facts(act).kinds == kinds
+    assert ActFacts(act).kinds == kinds
 
 
 def test_edits_that_are_allowed_are_those_in_the_workspace() -> None:

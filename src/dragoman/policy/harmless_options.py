@@ -3,7 +3,7 @@
 A star in a pattern, and the reading of a command as one that only reads, cover a word that begins
 with `-` only if it is in these tables: it neither writes a file nor runs a program, and does not go
 beyond what the command is named for. An option that is missing here costs a question. Options that
-certainly do more, and words that are not options, are in `options`.
+certainly do more, and words that are not options, are in `risky_flags`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from dragoman.hub.policy.globs import UNKNOWN
-from dragoman.hub.policy.options import options_ended
+from dragoman.policy.globs import UNKNOWN
+from dragoman.policy.risky_flags import options_ended
 
 EVERY: Final = "*"
 """In a table: all options of the program are harmless."""
