@@ -34,7 +34,7 @@ MAKERS = {
     r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {
         "cli/streams.py",
         "client/services/files.py",
-        "hub/config/files.py",
+        "config/files.py",
         "hub/ledger/eventlog.py",
         "hub/sessions/damage.py",
     },

@@ -11,12 +11,12 @@ from types import ModuleType
 import msgspec
 import pytest
 
+from dragoman.config import schema
+from dragoman.config.load import OTHER_VARIABLES, check_settings
 from dragoman.hub.catalogue import descriptor
 from dragoman.hub.catalogue.loading import Catalogue, built_in
 from dragoman.hub.catalogue.matrix import page
 from dragoman.hub.catalogue.validation import describe
-from dragoman.hub.config import schema
-from dragoman.hub.config.merging import OTHER_VARIABLES, check_settings
 from dragoman.paths import VARIABLES
 from tests.docs import names
 from tests.docs.markdown import ROOT, blocks, section, table

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.config.files import write_whole
 from dragoman.errors import BrokerUnavailable
 from dragoman.hub.broker import launch
 from dragoman.hub.broker.endpoint import Endpoint
@@ -22,7 +23,6 @@ from dragoman.hub.broker.locking import is_held, try_lock
 from dragoman.hub.broker.reaping import sweep
 from dragoman.hub.broker.records import Record
 from dragoman.hub.broker.starting import StartTimes, ensure
-from dragoman.hub.config.files import write_whole
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
 from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, state_of

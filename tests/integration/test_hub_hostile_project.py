@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.config.project import trust_project
+from dragoman.config.project import trust_project
 from dragoman.paths import VARIABLES
-from tests.unit.hub.config.folders import paths_in, repository, write
+from tests.unit.config.folders import paths_in, repository, write
 
 RUN_TIMEOUT = 50.0
 """An interpreter and perhaps a child; a loaded machine takes its time."""
@@ -29,7 +29,7 @@ import dragoman
 from dragoman.errors import DragomanError
 from dragoman.hub.adapters import load_adapter
 from dragoman.hub.catalogue import load_catalogue
-from dragoman.hub.config import find_paths, load_config
+from dragoman.config import find_paths, load_config
 from dragoman.hub.launching import resolve
 
 async def main():

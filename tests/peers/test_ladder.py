@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.hub.config import find_paths
+from dragoman.config import find_paths
 from dragoman.hub.launching import resolve, with_env
 from dragoman.hub.verify.canaries import Canaries
 from dragoman.hub.verify.card import Facts, RungResult, Verdict

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dragoman.hub.config.secrets import SHORTEST_HANDED, handed_values
+from dragoman.config.secrets import SHORTEST_HANDED, handed_values
 from dragoman.hub.sessions import (
     JobRecord,
     LineRedactor,

@@ -1,7 +1,7 @@
 """`dragoman config`: what the settings are, where each comes from, and which projects are trusted.
 
 It parses, asks, and prints. How settings are merged, and what trust means, is decided in
-`dragoman.hub.config`.
+`dragoman.config`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 
 if TYPE_CHECKING:
-    from dragoman.hub.config import Project
+    from dragoman.config import Project
 
 HELP: Final = """
 Show, begin and trust configuration.
@@ -87,8 +87,8 @@ def init_command() -> None:
     Examples:
       dragoman config init
     """
-    from dragoman.hub.config import find_paths
-    from dragoman.hub.config.editing import init_config
+    from dragoman.config import find_paths
+    from dragoman.config.edit import init_config
 
     paths = find_paths()
     if init_config(paths):
@@ -120,8 +120,8 @@ def path_command(
     """
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
+    from dragoman.config import find_paths
     from dragoman.errors import UsageError
-    from dragoman.hub.config import find_paths
 
     paths = find_paths()
     places: dict[str, Path] = {
@@ -165,8 +165,8 @@ def trust_command(
       dragoman config trust --withdraw
     """
     from dragoman.cli.output.questions import confirm
+    from dragoman.config import Trust, find_paths, read_project, trust_project
     from dragoman.errors import UsageError
-    from dragoman.hub.config import Trust, find_paths, read_project, trust_project
 
     paths = find_paths()
     where = folder or Path.cwd()
@@ -203,7 +203,7 @@ def trust_command(
 def _present(project: Project) -> None:
     """Show what a project wants, in words and as it is written."""
     from dragoman.cli.output.neutral import neutral
-    from dragoman.hub.config.wanted import wanted
+    from dragoman.config.trust_summary import wanted
 
     put_out(f"{project.file} wants to:\n")
     for want in wanted(project):

@@ -22,9 +22,9 @@ from dragoman.client.budgets import Budgets
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
+    from dragoman.config import Config, Paths
+    from dragoman.config.schema import Settings
     from dragoman.hub.catalogue import Catalogue
-    from dragoman.hub.config import Config, Paths
-    from dragoman.hub.config.schema import Settings
     from dragoman.hub.enforcement import Enforced
     from dragoman.hub.launching import Way
     from dragoman.hub.verify.card import Card
@@ -122,8 +122,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def plan_of(wishes: Wishes) -> Plan:
     """The plan that the wishes and the configuration make together."""
+    from dragoman.config import find_paths, load_config
     from dragoman.hub.catalogue import load_catalogue
-    from dragoman.hub.config import find_paths, load_config
     from dragoman.hub.enforcement import NOT_ENFORCED, enforce
     from dragoman.hub.naming import ttl_of
     from dragoman.hub.verify.store import CARDS
@@ -281,7 +281,7 @@ def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
 
 
 def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
-    from dragoman.hub.config.checking import VARIABLE
+    from dragoman.config.validate import VARIABLE
 
     for name in given:
         if "=" in name:

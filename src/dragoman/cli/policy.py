@@ -1,7 +1,7 @@
 """`dragoman policy`: what agents may do here, and what would become of one request.
 
 It parses and prints. What rules mean is decided in `dragoman.policy`, and how the rules of
-several files come together in `dragoman.hub.config`.
+several files come together in `dragoman.config`.
 """
 
 from __future__ import annotations

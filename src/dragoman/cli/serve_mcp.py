@@ -22,7 +22,7 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.cli.stage import Stage
-    from dragoman.hub.config.schema import Permissions
+    from dragoman.config.schema import Permissions
     from dragoman.mcp_server.front import Front
 
 HELP: Final = """

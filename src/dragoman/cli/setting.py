@@ -38,7 +38,7 @@ def prepare(wishes: Wishes, trace: Path | None) -> tuple[Plan, Show]:
         raise SystemExit(int(faults.exit_code(error))) from None
     if os.environ.get(VARIABLE):
         # Not at the top: a command without a trace does not load it.
-        from dragoman.hub.config.secrets import redactor
+        from dragoman.config.secrets import redactor
         from dragoman.rpc.trace import redact_with
 
         redact_with(redactor((*plan.way.inherit, *plan.env)))

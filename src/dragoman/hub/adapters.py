@@ -21,14 +21,14 @@ from typing import Any, Final, Protocol, runtime_checkable
 from dragoman.client.budgets import Budgets
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import Result
+from dragoman.config.files import read_file
+from dragoman.config.load import Config
+from dragoman.config.project import adapter_file
+from dragoman.config.trust import Trust
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
 from dragoman.events import model
 from dragoman.hub.catalogue.descriptor import Descriptor
 from dragoman.hub.catalogue.loading import Known
-from dragoman.hub.config.files import read_file
-from dragoman.hub.config.merging import Config
-from dragoman.hub.config.project import adapter_file
-from dragoman.hub.config.trust import Trust
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import judge, open_peer
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dragoman.config import Paths
+from dragoman.config.edit import disable_peers, enable_peers
+from dragoman.config.file_transaction import Change, FileTransaction
+from dragoman.config.files import locked
 from dragoman.errors import UsageError
 from dragoman.hub.adapters import load_adapter
 from dragoman.hub.agent_files import list_files, refuse_new_problems
 from dragoman.hub.catalogue import is_generalist
 from dragoman.hub.catalogue.validation import ADDRESSES, describe
-from dragoman.hub.changes import Change, Changes
-from dragoman.hub.config import Paths
-from dragoman.hub.config.editing import disable_peers, enable_peers
-from dragoman.hub.config.files import locked
 from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
 from dragoman.hub.launching import Way, describe_command, with_env
 from dragoman.hub.place import ALWAYS_ENABLED, Place
@@ -130,7 +130,7 @@ def add_peer(wish: Wish, way: Way, card: Card, place: Place) -> Done:
     descriptor, adapter = _files(wish, place)
     before = place.troubles()
     # Measuring took a while, in which somebody else may have added a peer of this name.
-    with locked(place.paths.peers_folder), Changes() as changes:
+    with locked(place.paths.peers_folder), FileTransaction() as changes:
         _refuse_existing(wish, place)
         if wish.python:
             changes.write(adapter, adapter_text(wish, card).encode())
@@ -197,7 +197,7 @@ def _change(
     place: Place, edit: Callable[[], tuple[str, ...]], names: Sequence[str], *, wanted: bool
 ) -> Done:
     before = place.troubles()
-    with Changes() as changes:
+    with FileTransaction() as changes:
         changes.watch(place.paths.config_file)
         changed = edit()
         after = place.again()

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dragoman.config.file_transaction import Change, FileTransaction
+from dragoman.config.files import read_file
 from dragoman.errors import ConfigInvalid, DelegationInvalid, FrontMatterInvalid, UsageError
 from dragoman.errors.base import shown
 from dragoman.hub import frontmatter
 from dragoman.hub.catalogue import Catalogue
-from dragoman.hub.changes import Change, Changes
-from dragoman.hub.config.files import read_file
 
 FIELD: Final = "delegate_to"
 OPT_OUT: Final = "none"
@@ -302,7 +302,7 @@ def _edit(
     everything = sorted({*paths, *others})
     before = validate(everything, catalogue)
     planned = _planned(paths, value)
-    with Changes() as changes:
+    with FileTransaction() as changes:
         for change in planned:
             assert change.after is not None
             changes.write(change.path, change.after, expected=change.before)

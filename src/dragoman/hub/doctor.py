@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dragoman.config import Trust
 from dragoman.errors import (
     ConfigInvalid,
     NotInstalled,
@@ -26,7 +27,6 @@ from dragoman.errors import (
 )
 from dragoman.hub.agent_files import validate
 from dragoman.hub.catalogue import Descriptor
-from dragoman.hub.config import Trust
 from dragoman.hub.launching import Way, current_platform, refuse_described, resolve
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.leftovers import Leftover, find_leftovers

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dragoman.client.budgets import Budgets
+from dragoman.config.schema import Settings
 from dragoman.errors import NotInstalled, WrongLaunch
 from dragoman.hub.catalogue.descriptor import Descriptor, Launch, Platform, Quirks
 from dragoman.hub.catalogue.loading import BUILT_IN, Catalogue
 from dragoman.hub.catalogue.validation import AUTO, PYTHON
-from dragoman.hub.config.schema import Settings
 from dragoman.hub.packages import package_name
 from dragoman.hub.wrappers import (
     is_substituted,

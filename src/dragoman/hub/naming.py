@@ -17,11 +17,11 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Opening, Peer
 from dragoman.client.folders import absolute
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.config import Config, find_paths, load_config
 from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.view import View
 from dragoman.hub.catalogue import load_catalogue
-from dragoman.hub.config import Config, find_paths, load_config
 from dragoman.hub.enforcement import Enforced, enforce
 from dragoman.hub.launching import way_to
 from dragoman.hub.opening import is_unrestricted, open_peer

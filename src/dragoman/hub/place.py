@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dragoman.config import Config, Paths, find_paths, load_config
 from dragoman.hub.catalogue import Catalogue, load_catalogue
-from dragoman.hub.config import Config, Paths, find_paths, load_config
 from dragoman.hub.verify.store import CARDS, CardStore
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from dragoman.hub.config.secrets import report_redactor
+from dragoman.config.secrets import report_redactor
 from dragoman.hub.overview import credentials_set, overview
 from dragoman.paths import VARIABLES
 

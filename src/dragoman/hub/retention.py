@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from dragoman.config.load import load_own
 from dragoman.errors import ConfigInvalid, StoreError
-from dragoman.hub.config.merging import load_own
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.sessions.damage import COMPANIONS, aside_of, set_aside_at
 from dragoman.hub.sessions.store import Store, store_path

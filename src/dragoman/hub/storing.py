@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dragoman.hub.config.secrets import redactor
+from dragoman.config.secrets import redactor
 from dragoman.hub.sessions.store import Store, store_path
 from dragoman.paths import find_paths
 

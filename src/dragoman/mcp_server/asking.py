@@ -53,7 +53,7 @@ from dragoman.policy.approver import Approver
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.client.results import Result
-    from dragoman.hub.config.schema import Permissions
+    from dragoman.config.schema import Permissions
     from dragoman.hub.keeping import Keeper
     from dragoman.hub.lineage import Lineage
     from dragoman.hub.place import Place

@@ -43,7 +43,7 @@ from dragoman.version import __version__
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
-    from dragoman.hub.config.schema import Permissions
+    from dragoman.config.schema import Permissions
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.client.folders import make_private
+from dragoman.config.files import create_file
 from dragoman.errors import UsageError
-from dragoman.hub.config.files import create_file
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths

@@ -2,7 +2,7 @@
 
 `rules` has the words, `policy.judge` the decision, `acts` makes an act of an agent's question, and
 `policy.approver` answers the questions of a session in order. How a shell line is read is in `policy.shell` and
-`policy.program_tables`, how a path is in `policy.path_patterns`. Settings hold the rules (`hub.config.schema`), so every
+`policy.program_tables`, how a path is in `policy.path_patterns`. Settings hold the rules (`config.schema`), so every
 command imports this package: what a name needs is imported when it is asked for.
 """
 

@@ -2,7 +2,7 @@
 
 Owns the sentences for rules that have the right shape and no sense: a pattern that leaves the
 workspace by ``..``, a command with an open quote, an allowance that would promise more than can be
-kept. The shape itself is checked by the types (`rules`, `hub.config.checking`).
+kept. The shape itself is checked by the types (`rules`, `config.validate`).
 """
 
 from __future__ import annotations

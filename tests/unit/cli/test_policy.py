@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dragoman.cli.policy import Kind, Permissions
+from dragoman.config.schema import STRICTER
 from dragoman.events.words import ToolKind
-from dragoman.hub.config.schema import STRICTER
 from tests.unit.cli.calling import Shell
 
 RULES = """\

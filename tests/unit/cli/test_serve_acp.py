@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from dragoman.cli.serve_acp import TOKEN_VARIABLE, Preset, acp, address_of, token_of
+from dragoman.config.schema import Permissions
 from dragoman.errors import UsageError
-from dragoman.hub.config.schema import Permissions
 
 
 def test_an_address_is_of_this_machine_unless_it_says_otherwise() -> None:

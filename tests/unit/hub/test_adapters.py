@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from dragoman.client.permissions import approve_all
+from dragoman.config import Paths, trust_project
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
 from dragoman.events import model
 from dragoman.events.words import Outcome
 from dragoman.hub.adapters import Adapter, DescribedAdapter, Errand, load_adapter
 from dragoman.hub.catalogue import Descriptor, Launch, Quirks, load_catalogue
 from dragoman.hub.catalogue.loading import Catalogue, Known, built_in
-from dragoman.hub.config import Paths, trust_project
 from dragoman.hub.launching import Way
 from dragoman.testing.scripted import Die, Expect, Notify, Reply, Step, command
 from dragoman.transports.environment import owner
 from dragoman.transports.strays import find_owned
 from tests.aio import aio
-from tests.unit.hub.config.folders import load, paths_in, repository, write
+from tests.unit.config.folders import load, paths_in, repository, write
 
 PEER = Descriptor(
     name="tool",

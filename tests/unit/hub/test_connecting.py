@@ -26,7 +26,7 @@ def test_the_names_of_peers_are_no_addresses(text: str) -> None:
 def test_a_command_line_needs_neither_a_catalogue_nor_a_thread() -> None:
     loaded = loaded_by("from dragoman import connect")
     assert "dragoman.client.connecting" in loaded
-    heavy = {"dragoman.hub.catalogue", "dragoman.hub.config", "dragoman.client.blocking", "tomllib"}
+    heavy = {"dragoman.hub.catalogue", "dragoman.config", "dragoman.client.blocking", "tomllib"}
     assert loaded.isdisjoint(heavy)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.config.schema import PeerSettings, Settings
 from dragoman.errors import NotInstalled, UnknownPeer, WrongLaunch
 from dragoman.hub.catalogue import Credentials, Descriptor, Install, Launch
 from dragoman.hub.catalogue.loading import Catalogue, Known, built_in
-from dragoman.hub.config.schema import PeerSettings, Settings
 from dragoman.hub.launching import (
     Way,
     describe_command,
@@ -20,9 +20,9 @@ from dragoman.hub.launching import (
     way_to,
     with_env,
 )
+from tests.unit.config.folders import write
 from tests.unit.hub import catalogues
 from tests.unit.hub.catalogues import catalogue
-from tests.unit.hub.config.folders import write
 from tests.unit.hub.test_runtimes import script
 
 

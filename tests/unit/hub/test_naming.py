@@ -21,7 +21,7 @@ from dragoman.hub.naming import open_named
 from dragoman.hub.opening import open_peer
 from dragoman.paths import VARIABLES
 from tests.aio import aio
-from tests.unit.hub.config.folders import write
+from tests.unit.config.folders import write
 
 AGENT = (
     "import json, os, sys; id = json.loads(sys.stdin.readline())['id']; "

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.hub.packages import package_name, package_version
-from tests.unit.hub.config.folders import write
+from tests.unit.config.folders import write
 
 
 def installed(folder: Path, name: str, version: object, program: str = "dist/cli.js") -> Path:

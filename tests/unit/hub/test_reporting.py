@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.config.secrets import report_redactor
+from dragoman.config.secrets import report_redactor
 from dragoman.hub.doctor import Finding, State
 from dragoman.hub.reporting import compose, shown_variables
 from tests.unit.hub.places import place_in, program

@@ -13,7 +13,7 @@ from dragoman.hub.catalogue import Descriptor, Install, Launch
 from dragoman.hub.launching import Way
 from dragoman.hub.runtimes import check_runtime, find_node, node_version
 from tests.aio import aio
-from tests.unit.hub.config.folders import write
+from tests.unit.config.folders import write
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts of POSIX")
 

@@ -1,6 +1,6 @@
 """Changes of files as a person reads them: a unified diff, coloured on a terminal.
 
-Owns the colours and the short names of files. What changed is a list of `dragoman.hub.changes`
+Owns the colours and the short names of files. What changed is a list of `dragoman.config.file_transaction`
 values, handed in by a command.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from dragoman.cli.output.terminal import paint_for, put
 
 if TYPE_CHECKING:
-    from dragoman.hub.changes import Change
+    from dragoman.config.file_transaction import Change
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -28,6 +28,7 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer, Terms, absolute
 from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.config.secrets import handed_values, secret_values
 from dragoman.dialects.discovery import ACP, Cache
 from dragoman.errors import (
     BrokerUnavailable,
@@ -50,7 +51,6 @@ from dragoman.hub.broker.spec import (
     real_workspace,
 )
 from dragoman.hub.broker.starting import Reached, ensure
-from dragoman.hub.config.secrets import handed_values, secret_values
 from dragoman.hub.launching import Way
 from dragoman.hub.opening import open_peer, options_of
 from dragoman.paths import Paths, find_paths

@@ -331,7 +331,7 @@ class _Redacting(logging.Formatter):
 
     def __init__(self, spec: BrokerSpec) -> None:
         super().__init__("%(asctime)s %(levelname)s %(process)d %(message)s")
-        from dragoman.hub.config.secrets import report_redactor
+        from dragoman.config.secrets import report_redactor
 
         self._redact = report_redactor(spec.env, values=spec.secret_values)
 

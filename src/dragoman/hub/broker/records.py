@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from dragoman.config.files import write_whole
 from dragoman.hub.broker.endpoint import RECORD
-from dragoman.hub.config.files import write_whole
 from dragoman.transports.identity import ProcessIdentity, identify
 
 MAX_SIZE: Final = 256 * 1024

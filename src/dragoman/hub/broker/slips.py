@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.client.folders import make_private
-from dragoman.hub.config.files import write_whole
+from dragoman.config.files import write_whole
 from dragoman.hub.sessions.store import Store
 
 log: Final = logging.getLogger("dragoman.broker")

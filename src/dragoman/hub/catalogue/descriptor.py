@@ -5,7 +5,7 @@ where descriptors come from (`loading`), nor what was measured of a peer (`hub.v
 of this is claimed, and `source` says by whom.
 
 The annotations are values, not text (no `from __future__ import annotations`), as in
-`hub.config.schema`.
+`config.schema`.
 """
 
 from typing import Literal

@@ -15,13 +15,13 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from dragoman.config.load import Config, PeerTable
+from dragoman.config.project import parse
+from dragoman.config.validate import nearest
 from dragoman.errors import ConfigInvalid, UnknownPeer
 from dragoman.hub.catalogue.descriptor import Descriptor
 from dragoman.hub.catalogue.registered import find_entry_points, read_entry
 from dragoman.hub.catalogue.validation import describe
-from dragoman.hub.config.checking import nearest
-from dragoman.hub.config.merging import Config, PeerTable
-from dragoman.hub.config.project import parse
 
 BUILT_IN: Final = "dragoman"
 """The origin of the peers that come with dragoman."""

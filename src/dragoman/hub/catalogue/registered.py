@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dragoman.config.load import Config
+from dragoman.config.project import parse
 from dragoman.errors import ConfigInvalid
 from dragoman.hub.catalogue.descriptor import Descriptor
 from dragoman.hub.catalogue.validation import check, describe
-from dragoman.hub.config.merging import Config
-from dragoman.hub.config.project import parse
 
 GROUP: Final = "dragoman.peers"
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from dragoman.config.load import ROLE
+from dragoman.config.validate import VARIABLE, convert, nearest, refuse_secrets
 from dragoman.dialects.discovery import ACP, CODEX, DIALECTS
 from dragoman.errors import ConfigInvalid
 from dragoman.hub.catalogue.descriptor import Descriptor, Launch
-from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets
-from dragoman.hub.config.merging import ROLE
 from dragoman.hub.wrappers import is_substituted
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import structs
 
+from dragoman.config.secrets import redactor
 from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
-from dragoman.hub.config.secrets import redactor
 from dragoman.hub.health import Reading
 from dragoman.hub.ledger import (
     AttemptRecord,

@@ -11,8 +11,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Final
 
+from dragoman.config.schema import Fallback
 from dragoman.errors import NoPeer
-from dragoman.hub.config.schema import Fallback
 from dragoman.hub.delegating.gathering import LOCAL, gather
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.ledger.ledger import Ledger, ledger_path

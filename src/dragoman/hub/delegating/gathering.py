@@ -13,10 +13,10 @@ from typing import Final
 
 from msgspec import structs
 
+from dragoman.config.schema import LocalModelSettings
 from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.hub.bandit import size_of
 from dragoman.hub.catalogue import Descriptor
-from dragoman.hub.config.schema import LocalModelSettings
 from dragoman.hub.delegating.ceiling import Ceilings, inherited_ceilings, policy_for
 from dragoman.hub.delegating.limits import DAY, has_daily, over_budget
 from dragoman.hub.delegating.wishes import Wish

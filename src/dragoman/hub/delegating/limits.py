@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from dragoman.client.budgets import Budgets
+from dragoman.config.schema import DelegationLimits
 from dragoman.events import model
-from dragoman.hub.config.schema import Limits
 from dragoman.hub.ledger.records import Spent
 from dragoman.hub.ledger.values import DOLLARS
 
@@ -26,13 +26,13 @@ TURN_SCOPES: Final = frozenset({"turn", "session", "context", "call"})
 """Reports that count what this session used. It is new, so all of it is of this turn."""
 
 
-def has_daily(limits: Limits) -> bool:
+def has_daily(limits: DelegationLimits) -> bool:
     """Whether anything of a day is limited, so that the ledger has to be asked."""
     daily = (limits.day_cost, limits.day_tokens, limits.day_seconds, limits.day_turns)
     return any(limit is not None for limit in daily)
 
 
-def over_budget(limits: Limits, spent: Spent, *, whose: str = "") -> str | None:
+def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> str | None:
     """The limit of a day that is used up, in words; None if there is something left."""
     of = f" for {whose}" if whose else ""
     for used, limit, unit in (
@@ -46,7 +46,9 @@ def over_budget(limits: Limits, spent: Spent, *, whose: str = "") -> str | None:
     return None
 
 
-def tightened(budgets: Budgets, limits: Sequence[Limits], timeout: float | None = None) -> Budgets:
+def tightened(
+    budgets: Budgets, limits: Sequence[DelegationLimits], timeout: float | None = None
+) -> Budgets:
     """Time budgets of a turn that keep to the limits, too."""
     total = _least([budgets.total, timeout, *(one.turn_seconds for one in limits)])
     silence = [one.silence for one in limits]
@@ -77,7 +79,7 @@ def _positive(value: float | None) -> float | None:
 class TurnLimits:
     """Watches what a turn uses, as far as the peer tells."""
 
-    def __init__(self, limits: Sequence[Limits]) -> None:
+    def __init__(self, limits: Sequence[DelegationLimits]) -> None:
         self._cost = _least([one.turn_cost for one in limits])
         self._tokens = _least([one.turn_tokens for one in limits])
         self._called = 0

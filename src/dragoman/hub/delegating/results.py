@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from dragoman.config.schema import Adaptive
 from dragoman.events.words import Outcome
-from dragoman.hub.config.schema import Adaptive
 from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Decision

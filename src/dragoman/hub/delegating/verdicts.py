@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from dragoman.config.secrets import redactor
 from dragoman.errors import UnknownJob
-from dragoman.hub.config.secrets import redactor
 from dragoman.hub.delegating.lessons import revision
 from dragoman.hub.ledger import (
     AttemptRecord,

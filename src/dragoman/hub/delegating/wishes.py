@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
+from dragoman.config.schema import Fallback, Permissions
 from dragoman.errors import DelegationInvalid, UsageError
 from dragoman.hub.catalogue.descriptor import Tier
-from dragoman.hub.config.schema import Fallback, Permissions
 
 if TYPE_CHECKING:
     from dragoman.events.parts import Block, Capabilities

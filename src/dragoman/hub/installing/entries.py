@@ -3,7 +3,7 @@
 Owns how an entry comes about from what is there, and the promises about the file: only the entry
 changes, a second time changes nothing, the file as it was stands beside it, and whatever is not
 understood is left alone. Byte order marks and line ends stay. Which programs there are is data of
-`clients`; the replacement of a file is made by `hub.changes`.
+`clients`; the replacement of a file is made by `config.file_transaction`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dragoman.config import files
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
-from dragoman.hub.config import files
 from dragoman.hub.installing import json_edit, toml_edit
 from dragoman.hub.installing.clients import Client, Surroundings
 from dragoman.hub.installing.json_edit import Unfit, Update

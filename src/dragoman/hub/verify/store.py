@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from dragoman.client.folders import make_private
+from dragoman.config.files import write_whole
 from dragoman.errors import FileFailed
-from dragoman.hub.config.files import write_whole
 from dragoman.hub.verify.card import CARD_FORMAT, Card
 
 CARDS: Final = "cards"

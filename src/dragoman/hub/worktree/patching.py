@@ -19,10 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.client.folders import make_private
+from dragoman.config.files import write_whole
 from dragoman.errors import FileFailed, IsolationFailed
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
-from dragoman.hub.config.files import write_whole
 from dragoman.hub.worktree import git
 from dragoman.hub.worktree.git import Repository
 from dragoman.hub.worktree.records import Tree

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.client.folders import make_private
-from dragoman.hub.config.files import write_whole
+from dragoman.config.files import write_whole
 from dragoman.transports.identity import ProcessIdentity
 
 RECORD: Final = "owner.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.output.diffs import write_diff
-from dragoman.hub.changes import Change
+from dragoman.config.file_transaction import Change
 
 
 def test_a_diff_names_files_from_where_the_user_stands(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.config.files import write_whole
 from dragoman.hub.broker.idle import IdleClock, trim
 from dragoman.hub.broker.records import Record
-from dragoman.hub.config.files import write_whole
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
 from dragoman.transports.identity import ProcessIdentity, own_identity

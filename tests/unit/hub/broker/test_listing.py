@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.config.files import write_whole
 from dragoman.errors import BrokerUnavailable
 from dragoman.hub.broker import listing
 from dragoman.hub.broker.listing import list_brokers, log_of, reap, status_of, stop_broker
 from dragoman.hub.broker.records import Record
-from dragoman.hub.config.files import write_whole
 from dragoman.paths import Paths
 from dragoman.transports.identity import ProcessIdentity, identify, own_identity
 from tests.aio import aio

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.config.files import write_whole
 from dragoman.hub.broker.locking import try_lock
 from dragoman.hub.broker.reaping import Reaped, sweep
 from dragoman.hub.broker.records import Record
-from dragoman.hub.config.files import write_whole
 from dragoman.transports.identity import ProcessIdentity, identify, own_identity
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="proof by /proc")

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.config.files import write_whole
 from dragoman.hub.broker.records import Record, RecordFile, read_record, read_records
-from dragoman.hub.config.files import write_whole
 from dragoman.transports.identity import own_identity
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from dragoman.config import project, trust_project
 from dragoman.errors import ConfigInvalid, UnknownPeer
 from dragoman.hub.catalogue import load_catalogue, loading
 from dragoman.hub.catalogue.loading import Catalogue, built_in
-from dragoman.hub.config import project, trust_project
-from tests.unit.hub.config.folders import load, paths_in, repository, write
+from tests.unit.config.folders import load, paths_in, repository, write
 
 MINE = 'name = "mine"\ntitle = "Mine"\nroles = ["plan"]\n[[launch]]\ncommand = ["mine"]\n'
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.config import trust_project
 from dragoman.hub.catalogue import Descriptor, Launch, load_catalogue
 from dragoman.hub.catalogue.registered import find_entry_points
-from dragoman.hub.config import trust_project
-from tests.unit.hub.config.folders import load, paths_in, repository, write
+from tests.unit.config.folders import load, paths_in, repository, write
 from tests.unit.test_init import loaded_by
 
 FILE = 'name = "theirs"\ntitle = "Theirs"\n[[launch]]\ncommand = ["t"]\n'
@@ -123,7 +123,7 @@ def test_where_no_package_registers_anything_the_metadata_of_packages_is_not_loa
     loaded = loaded_by(
         "from pathlib import Path\n"
         "from dragoman.hub.catalogue import load_catalogue\n"
-        "from dragoman.hub.config import find_paths, load_config\n"
+        "from dragoman.config import find_paths, load_config\n"
         "load_catalogue(load_config(Path('/'), find_paths())).get('scout')"
     )
     assert "dragoman.hub.catalogue.registered" in loaded

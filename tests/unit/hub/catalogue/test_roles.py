@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dragoman.config.load import ROLE
 from dragoman.hub.catalogue.roles import ROLES, is_generalist
-from dragoman.hub.config.merging import ROLE
 
 
 def test_the_roles_of_the_documents_are_there_and_well_formed() -> None:

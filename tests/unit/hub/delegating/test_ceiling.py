@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config.schema import PeerSettings, Settings
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config.schema import PeerSettings, Settings
 from dragoman.hub.delegating.ceiling import (
     VARIABLE,
     environment,

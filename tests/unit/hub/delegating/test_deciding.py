@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dragoman.hub.config.schema import Fallback
+from dragoman.config.schema import Fallback
 from dragoman.hub.delegating.deciding import allowed, decide_for, nobody, reason_for_first
 from dragoman.hub.delegating.gathering import LOCAL
 from dragoman.hub.delegating.wishes import Wish

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config import file_transaction as changes_module
+from dragoman.config.file_transaction import Change, FileTransaction, show
 from dragoman.errors import FileFailed, UsageError
-from dragoman.hub import changes as changes_module
-from dragoman.hub.changes import Change, Changes, show
 
 
 def test_changes_stay_where_nothing_goes_wrong(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "deep" / "new"
     old.write_bytes(b"1\n")
-    with Changes() as changes:
+    with FileTransaction() as changes:
         changes.write(old, b"2\n", expected=b"1\n")
         changes.write(new, b"3\n")
         assert changes.made() == [Change(old, b"1\n", b"2\n"), Change(new, None, b"3\n")]
@@ -25,7 +25,7 @@ def test_an_exception_puts_every_file_back_and_goes_on(tmp_path: Path) -> None:
     old, new, other = tmp_path / "old", tmp_path / "new", tmp_path / "other"
     old.write_bytes(b"1")
     other.write_bytes(b"x")
-    with pytest.raises(KeyboardInterrupt), Changes() as changes:
+    with pytest.raises(KeyboardInterrupt), FileTransaction() as changes:
         changes.write(old, b"2")
         changes.write(old, b"3")
         changes.write(new, b"4")
@@ -40,7 +40,10 @@ def test_an_exception_puts_every_file_back_and_goes_on(tmp_path: Path) -> None:
 def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"theirs")
-    with pytest.raises(UsageError, match="changed by another program"), Changes() as changes:
+    with (
+        pytest.raises(UsageError, match="changed by another program"),
+        FileTransaction() as changes,
+    ):
         changes.write(file, b"ours", expected=b"as we read it")
     assert file.read_bytes() == b"theirs"
 
@@ -49,7 +52,7 @@ def test_a_write_of_the_same_bytes_is_no_change(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"same")
     before = file.stat()
-    with Changes() as changes:
+    with FileTransaction() as changes:
         changes.write(file, b"same")
         assert changes.made() == []
     assert file.stat().st_ino == before.st_ino
@@ -58,7 +61,7 @@ def test_a_write_of_the_same_bytes_is_no_change(tmp_path: Path) -> None:
 def test_what_cannot_be_put_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"1")
-    changes = Changes()
+    changes = FileTransaction()
     changes.write(file, b"2")
 
     def broken(path: Path, data: bytes) -> None:

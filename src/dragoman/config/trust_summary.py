@@ -1,7 +1,7 @@
 """What a project's file would do once it is trusted, in words.
 
 Owns the sentences that a user reads before a yes. It decides nothing: what counts without trust is
-decided in `merging`, and the whole file is shown beside these words.
+decided in `load`, and the whole file is shown beside these words.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dragoman.hub.config.project import Project
+from dragoman.config.project import Project
 
 
 def wanted(project: Project) -> list[str]:

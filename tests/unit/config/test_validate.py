@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from dragoman.config.validate import convert, nearest, refuse_secrets
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config.checking import convert, nearest, refuse_secrets
 
 
 class Inner(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
 """The ``dragoman.toml`` of a project: where it is, and what it wants.
 
 Owns the way up from a folder to the file, the reading of it, and what has to be shown to a user
-before it is trusted. It does not know what the settings mean (`schema`, `merging`).
+before it is trusted. It does not know what the settings mean (`schema`, `load`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from dragoman.config.files import read_file
+from dragoman.config.trust import Trust
+from dragoman.config.validate import refuse_secrets
 from dragoman.errors import ConfigInvalid, UsageError
-from dragoman.hub.config.checking import refuse_secrets
-from dragoman.hub.config.files import read_file
-from dragoman.hub.config.trust import Trust
 from dragoman.paths import Paths
 
 PROJECT_FILE: Final = "dragoman.toml"

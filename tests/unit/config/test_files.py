@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import ConfigInvalid, FileFailed, UsageError
-from dragoman.hub.config import files
-from dragoman.hub.config.files import (
+from dragoman.config import files
+from dragoman.config.files import (
     create_file,
     export_file,
     locked,
@@ -24,6 +23,7 @@ from dragoman.hub.config.files import (
     write_file,
     write_whole,
 )
+from dragoman.errors import ConfigInvalid, FileFailed, UsageError
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes, links and pipes of POSIX")
 
@@ -320,7 +320,7 @@ def test_a_writer_that_hangs_is_waited_for_only_so_long_and_its_death_frees_the_
 ) -> None:
     file = tmp_path / "file"
     code = (
-        "import sys; from pathlib import Path; from dragoman.hub.config.files import locked\n"
+        "import sys; from pathlib import Path; from dragoman.config.files import locked\n"
         "with locked(Path(sys.argv[1])):\n"
         "    print('held', flush=True); sys.stdin.read()"
     )

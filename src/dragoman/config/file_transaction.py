@@ -1,7 +1,7 @@
 """Files that are changed together: all of them, or none.
 
 Owns the memory of what was there before. It does not know what is in the files; they are written by
-`hub.config.files`.
+`files`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from dragoman.config.files import read_file, write_file
 from dragoman.errors import FileFailed, UsageError
-from dragoman.hub.config.files import read_file, write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Change:
         return "".join(f"{line}\n" for line in lines)
 
 
-class Changes:
+class FileTransaction:
     """Changes of files, taken back if the block they are made in ends with an exception.
 
     ```
@@ -92,7 +92,7 @@ class Changes:
                 failed[0], "it could not be put back as it was; look at " + ", ".join(failed)
             )
 
-    def __enter__(self) -> Changes:
+    def __enter__(self) -> FileTransaction:
         return self
 
     def __exit__(

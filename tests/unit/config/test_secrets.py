@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.config.secrets import handed_values, secret_values
+from dragoman.config.secrets import handed_values, secret_values
 
 
 def test_secrets_are_known_by_name_or_by_their_look() -> None:

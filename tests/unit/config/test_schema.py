@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from dragoman.client.budgets import Budgets
-from dragoman.hub.config.schema import STRICTER, PeerSettings, Permissions, Settings, Timeouts
+from dragoman.config.schema import STRICTER, PeerSettings, Permissions, Settings, Timeouts
 
 
 def test_nothing_is_enabled_and_nothing_is_approved_by_default() -> None:

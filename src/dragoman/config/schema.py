@@ -1,7 +1,7 @@
 """Every setting there is, with its type and its default.
 
 Owns the shape of ``config.toml`` and of a project's ``dragoman.toml``, key by key, and which of
-the keys a project may set before it is trusted. It does not read or merge anything (`merging`).
+the keys a project may set before it is trusted. It does not read or merge anything (`load`).
 
 The annotations are values, not text (no `from __future__ import annotations`): every command reads
 settings, and msgspec would compile each of them first.
@@ -46,7 +46,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From a cancel to the end of the turn."""
 
 
-class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DelegationLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What delegated work may use up; what is not set has no limit. A day is the last 24 hours."""
 
     turn_cost: float | None = None
@@ -101,7 +101,7 @@ class PeerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Who decides about permissions for this peer."""
     allow_unenforced: bool = False
     """Whether it is used under a policy that restricts it although it does not ask."""
-    limits: Limits = Limits()
+    limits: DelegationLimits = DelegationLimits()
     """``[peer.NAME.limits]``: what delegated work may use up at this peer."""
 
 
@@ -138,8 +138,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether a peer that was never verified gets no delegated work."""
     check: str = ""
     """A command that says whether delegated work is good, by its exit code."""
-    limits: Limits = Limits()
-    """See `Limits`."""
+    limits: DelegationLimits = DelegationLimits()
+    """See `DelegationLimits`."""
     local_model: LocalModelSettings = LocalModelSettings()
     """See `LocalModelSettings`."""
     timeouts: Timeouts = Timeouts()

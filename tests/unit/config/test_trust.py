@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config.trust import Trust
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config.trust import Trust
-from tests.unit.hub.config.folders import paths_in
+from tests.unit.config.folders import paths_in
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and links of POSIX")
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from dragoman.config.files import locked, read_file, write_file
+from dragoman.config.load import check_settings
+from dragoman.config.project import parse
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config.files import locked, read_file, write_file
-from dragoman.hub.config.merging import check_settings
-from dragoman.hub.config.project import parse
 from dragoman.paths import Paths
 
 TEMPLATE: Final = """\

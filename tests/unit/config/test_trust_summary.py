@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.config.project import Project, parse
-from dragoman.hub.config.wanted import wanted
+from dragoman.config.project import Project, parse
+from dragoman.config.trust_summary import wanted
 
 
 def wants(text: str, **adapters: bytes) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.config import Config, Paths, load_config
+from dragoman.config import Config, Paths, load_config
 
 
 def paths_in(folder: Path) -> Paths:

@@ -16,19 +16,19 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
-from dragoman.errors import ConfigInvalid, UsageError
-from dragoman.hub.config.checking import VARIABLE, convert, nearest, refuse_secrets, short
-from dragoman.hub.config.files import read_file
-from dragoman.hub.config.project import Project, parse, read_project
-from dragoman.hub.config.schema import (
+from dragoman.config.files import read_file
+from dragoman.config.project import Project, parse, read_project
+from dragoman.config.schema import (
     NEVER,
     STRICTER,
-    Limits,
+    DelegationLimits,
     LocalModelSettings,
     PeerSettings,
     Settings,
     Timeouts,
 )
+from dragoman.config.validate import VARIABLE, convert, nearest, refuse_secrets, short
+from dragoman.errors import ConfigInvalid, UsageError
 from dragoman.paths import VARIABLES, Paths
 
 PREFIX: Final = "DRAGOMAN_"
@@ -68,7 +68,7 @@ class PeerTable(Struct, frozen=True):
     """Python files of a project that the user has trusted, with the bytes that were."""
 
 
-class Ignored(Struct, frozen=True):
+class IgnoredSetting(Struct, frozen=True):
     """Something in a project's file that does not count because nobody has trusted it."""
 
     file: Path
@@ -91,7 +91,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """Whether the user has trusted the project's file as it is now."""
     peers: tuple[PeerTable, ...] = ()
     """The user's and the project's own peers, not checked yet."""
-    untrusted: tuple[Ignored, ...] = ()
+    untrusted: tuple[IgnoredSetting, ...] = ()
     """What was ignored, and why."""
     problems: tuple[ConfigInvalid, ...] = ()
     """What was wrong and left out, where that was asked for."""
@@ -124,7 +124,7 @@ def load_config(
     merge = _Merge(strict)
     merge.add(lambda: _global_layer(paths.config_file))
     project = read_project(cwd, paths)
-    ignored: list[Ignored] = []
+    ignored: list[IgnoredSetting] = []
     before = merge.copy()
     if project is not None:
         merge.add(lambda: _project_layer(project, merge.values, ignored))
@@ -250,7 +250,7 @@ def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
     return _flatten(table)
 
 
-def _check_limits(limits: Limits, key: str, origin: str) -> None:
+def _check_limits(limits: DelegationLimits, key: str, origin: str) -> None:
     for name, value in msgspec.structs.asdict(limits).items():
         if value is not None and not value >= 0:
             raise ConfigInvalid(origin, "it is a number of 0 or more", key=f"{key}.{name}")
@@ -268,7 +268,9 @@ def _global_layer(file: Path) -> Layer:
     return _layer(table, str(file))
 
 
-def _project_layer(project: Project, base: Mapping[str, Any], ignored: list[Ignored]) -> Layer:
+def _project_layer(
+    project: Project, base: Mapping[str, Any], ignored: list[IgnoredSetting]
+) -> Layer:
     if project.problem is not None:
         raise project.problem
     table = {key: value for key, value in project.table.items() if key != PEERS}
@@ -286,7 +288,7 @@ UNTRUSTED: Final = "this project is not trusted (`dragoman config trust` shows w
 
 
 def _narrowing(
-    values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[Ignored]
+    values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 ) -> Iterator[tuple[str, Any]]:
     """What of a project's settings only takes away from what the user has set."""
     limits = _limits(values, file, ignored)
@@ -299,7 +301,7 @@ def _narrowing(
         if key == "enabled_peers":
             kept = [name for name in value if name in base[key]]
             if added := [name for name in value if name not in kept]:
-                ignored.append(Ignored(file, f"{key}: {', '.join(added)}", UNTRUSTED))
+                ignored.append(IgnoredSetting(file, f"{key}: {', '.join(added)}", UNTRUSTED))
             yield key, kept
         elif key == "agent_files" or (key == "permissions" and value in STRICTER[base[key]]):
             yield key, value
@@ -325,9 +327,9 @@ def _narrowing(
             if value in STRICTER[current]:
                 yield key, value
             else:
-                ignored.append(Ignored(file, key, UNTRUSTED))
+                ignored.append(IgnoredSetting(file, key, UNTRUSTED))
         else:
-            ignored.append(Ignored(file, key, UNTRUSTED))
+            ignored.append(IgnoredSetting(file, key, UNTRUSTED))
 
 
 def _check_roles(roles: Sequence[str], key: str, origin: str) -> None:
@@ -347,16 +349,16 @@ def _is_limit(key: str) -> bool:
     return words[0] == "limits" or (words[0] == "peer" and words[2:3] == ["limits"])
 
 
-def _limits(values: Mapping[str, Any], file: Path, ignored: list[Ignored]) -> list[Any]:
+def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]) -> list[Any]:
     """The rules of a project as limits: as a rule, even a question could allow more than before."""
     rules = values.get(RULES, [])
     for number, rule in enumerate(rules):
         if rule["action"] == "allow":
-            ignored.append(Ignored(file, f"{RULES}[{number}]", UNTRUSTED))
+            ignored.append(IgnoredSetting(file, f"{RULES}[{number}]", UNTRUSTED))
     return [rule for rule in rules if rule["action"] != "allow"] + list(values.get(LIMITS, []))
 
 
-def _narrow_again(merge: _Merge, before: _Merge, file: Path, ignored: list[Ignored]) -> None:
+def _narrow_again(merge: _Merge, before: _Merge, file: Path, ignored: list[IgnoredSetting]) -> None:
     """Take back what a project says for one peer where that is wider than what a variable or a
     flag, which came later, says for all of them."""
     for key in [key for key, origin in merge.origins.items() if origin == str(file)]:
@@ -365,7 +367,7 @@ def _narrow_again(merge: _Merge, before: _Merge, file: Path, ignored: list[Ignor
         wanted = before.values.get(key) or merge.values["permissions"]
         if merge.values[key] == wanted or merge.values[key] in STRICTER[wanted]:
             continue
-        ignored.append(Ignored(file, key, UNTRUSTED))
+        ignored.append(IgnoredSetting(file, key, UNTRUSTED))
         del merge.values[key], merge.origins[key]
         if key in before.values:
             merge.values[key] = before.values[key]
@@ -391,7 +393,7 @@ def _scalar_keys() -> dict[str, tuple[str, type]]:
     for name in Settings.__struct_fields__:
         if name not in TABLES:
             found[PREFIX + name.upper()] = (name, Settings)
-    tables = {"timeouts": Timeouts, "limits": Limits, "local_model": LocalModelSettings}
+    tables = {"timeouts": Timeouts, "limits": DelegationLimits, "local_model": LocalModelSettings}
     for table, kind in tables.items():
         for name in kind.__struct_fields__:
             found[f"{PREFIX}{table.upper()}_{name.upper()}"] = (f"{table}.{name}", Settings)
@@ -407,7 +409,7 @@ NUMBERS: Final[Mapping[str, Callable[[str], float]]] = {
     "max_store_size": int,
     "keep_days": float,
     "ttl": float,
-    **{f"limits.{name}": float for name in Limits.__struct_fields__},
+    **{f"limits.{name}": float for name in DelegationLimits.__struct_fields__},
     **{f"limits.{name}": int for name in ("turn_tokens", "day_tokens", "day_turns")},
     "local_model.max_tokens": int,
 }
@@ -487,7 +489,7 @@ def _user_peers(paths: Paths) -> Iterator[PeerTable]:
             yield PeerTable(file.stem, {}, str(file), folder, problem=error)
 
 
-def _project_peers(project: Project, ignored: list[Ignored]) -> Iterator[PeerTable]:
+def _project_peers(project: Project, ignored: list[IgnoredSetting]) -> Iterator[PeerTable]:
     peers = project.table.get(PEERS)
     if peers is None:
         return
@@ -505,7 +507,7 @@ def _project_peers(project: Project, ignored: list[Ignored]) -> Iterator[PeerTab
     for name, table in peers.items():
         key = f"{PEERS}.{name}"
         if not project.trusted:
-            ignored.append(Ignored(project.file, key, UNTRUSTED))
+            ignored.append(IgnoredSetting(project.file, key, UNTRUSTED))
         elif not isinstance(table, Mapping):
             problem = ConfigInvalid(origin, "expected a table", key=key)
             yield PeerTable(name, {}, origin, project.folder, key, problem, True)
@@ -559,4 +561,4 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     return table
 
 
-__all__ = ["Config", "Ignored", "PeerSettings", "PeerTable", "check_settings", "load_config"]
+__all__ = ["Config", "IgnoredSetting", "PeerSettings", "PeerTable", "check_settings", "load_config"]

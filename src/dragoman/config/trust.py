@@ -3,7 +3,7 @@
 A checkout can be hostile, so what a project's files want started, reached or seen is ignored until
 the user trusts them. Owns the record of that: the real path of the file and the digest of its
 bytes, and the same for the adapters it names. Another byte, or a link that leads elsewhere, is
-another file. It does not know what trust is needed for (`merging`).
+another file. It does not know what trust is needed for (`load`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from dragoman.config.files import locked, read_file, write_file
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config.files import locked, read_file, write_file
 from dragoman.paths import Paths
 
 TRUST_FORMAT: Final = 1
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class TrustedFile(Struct, frozen=True, kw_only=True):
     """One file that is trusted, with the adapters that were there beside it."""
 
     digest: str
@@ -33,11 +33,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     trusted_at: str = ""
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class TrustRecord(Struct, frozen=True, kw_only=True):
     """The file in the data folder."""
 
     format: int = TRUST_FORMAT
-    files: dict[str, Entry] = field(default_factory=dict)
+    files: dict[str, TrustedFile] = field(default_factory=dict)
 
 
 def digest(data: bytes) -> str:
@@ -55,14 +55,14 @@ class Trust:
     def __init__(self, paths: Paths) -> None:
         self._file = paths.trust_file
 
-    def record(self) -> Record:
+    def record(self) -> TrustRecord:
         """What is recorded. A damaged record trusts nothing: that is an error to whoever wants to
         know why, and safe for whoever does not."""
         data = read_file(self._file)
         if data is None:
-            return Record()
+            return TrustRecord()
         try:
-            record = msgspec.json.decode(data, type=Record)
+            record = msgspec.json.decode(data, type=TrustRecord)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigInvalid(
                 str(self._file), f"the record of trusted projects is damaged: {error}; remove it"
@@ -71,7 +71,7 @@ class Trust:
             raise ConfigInvalid(str(self._file), f"it has the unknown format {record.format}")
         return record
 
-    def _entry(self, file: Path) -> Entry | None:
+    def _entry(self, file: Path) -> TrustedFile | None:
         try:
             return self.record().files.get(real(file))
         except ConfigInvalid:
@@ -89,7 +89,7 @@ class Trust:
 
     def trust(self, file: Path, data: bytes, adapters: Mapping[Path, bytes] | None = None) -> None:
         """Record that the user trusts these bytes, which were shown."""
-        entry = Entry(
+        entry = TrustedFile(
             digest=digest(data),
             adapters={real(path): digest(code) for path, code in (adapters or {}).items()},
             trusted_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -100,13 +100,13 @@ class Trust:
         """Forget it; false if it was not trusted."""
         return self._change(file, None)
 
-    def _change(self, file: Path, entry: Entry | None) -> bool:
+    def _change(self, file: Path, entry: TrustedFile | None) -> bool:
         with locked(self._file):
             files = dict(self.record().files)
             known = files.pop(real(file), None) is not None
             if entry is not None:
                 files[real(file)] = entry
             if known or entry is not None:
-                data = msgspec.json.format(msgspec.json.encode(Record(files=files)), indent=2)
+                data = msgspec.json.format(msgspec.json.encode(TrustRecord(files=files)), indent=2)
                 write_file(self._file, data, mode=0o600)
         return known

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config import Paths
+from dragoman.config.edit import disable_peers, enable_peers, init_config, set_value
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config import Paths
-from dragoman.hub.config.editing import disable_peers, enable_peers, init_config, set_value
-from tests.unit.hub.config.folders import load, paths_in, write
+from tests.unit.config.folders import load, paths_in, write
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.config import trust_project
+from dragoman.config.load import KEYS
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.config import trust_project
-from dragoman.hub.config.merging import KEYS
-from tests.unit.hub.config.folders import load, paths_in, repository, write
+from tests.unit.config.folders import load, paths_in, repository, write
 
 
 def test_flags_go_before_variables_before_the_project_before_the_user(tmp_path: Path) -> None:

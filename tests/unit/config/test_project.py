@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import ConfigInvalid, UsageError
-from dragoman.hub.config.project import (
+from dragoman.config.project import (
     adapter_file,
     find_project_file,
     parse,
     read_project,
     trust_project,
 )
-from tests.unit.hub.config.folders import paths_in, repository, write
+from dragoman.errors import ConfigInvalid, UsageError
+from tests.unit.config.folders import paths_in, repository, write
 
 
 def test_the_nearest_file_up_to_the_root_of_the_repository_counts(tmp_path: Path) -> None:

@@ -5,15 +5,15 @@ flags. A project may not name commands, endpoints, environment or wider permissi
 has trusted it. No file holds a secret.
 """
 
-from dragoman.hub.config.merging import Config, Ignored, PeerTable, load_config
-from dragoman.hub.config.project import Project, find_project_file, read_project, trust_project
-from dragoman.hub.config.schema import PeerSettings, Settings, Timeouts
-from dragoman.hub.config.trust import Trust
+from dragoman.config.load import Config, IgnoredSetting, PeerTable, load_config
+from dragoman.config.project import Project, find_project_file, read_project, trust_project
+from dragoman.config.schema import PeerSettings, Settings, Timeouts
+from dragoman.config.trust import Trust
 from dragoman.paths import Paths, find_paths
 
 __all__ = [
     "Config",
-    "Ignored",
+    "IgnoredSetting",
     "Paths",
     "PeerSettings",
     "PeerTable",
