@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue.card import Card
 from dragoman.cli.options import Format
 from dragoman.cli.output.beginnings import Telling, proof_as_json
 from dragoman.cli.output.broker_pages import as_json as broker_as_json
@@ -17,7 +18,6 @@ from dragoman.cli.output.ladders import Progress, card_as_json
 from dragoman.hub.beginning import Proof
 from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
 from dragoman.hub.storing import open_store
-from dragoman.hub.verify.card import Card
 from tests.docs.markdown import ROOT, section, table
 from tests.unit.cli.brokers import RECORD
 from tests.unit.cli.calling import Shell, shell_in

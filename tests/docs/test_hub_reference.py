@@ -11,12 +11,12 @@ from types import ModuleType
 import msgspec
 import pytest
 
+from dragoman.catalogue import descriptor
+from dragoman.catalogue.load import Catalogue, built_in
+from dragoman.catalogue.matrix import page
+from dragoman.catalogue.validate import describe
 from dragoman.config import schema
 from dragoman.config.load import OTHER_VARIABLES, check_settings
-from dragoman.hub.catalogue import descriptor
-from dragoman.hub.catalogue.loading import Catalogue, built_in
-from dragoman.hub.catalogue.matrix import page
-from dragoman.hub.catalogue.validation import describe
 from dragoman.paths import VARIABLES
 from tests.docs import names
 from tests.docs.markdown import ROOT, blocks, section, table
@@ -78,7 +78,7 @@ def test_no_table_and_no_key_is_without_a_sentence(name: str) -> None:
 
 def test_the_page_of_the_peers_is_made_from_the_catalogue() -> None:
     written = (REFERENCE / "peers.md").read_text("utf-8")
-    again = "run python -m dragoman.hub.catalogue > docs/reference/peers.md"
+    again = "run python -m dragoman.catalogue > docs/reference/peers.md"
     assert written == page(Catalogue(built_in())), again
 
 

@@ -6,8 +6,8 @@ import ast
 import inspect
 from typing import Any
 
-from dragoman.hub.verify import card
-from dragoman.hub.verify.card import Card, Facts, Verdict
+from dragoman.catalogue import card
+from dragoman.catalogue.card import Card, MeasuredFacts, RungVerdict
 from dragoman.hub.verify.ladder import RUNGS, fields_without
 from dragoman.testing.chaos import faults
 from dragoman.testing.chaos.table import OTHER, TABLE, Row
@@ -37,9 +37,10 @@ def described(name: str) -> dict[str, tuple[str, str]]:
 
 def fact_rows() -> list[list[str]]:
     rungs = {name: rung.name for rung in RUNGS for name in rung.fields}
-    told = described("Facts")
+    told = described("MeasuredFacts")
     return [
-        [f"`{name}`", told[name][0], rungs[name], told[name][1]] for name in Facts.__struct_fields__
+        [f"`{name}`", told[name][0], rungs[name], told[name][1]]
+        for name in MeasuredFacts.__struct_fields__
     ]
 
 
@@ -92,7 +93,7 @@ def rendered(head: list[str], rows: list[list[str]]) -> str:
 
 def test_the_reference_has_every_field_of_a_card_with_its_rung_and_its_meaning() -> None:
     assert all(row[3] for row in fact_rows())
-    assert table(section(CARD, "Facts")) == fact_rows()
+    assert table(section(CARD, "MeasuredFacts")) == fact_rows()
 
 
 def test_the_reference_has_every_field_around_the_facts() -> None:
@@ -105,7 +106,9 @@ def test_the_reference_has_every_rung_in_its_order() -> None:
 
 
 def test_the_reference_has_every_verdict() -> None:
-    assert [row[0] for row in table(section(CARD, "Verdicts"))] == [f"`{one}`" for one in Verdict]
+    assert [row[0] for row in table(section(CARD, "Verdicts"))] == [
+        f"`{one}`" for one in RungVerdict
+    ]
 
 
 def test_the_how_to_has_every_fault_with_what_the_ladder_finds() -> None:

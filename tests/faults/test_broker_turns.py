@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.catalogue import load_delay
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError, StoreFull
-from dragoman.hub.catalogue import load_delay
 from dragoman.hub.sessions import Store, writing
 from dragoman.transports import spawn
 from tests.aio import aio

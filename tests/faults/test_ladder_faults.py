@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from dragoman.hub.launching import Way
-from dragoman.hub.verify.card import Card, Facts, Verdict
+from dragoman.catalogue.card import Card, MeasuredFacts, RungVerdict
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.hub.verify.ladder import RUNGS, climb
 from dragoman.hub.verify.limits import Limits
 from dragoman.testing.chaos import command, faults
@@ -58,7 +58,7 @@ VARYING: Final = frozenset({"launch", "handshake_seconds"})
 
 async def verified(fault: str, *, turns: bool, careful: bool = False) -> Card:
     return await climb(
-        Way(command=tuple(command(fault))),
+        LaunchSpec(command=tuple(command(fault))),
         peer="chaos",
         turns=turns,
         careful=careful,
@@ -72,7 +72,7 @@ def healthy(turns: bool) -> Card:
     return asyncio.run(verified("healthy", turns=turns))
 
 
-def differences(facts: Facts, sound: Facts) -> dict[str, Any]:
+def differences(facts: MeasuredFacts, sound: MeasuredFacts) -> dict[str, Any]:
     """The fields of a card that differ, with their values."""
     mine, theirs = msgspec.structs.asdict(facts), msgspec.structs.asdict(sound)
     return {
@@ -91,7 +91,7 @@ def test_the_ladder_finds_a_fault_and_it_changes_exactly_the_fields_it_names(row
     assert found.remedy.startswith(row.remedy), found
     assert found.evidence
     essential = next(rung.essential for rung in RUNGS if rung.name == row.rung)
-    assert card.usable is not (essential and row.verdict is Verdict.FAIL)
+    assert card.usable is not (essential and row.verdict is RungVerdict.FAIL)
     changed = differences(card.facts, healthy(row.turns).facts)
     unknown = {name for name, value in changed.items() if value is None}
     measured_before = msgspec.structs.asdict(healthy(row.turns).facts)
@@ -107,8 +107,8 @@ def test_a_healthy_agent_passes_every_rung_that_is_tried(turns: bool) -> None:
     card = healthy(turns)
     assert card.usable
     assert [one.rung for one in card.rungs] == [rung.name for rung in RUNGS]
-    tried = {one.rung: one.verdict for one in card.rungs if one.verdict is not Verdict.SKIPPED}
-    assert set(tried.values()) == {Verdict.PASS}, card.rungs
+    tried = {one.rung: one.verdict for one in card.rungs if one.verdict is not RungVerdict.SKIPPED}
+    assert set(tried.values()) == {RungVerdict.PASS}, card.rungs
     skipped = {one.rung for one in card.rungs} - tried.keys()
     assert skipped == {"windows"} | ({rung.name for rung in RUNGS if rung.turns} - tried.keys())
     assert turns or skipped == {"windows", *(rung.name for rung in RUNGS if rung.turns)}
@@ -122,13 +122,13 @@ def test_with_turns_a_healthy_card_knows_every_field_but_the_login() -> None:
 def test_the_table_has_every_fault_once_and_every_field_that_an_agent_can_spoil() -> None:
     assert sorted(row.fault for row in TABLE) == sorted(set(faults.names()) - {faults.HEALTHY})
     named = {name for row in TABLE for name in (*row.changes, *row.unknown)}
-    assert set(Facts.__struct_fields__) - named == {"executable", "launch"}
+    assert set(MeasuredFacts.__struct_fields__) - named == {"executable", "launch"}
 
 
 def test_an_unknown_agent_that_wants_a_login_was_given_no_credentials() -> None:
     card = asyncio.run(verified("needs-login", turns=False, careful=True))
     login = next(one for one in card.rungs if one.rung == "login")
-    assert login.verdict is Verdict.WARN
+    assert login.verdict is RungVerdict.WARN
     assert "without your credentials" in login.remedy
     assert card.facts.login is not None and "run chaos login" in card.facts.login
     assert card.usable
@@ -145,14 +145,14 @@ open(sys.argv[1], "w").write("sent to the model")
 async def test_a_silent_program_is_ended_without_the_end_of_its_input(tmp_path: Path) -> None:
     mark = tmp_path / "prompted"
     card = await climb(
-        Way(command=(sys.executable, "-c", SILENT, str(mark))),
+        LaunchSpec(command=(sys.executable, "-c", SILENT, str(mark))),
         peer="silent",
         turns=False,
         careful=True,
         limits=dataclasses.replace(LIMITS, handshake=1.0),
     )
     assert card.rungs[-1].rung == "handshake"
-    assert card.rungs[-1].verdict is Verdict.FAIL
+    assert card.rungs[-1].verdict is RungVerdict.FAIL
     assert not mark.exists()
 
 
@@ -164,7 +164,7 @@ async def test_a_cancelled_climb_leaves_no_process(fault: str) -> None:
 
     async def run() -> None:
         await climb(
-            Way(command=tuple(command(fault))),
+            LaunchSpec(command=tuple(command(fault))),
             peer="chaos",
             turns=True,
             limits=LIMITS,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.hub.launching import current_platform
-from dragoman.hub.verify.card import Facts
-from dragoman.hub.verify.store import CARDS, CardStore
+from dragoman.catalogue.card import MeasuredFacts
+from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.launch import current_platform
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in
 from tests.integration.delegated_peers import add_peer
 from tests.integration.pty_terminal import CTRL_C
@@ -36,7 +36,7 @@ def peer(cli: Cli, name: str, how: str, *roles: str) -> None:
 def known(cli: Cli, name: str, how: str, *roles: str) -> None:
     """A peer that was verified before: measuring takes seconds."""
     peer(cli, name, how, *roles)
-    facts = Facts(dialect="acp", sessions=True, authenticated=True)
+    facts = MeasuredFacts(dialect="acp", sessions=True, authenticated=True)
     card = structs.replace(card_of(name, facts=facts), platform=current_platform())
     CardStore(cli.home / "data_home" / CARDS).save(card)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.launch import way_to
 from dragoman.errors import RoleNotClaimed
 from dragoman.events.words import Outcome
 from dragoman.hub.adapters import Errand, load_adapter
-from dragoman.hub.launching import way_to
 from dragoman.hub.place import look_around
 from tests.aio import aio
 from tests.integration.cli_shell import Cli, cli_in

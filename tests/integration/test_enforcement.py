@@ -12,9 +12,9 @@ from typing import Any
 import acp as sdk
 import pytest
 
+from dragoman.catalogue.card import Card, MeasuredFacts
+from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
-from dragoman.hub.verify.card import Card, Facts
-from dragoman.hub.verify.store import CARDS, CardStore
 from tests.aio import aio
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in, warm_cli
 from tests.integration.test_serve_acp import editor
@@ -75,7 +75,7 @@ def measured(cli: Cli, **facts: Any) -> None:
         reached="echo",
         usable=True,
         rungs=(),
-        facts=Facts(echo=True, **facts),
+        facts=MeasuredFacts(echo=True, **facts),
     )
     CardStore(cli.home / "data_home" / CARDS).save(card)
 

@@ -28,9 +28,9 @@ from pathlib import Path
 import dragoman
 from dragoman.errors import DragomanError
 from dragoman.hub.adapters import load_adapter
-from dragoman.hub.catalogue import load_catalogue
+from dragoman.catalogue import load_catalogue
 from dragoman.config import find_paths, load_config
-from dragoman.hub.launching import resolve
+from dragoman.catalogue.launch import resolve
 
 async def main():
     config = load_config(Path.cwd(), find_paths())

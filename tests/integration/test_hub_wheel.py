@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.catalogue.loading import Catalogue, built_in
+from dragoman.catalogue.load import Catalogue, built_in
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_TIMEOUT = 50.0

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dragoman.hub.catalogue.loading import Catalogue, built_in
-from dragoman.hub.launching import resolve
-from dragoman.hub.verify.card import Verdict
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.launch import resolve
+from dragoman.catalogue.load import Catalogue, built_in
 from dragoman.hub.verify.ladder import climb
 from dragoman.hub.verify.limits import Limits
 from dragoman.scout.store import VARIABLE
@@ -25,8 +25,8 @@ async def test_scout_holds_on_every_rung_that_is_tried_turns_included(
     way = replace(resolve(scout), env={VARIABLE: str(tmp_path)})
     card = await climb(way, peer="scout", turns=True, limits=LIMITS)
     verdicts = {one.rung: one.verdict for one in card.rungs}
-    assert [name for name, verdict in verdicts.items() if verdict is Verdict.FAIL] == []
-    skipped = {name for name, verdict in verdicts.items() if verdict is Verdict.SKIPPED}
+    assert [name for name, verdict in verdicts.items() if verdict is RungVerdict.FAIL] == []
+    skipped = {name for name, verdict in verdicts.items() if verdict is RungVerdict.SKIPPED}
     assert skipped - {"windows", "survivors"} == {"terminals", "errors", "cancel"}
     facts = card.facts
     assert card.usable

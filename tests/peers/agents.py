@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from dragoman.catalogue.descriptor import Descriptor
+from dragoman.catalogue.launch import resolve
+from dragoman.catalogue.load import built_in
+from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import Result
 from dragoman.events import model as happened
-from dragoman.hub.catalogue.descriptor import Descriptor
-from dragoman.hub.catalogue.loading import built_in
-from dragoman.hub.launching import resolve
-from dragoman.hub.opening import judge, open_peer
 from dragoman.testing.fake_model import FakeModel
 from dragoman.transports.environment import owner
 from dragoman.transports.strays import find_owned, find_strays

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.launch import resolve
+from dragoman.catalogue.open import open_peer
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import Answer, Permit, Question, deny_all
 from dragoman.errors import AuthRequired, RemoteError
 from dragoman.events import model as happened
 from dragoman.events.fold import fold
 from dragoman.events.words import Outcome, Role, ToolStatus
-from dragoman.hub.launching import resolve
-from dragoman.hub.opening import open_peer
 from tests.aio import aio
 from tests.peers import cursor_agent, schema
 from tests.peers.agents import BUDGETS, descriptor, surrounded

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.catalogue.card import MeasuredFacts, RungResult, RungVerdict
+from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.launch import resolve, with_env
 from dragoman.config import find_paths
-from dragoman.hub.launching import resolve, with_env
 from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.card import Facts, RungResult, Verdict
 from dragoman.hub.verify.ladder import climb
 from dragoman.hub.verify.limits import Limits
-from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.testing.fake_model import FakeModel
 from scripts.peers import install
 from tests.aio import aio
@@ -214,12 +214,12 @@ async def test_the_card_of_a_real_agent_says_what_is_known_of_it(
     }
     unsure = SOMETIMES | climber.sometimes
     measured = msgspec.structs.asdict(card.facts)
-    assert set(expected) | unsure == set(Facts.__struct_fields__)
+    assert set(expected) | unsure == set(MeasuredFacts.__struct_fields__)
     assert {name: measured[name] for name in expected if name not in unsure} == {
         name: value for name, value in expected.items() if name not in unsure
     }
     assert measured["loads_sessions"] in ({None, True} if "loads_sessions" in unsure else {True})
-    warned = {rung.rung for rung in card.rungs if rung.verdict is Verdict.WARN}
+    warned = {rung.rung for rung in card.rungs if rung.verdict is RungVerdict.WARN}
     assert warned - {"late updates"} == climber.warnings
-    assert not [rung for rung in card.rungs if rung.verdict is Verdict.FAIL]
-    assert all(rung.remedy for rung in card.rungs if rung.verdict is Verdict.WARN)
+    assert not [rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL]
+    assert all(rung.remedy for rung in card.rungs if rung.verdict is RungVerdict.WARN)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from dragoman.catalogue.front_matter import drop, put, read
 from dragoman.errors import FrontMatterInvalid
-from dragoman.hub.frontmatter import drop, put, read
 
 KEY = "delegate_to"
 EXAMPLES = 500

@@ -1,6 +1,6 @@
 """`dragoman agents`: which peer each agent file delegates to.
 
-It parses, calls `dragoman.hub.agent_files`, and prints. What a value means, and that an edit
+It parses, calls `dragoman.catalogue.agent_files`, and prints. What a value means, and that an edit
 changes one field and nothing else, is decided there.
 """
 
@@ -17,7 +17,7 @@ from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 
 if TYPE_CHECKING:
-    from dragoman.hub.agent_files import AgentFile, Edit, Problem
+    from dragoman.catalogue.agent_files import AgentFile, AgentFileEdit, Problem
     from dragoman.hub.place import Place
 
 HELP: Final = """
@@ -63,9 +63,9 @@ def list_command(
       dragoman agents list '.claude/agents/*.md'
       dragoman agents list --format json
     """
+    from dragoman.catalogue.agent_files import list_files
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.agent_files import list_files
 
     place = _place(cwd)
     found = list_files(place.find_agent_files(tuple(files or ())), place.catalogue)
@@ -111,7 +111,7 @@ def set_command(
       dragoman agents set gemini-research researcher reader
       dragoman agents set none --yes
     """
-    from dragoman.hub.agent_files import parse_target, set_target
+    from dragoman.catalogue.agent_files import parse_target, set_target
 
     place = _place(cwd)
     named = parse_target(target, place.catalogue)
@@ -140,7 +140,7 @@ def unset_command(
       dragoman agents unset builder
       dragoman agents unset 'agents/*.md' --yes
     """
-    from dragoman.hub.agent_files import unset_target
+    from dragoman.catalogue.agent_files import unset_target
 
     place = _place(cwd)
     paths = place.find_agent_files(tuple(files or ()))
@@ -159,9 +159,9 @@ def validate_command(
       dragoman agents validate
       dragoman agents validate 'docs/agents/*.md'
     """
+    from dragoman.catalogue.agent_files import validate
     from dragoman.cli.exits import Exit
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.agent_files import validate
 
     place = _place(cwd)
     paths = place.find_agent_files(tuple(files or ()))
@@ -195,10 +195,10 @@ def _agreed(
     paths: list[Path], value: str | None, place: Place, *, yes: bool, dry_run: bool
 ) -> bool:
     """Whether to go on: not for a look only, and not without a yes where many files change."""
+    from dragoman.catalogue.agent_files import preview
     from dragoman.cli.output.diffs import write_diff
     from dragoman.cli.output.questions import confirm
     from dragoman.errors import UsageError
-    from dragoman.hub.agent_files import preview
 
     if not paths:
         patterns = ", ".join(place.config.settings.agent_files)
@@ -215,7 +215,7 @@ def _agreed(
     return True
 
 
-def _tell(edit: Edit, place: Place) -> None:
+def _tell(edit: AgentFileEdit, place: Place) -> None:
     from dragoman.cli.output.diffs import write_diff
 
     write_diff(edit.changes, cwd=place.cwd)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from dragoman.catalogue.card import Card
+    from dragoman.catalogue.launch import LaunchSpec
     from dragoman.hub.adding import Done
-    from dragoman.hub.launching import Way
     from dragoman.hub.place import Place
-    from dragoman.hub.verify.card import Card
 
 HELP: Final = """
 Show the agents there are; verify, add, enable them.
@@ -161,9 +161,9 @@ def verify_command(
       dragoman peers verify codex --turns
       dragoman peers verify --timeout 60 -- npx some-agent --acp
     """
+    from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
     from dragoman.errors import UsageError
     from dragoman.hub.adding import settled_command
-    from dragoman.hub.launching import Way, describe_command, way_to
 
     place = _place(cwd)
     command = words_after_dashes(context)
@@ -180,7 +180,7 @@ def verify_command(
     else:
         words = settled_command(command or (), place.cwd)
         address = words[0] if words[0].startswith(("unix:", "ws://", "wss://")) else None
-        way = Way(address=address) if address else describe_command(words, place.catalogue)
+        way = LaunchSpec(address=address) if address else describe_command(words, place.catalogue)
         card = _measure(way, way.name, place, turns, timeout, format, keep=False)
     if not card.usable or _works_not_yet(card):
         _leave_unverified()
@@ -322,7 +322,7 @@ def _split(roles: str) -> tuple[str, ...]:
 
 
 def _measure(
-    way: Way,
+    way: LaunchSpec,
     name: str,
     place: Place,
     turns: bool | None,
@@ -401,9 +401,9 @@ def _asked_for_turns(name: str) -> bool:
 
 def _works_not_yet(card: Card) -> bool:
     """Whether a login is missing that was not withheld on purpose, or a turn failed."""
-    from dragoman.hub.verify.card import Verdict
+    from dragoman.catalogue.card import RungVerdict
 
-    return any(one.verdict is Verdict.FAIL and one.rung in WORKING for one in card.rungs)
+    return any(one.verdict is RungVerdict.FAIL and one.rung in WORKING for one in card.rungs)
 
 
 def _leave_unverified() -> None:

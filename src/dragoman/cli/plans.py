@@ -22,12 +22,12 @@ from dragoman.client.budgets import Budgets
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
+    from dragoman.catalogue import Catalogue
+    from dragoman.catalogue.card import Card
+    from dragoman.catalogue.enforcement import Enforced
+    from dragoman.catalogue.launch import LaunchSpec
     from dragoman.config import Config, Paths
     from dragoman.config.schema import Settings
-    from dragoman.hub.catalogue import Catalogue
-    from dragoman.hub.enforcement import Enforced
-    from dragoman.hub.launching import Way
-    from dragoman.hub.verify.card import Card
     from dragoman.policy import Policy as RulesPolicy
     from dragoman.policy import PolicySettings
 
@@ -69,7 +69,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What is going to happen."""
 
-    way: Way
+    way: LaunchSpec
     enforced: Enforced
     """How the policy is kept with the agent."""
     name: str
@@ -122,11 +122,11 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def plan_of(wishes: Wishes) -> Plan:
     """The plan that the wishes and the configuration make together."""
+    from dragoman.catalogue import load_catalogue
+    from dragoman.catalogue.card_store import CARDS
+    from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
     from dragoman.config import find_paths, load_config
-    from dragoman.hub.catalogue import load_catalogue
-    from dragoman.hub.enforcement import NOT_ENFORCED, enforce
     from dragoman.hub.naming import ttl_of
-    from dragoman.hub.verify.store import CARDS
     from dragoman.policy import allows_everything
 
     workspace = workspace_of(wishes.cwd)
@@ -142,8 +142,8 @@ def plan_of(wishes: Wishes) -> Plan:
     notices = [*_notices(wishes, config, catalogue)]
     ignored: tuple[str, ...] = ()
     if wishes.mcp_config is not None:
+        from dragoman.catalogue.mcp_servers import taken
         from dragoman.cli.mcp_config import read_servers
-        from dragoman.hub.mcp_servers import taken
 
         servers = read_servers(wishes.mcp_config)
         handed = taken(way, servers, workspace=workspace, card=card)
@@ -199,9 +199,9 @@ def plan_of(wishes: Wishes) -> Plan:
     )
 
 
-def _card(way: Way, paths: Paths) -> Card | None:
+def _card(way: LaunchSpec, paths: Paths) -> Card | None:
     """What was measured of the agent last, if it is a peer of ours."""
-    from dragoman.hub.verify.store import CARDS, CardStore
+    from dragoman.catalogue.card_store import CARDS, CardStore
 
     return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
 
@@ -249,8 +249,8 @@ def _session(name: str | None) -> str | None:
     return name
 
 
-def _way(wishes: Wishes, catalogue: Catalogue, config: Config) -> Way:
-    from dragoman.hub.launching import Way, describe_command, way_to
+def _way(wishes: Wishes, catalogue: Catalogue, config: Config) -> LaunchSpec:
+    from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
 
     if wishes.command is not None:
         if not wishes.command:
@@ -260,7 +260,7 @@ def _way(wishes: Wishes, catalogue: Catalogue, config: Config) -> Way:
     if peer is None:
         raise UsageError("name a peer, or give a command line after --")
     if peer.startswith(ADDRESSES):
-        return Way(address=peer)
+        return LaunchSpec(address=peer)
     return way_to(peer, catalogue=catalogue, settings=config.settings)
 
 

@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.enforcement import unapproved, violated
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import judge, open_peer
 from dragoman.cli.exits import Exit, of_result
 from dragoman.cli.output.showing import Report, Show
 from dragoman.cli.permitting import permit_of, unattended
@@ -52,12 +56,8 @@ from dragoman.hub.continuing import (
     unstored_of,
     wait_stored,
 )
-from dragoman.hub.enforcement import unapproved, violated
-from dragoman.hub.launching import Way
-from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.parking import note_success
 from dragoman.hub.sessions.records import new_job_id, new_session_key
-from dragoman.hub.verify.store import CardStore
 from dragoman.rpc.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Talk:
 
     # -- opening
 
-    async def open(self, stack: AsyncExitStack, way: Way) -> None:
+    async def open(self, stack: AsyncExitStack, way: LaunchSpec) -> None:
         """Connect and open a session; both end with the stack."""
         plan = self.plan
         name, peer, folder = plan.session, plan.name, plan.workspace
@@ -134,14 +134,16 @@ class Talk:
         async with begun_once(name, peer=peer, folder=folder):
             await self._open(stack, way, recall(name, peer=peer, folder=folder))
 
-    async def _open(self, stack: AsyncExitStack, way: Way, record: SessionRecord | None) -> None:
+    async def _open(
+        self, stack: AsyncExitStack, way: LaunchSpec, record: SessionRecord | None
+    ) -> None:
         plan = self.plan
         if record is not None:
             self.plan = replace(plan, workspace=place_of(record, plan.workspace))
         await self.reach(stack, way)
         await self.open_session(stack, record)
 
-    async def reach(self, stack: AsyncExitStack, way: Way) -> None:
+    async def reach(self, stack: AsyncExitStack, way: LaunchSpec) -> None:
         """Connect; the connection ends with the stack."""
         plan = self.plan
         self.view = View()
@@ -202,7 +204,7 @@ class Talk:
         else:
             await wait_stored(key=self.opened.key)
 
-    def _reach(self, way: Way) -> AbstractAsyncContextManager[Peer]:
+    def _reach(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         plan = self.plan
         self._desk = permit = permit_of(
             plan.policy,
@@ -245,7 +247,7 @@ class Talk:
         """Let the agent use a model, and read back that it does. A session that began for this is
         gone again if it does not."""
 
-        async def restart(way: Way) -> tuple[Conversation, View]:
+        async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
             await discard(self.opened)
             await stack.aclose()
             await self.open(stack, way)

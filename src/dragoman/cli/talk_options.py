@@ -17,9 +17,9 @@ from dragoman.cli.options import Format
 
 def complete_peer(incomplete: str) -> list[str]:
     """The names of peers that begin like this, for the shell."""
+    from dragoman.catalogue import load_catalogue
     from dragoman.config import find_paths, load_config
     from dragoman.errors import DragomanError
-    from dragoman.hub.catalogue import load_catalogue
 
     try:
         config = load_config(Path.cwd(), find_paths(), strict=False)

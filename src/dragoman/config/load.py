@@ -2,7 +2,7 @@
 
 Owns the order (defaults, ``config.toml``, the project, the environment, flags) and what a project
 may do before it is trusted: take away, never add. It does not know what a descriptor is: the peers
-that files define are handed on as they stand (`hub.catalogue.loading`).
+that files define are handed on as they stand (`catalogue.load`).
 """
 
 from __future__ import annotations

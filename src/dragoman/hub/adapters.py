@@ -18,6 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol, runtime_checkable
 
+from dragoman.catalogue.descriptor import Descriptor
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.load import KnownPeer
+from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import Result
@@ -27,10 +31,6 @@ from dragoman.config.project import adapter_file
 from dragoman.config.trust import Trust
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
 from dragoman.events import model
-from dragoman.hub.catalogue.descriptor import Descriptor
-from dragoman.hub.catalogue.loading import Known
-from dragoman.hub.launching import Way
-from dragoman.hub.opening import judge, open_peer
 
 Notified = Callable[[model.Event], None]
 
@@ -39,7 +39,7 @@ Notified = Callable[[model.Event], None]
 class Errand:
     """How and where a peer is to be started for one piece of work."""
 
-    way: Way
+    way: LaunchSpec
     cwd: Path
     permit: Permit = deny_all
     budgets: Budgets | None = None
@@ -124,7 +124,7 @@ BROKEN: Final = (
 """What the code of an adapter may raise while it is loaded."""
 
 
-def load_adapter(known: Known, config: Config) -> Adapter:
+def load_adapter(known: KnownPeer, config: Config) -> Adapter:
     """The adapter of a peer: its own in Python, or the one that its descriptor describes."""
     descriptor = known.descriptor
     if descriptor.adapter is None:
@@ -142,11 +142,11 @@ def load_adapter(known: Known, config: Config) -> Adapter:
     return _made(module, attribute, known)
 
 
-def _invalid(known: Known, problem: str) -> ConfigInvalid:
+def _invalid(known: KnownPeer, problem: str) -> ConfigInvalid:
     return ConfigInvalid(known.origin, problem, key="adapter")
 
 
-def _trusted_code(file: Path, known: Known, config: Config) -> bytes:
+def _trusted_code(file: Path, known: KnownPeer, config: Config) -> bytes:
     """The bytes of an adapter's file, if they may run."""
     if known.project:
         assert config.project_file is not None
@@ -171,7 +171,7 @@ def _trusted_code(file: Path, known: Known, config: Config) -> bytes:
     return found
 
 
-def _run_file(file: Path, code: bytes, known: Known) -> ModuleType:
+def _run_file(file: Path, code: bytes, known: KnownPeer) -> ModuleType:
     name = f"dragoman_adapter_{known.descriptor.name.replace('-', '_')}"
     module = ModuleType(name)
     module.__file__ = str(file)
@@ -185,7 +185,7 @@ def _run_file(file: Path, code: bytes, known: Known) -> ModuleType:
     return module
 
 
-def _import(name: str, known: Known, config: Config) -> ModuleType:
+def _import(name: str, known: KnownPeer, config: Config) -> ModuleType:
     """An installed module. One that lies in a folder nobody has trusted is not imported, even if
     the folder is on Python's path, as the working folder often is."""
     top = name.partition(".")[0]
@@ -220,7 +220,7 @@ def _lies_in_project(spec: Any, config: Config) -> bool:
     return False
 
 
-def _made(module: Any, attribute: str, known: Known) -> Adapter:
+def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
     """What a module has to offer, as an adapter. A class or function gets the descriptor."""
     try:
         value: Any = module

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dragoman.catalogue import is_generalist
+from dragoman.catalogue.agent_files import list_files, refuse_new_problems
+from dragoman.catalogue.card import Card, RungResult
+from dragoman.catalogue.launch import LaunchSpec, describe_command, with_env
+from dragoman.catalogue.validate import ADDRESSES, describe
+from dragoman.catalogue.versions import learn_version
 from dragoman.config import Paths
 from dragoman.config.edit import disable_peers, enable_peers
 from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.files import locked
 from dragoman.errors import UsageError
 from dragoman.hub.adapters import load_adapter
-from dragoman.hub.agent_files import list_files, refuse_new_problems
-from dragoman.hub.catalogue import is_generalist
-from dragoman.hub.catalogue.validation import ADDRESSES, describe
 from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
-from dragoman.hub.launching import Way, describe_command, with_env
 from dragoman.hub.place import ALWAYS_ENABLED, Place
-from dragoman.hub.verify.card import Card, RungResult
 from dragoman.hub.verify.ladder import climb
 from dragoman.hub.verify.limits import Limits
-from dragoman.hub.versions import learn_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ Climber = Callable[..., Awaitable[Card]]
 # -- adding
 
 
-def prepare(wish: Wish, place: Place) -> Way:
+def prepare(wish: Wish, place: Place) -> LaunchSpec:
     """The way that has to be verified, or an error: nothing is started for a wish that cannot be
     granted anyway."""
     if wish.name in place.catalogue:
@@ -59,7 +59,7 @@ def prepare(wish: Wish, place: Place) -> Way:
     describe(first_table(wish), origin="the command line")
     _refuse_existing(wish, place)
     if wish.address is not None:
-        return Way(address=wish.address)
+        return LaunchSpec(address=wish.address)
     return with_env(describe_command(wish.command, place.catalogue), wish.env)
 
 
@@ -93,7 +93,7 @@ def _settled(word: str, cwd: Path) -> str:
 
 
 async def measure(
-    way: Way,
+    way: LaunchSpec,
     *,
     peer: str,
     turns: bool,
@@ -122,7 +122,7 @@ async def measure(
     return await climb(way, turns=True, careful=False, **known)
 
 
-def add_peer(wish: Wish, way: Way, card: Card, place: Place) -> Done:
+def add_peer(wish: Wish, way: LaunchSpec, card: Card, place: Place) -> Done:
     """Write the descriptor of a peer that has proved itself, and take it back if it breaks
     something: another descriptor, or what an agent file means."""
     if not card.usable:

@@ -16,15 +16,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from dragoman.catalogue.card import Card, RungResult, RungVerdict
+from dragoman.catalogue.launch import current_platform, resolve
+from dragoman.catalogue.roles import ROLES
 from dragoman.errors import DragomanError, UsageError
 from dragoman.hub.adding import Climber, measure
-from dragoman.hub.catalogue.roles import ROLES
 from dragoman.hub.delegating import Delegation, Wish
-from dragoman.hub.launching import current_platform, resolve
 from dragoman.hub.overview import Row, overview, row_of
 from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.report import Report
-from dragoman.hub.verify.card import Card, RungResult, Verdict
 from dragoman.hub.verify.ladder import RUNGS, climb
 
 AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
@@ -206,7 +206,7 @@ async def try_prompt(row: Row, proof: Proof, place: Place, *, climb: Climber = c
 def judged(row: Row, card: Card) -> Proof:
     """What a card says about a beginning."""
     name = row.descriptor.name
-    failed = next((rung for rung in card.rungs if rung.verdict is Verdict.FAIL), None)
+    failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
     if card.facts.authenticated is False:
         how = card.facts.login or row.descriptor.credentials.login
         return Proof(name=name, card=card, trouble="it wants a login", cure=how)

@@ -2,7 +2,7 @@
 
 Owns what a name means (a peer, a project and a name have at most one open session), and the choice
 between beginning, resuming, loading and beginning afresh, at a warm peer as at one of our own. How
-a peer is reached is in `opening` and `broker`, what is stored in `sessions`. It prints nothing.
+a peer is reached is in `catalogue.open` and `broker`, what is stored in `sessions`. It prints nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The descriptor of a new peer, written from what a user said and what was measured.
 
 Owns the text of the TOML file and of the Python scaffold. It writes no file (`adding`), and what a
-descriptor may hold is decided by `catalogue.validation`. Where the program belongs to a peer that
+descriptor may hold is decided by `catalogue.validate`. Where the program belongs to a peer that
 is known already, what is known of that one is carried over.
 """
 
@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 import tomlkit
 
-from dragoman.hub.catalogue import Descriptor, Quirks
-from dragoman.hub.catalogue.validation import ADDRESSES
-from dragoman.hub.launching import Way
-from dragoman.hub.verify.card import Card, Facts
+from dragoman.catalogue import Descriptor, Quirks
+from dragoman.catalogue.card import Card, MeasuredFacts
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.validate import ADDRESSES
 
 CARRIED: Final = (
     *("tiers", "version", "models", "credentials", "install", "env", "details", "quirks"),
@@ -66,7 +66,7 @@ def first_table(wish: Wish) -> dict[str, Any]:
     }
 
 
-def table(wish: Wish, way: Way, card: Card) -> dict[str, Any]:
+def table(wish: Wish, way: LaunchSpec, card: Card) -> dict[str, Any]:
     """All that is known now: what the user said, what was measured, what was known before."""
     facts = card.facts
     made = first_table(wish)
@@ -114,7 +114,7 @@ def _carry_over(made: dict[str, Any], known: Descriptor) -> None:
     made["notes"] = f"The program of {known.title}."
 
 
-def _seen_quirks(facts: Facts) -> dict[str, Any]:
+def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
     """What the peer was seen to do differently. What was not measured is not known."""
     seen = {
         "reject_ends_turn": facts.refusal_ends_turn,
@@ -125,7 +125,7 @@ def _seen_quirks(facts: Facts) -> dict[str, Any]:
     return {name: True for name, value in seen.items() if value}
 
 
-def descriptor_text(wish: Wish, way: Way, card: Card) -> str:
+def descriptor_text(wish: Wish, way: LaunchSpec, card: Card) -> str:
     """The descriptor as the TOML file that it becomes."""
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by `dragoman peers add`; yours to edit."))
@@ -171,7 +171,7 @@ from typing import Any
 from dragoman.client.results import Result
 from dragoman.errors import RoleNotClaimed
 from dragoman.hub.adapters import Errand
-from dragoman.hub.opening import judge, open_peer
+from dragoman.catalogue.open import judge, open_peer
 
 name = "{name}"
 protocol = "{protocol}"

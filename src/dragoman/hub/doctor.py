@@ -16,6 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dragoman.catalogue import Descriptor
+from dragoman.catalogue.agent_files import validate
+from dragoman.catalogue.card import to_know
+from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.launch import LaunchSpec, current_platform, refuse_described, resolve
+from dragoman.catalogue.runtimes import check_runtime, node_version
+from dragoman.catalogue.versions import installed_version
 from dragoman.config import Trust
 from dragoman.errors import (
     ConfigInvalid,
@@ -25,20 +32,13 @@ from dragoman.errors import (
     StoreTooNew,
     WrongLaunch,
 )
-from dragoman.hub.agent_files import validate
-from dragoman.hub.catalogue import Descriptor
-from dragoman.hub.launching import Way, current_platform, refuse_described, resolve
 from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.hub.place import Place
-from dragoman.hub.runtimes import check_runtime, node_version
 from dragoman.hub.sessions.damage import COMPANIONS, aside_of, find_damage
 from dragoman.hub.sessions.database import Database
 from dragoman.hub.sessions.store import Store, store_path
-from dragoman.hub.verify.card import to_know
 from dragoman.hub.verify.report import proved
-from dragoman.hub.verify.store import CardStore
-from dragoman.hub.versions import installed_version
 from dragoman.paths import RUNTIME, runtime_problem
 from dragoman.transports.programs import which
 
@@ -339,7 +339,7 @@ async def _peers(place: Place) -> AsyncIterator[Finding]:
 
 
 def _card(
-    peer: Descriptor, way: Way, version: str | None, store: CardStore, *, enabled: bool
+    peer: Descriptor, way: LaunchSpec, version: str | None, store: CardStore, *, enabled: bool
 ) -> Iterator[Finding]:
     cure = f"dragoman peers verify {peer.name}"
     card = store.load(peer.name, version, current_platform()) if version else None

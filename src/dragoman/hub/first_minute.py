@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.hub.catalogue import load_delay
+from dragoman.catalogue import load_delay
 
 if TYPE_CHECKING:
     from dragoman.hub.sessions import SessionRecord

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.errors.usage import alternatives
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
-from dragoman.hub.launching import Way
 
 PREVIEW: Final = "-preview"
 """Makers add and drop this at the end of a model's name; people remember the name without it."""
@@ -66,7 +66,7 @@ def _parent(one: str, other: str) -> bool:
 # -- asking for it
 
 
-def with_flag(way: Way, model: str) -> Way | None:
+def with_flag(way: LaunchSpec, model: str) -> LaunchSpec | None:
     """The way with the model in its command line; None for peers that are not told it there."""
     flag = None if way.descriptor is None else way.descriptor.models.flag
     if flag is None or way.command is None:
@@ -93,8 +93,8 @@ async def choose_model(
     view: View,
     wanted: str,
     *,
-    way: Way,
-    restart: Callable[[Way], Awaitable[tuple[Conversation, View]]],
+    way: LaunchSpec,
+    restart: Callable[[LaunchSpec], Awaitable[tuple[Conversation, View]]],
     peer: str,
 ) -> None:
     """Let a session that was just opened use a model, and read it back. A peer that takes its

@@ -13,6 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dragoman.catalogue import load_catalogue
+from dragoman.catalogue.enforcement import Enforced, enforce
+from dragoman.catalogue.launch import way_to
+from dragoman.catalogue.open import is_unrestricted, open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Opening, Peer
 from dragoman.client.folders import absolute
@@ -21,10 +25,6 @@ from dragoman.config import Config, find_paths, load_config
 from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.view import View
-from dragoman.hub.catalogue import load_catalogue
-from dragoman.hub.enforcement import Enforced, enforce
-from dragoman.hub.launching import way_to
-from dragoman.hub.opening import is_unrestricted, open_peer
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def open_named(
     way = way_to(peer_name, catalogue=load_catalogue(config), settings=settings)
     holding: Holding | None = None
     if not is_unrestricted(permit):
-        from dragoman.hub.verify.store import CARDS, CardStore
+        from dragoman.catalogue.card_store import CARDS, CardStore
 
         enforced = enforce(
             way,

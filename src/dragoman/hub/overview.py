@@ -10,16 +10,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dragoman.catalogue import Descriptor, is_generalist
+from dragoman.catalogue.card import Card, to_know
+from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.enforcement import NOT_ENFORCED, gap
+from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve, with_env
+from dragoman.catalogue.versions import installed_version
 from dragoman.errors import NotInstalled
-from dragoman.hub.catalogue import Descriptor, is_generalist
-from dragoman.hub.enforcement import NOT_ENFORCED, gap
-from dragoman.hub.launching import Way, current_platform, resolve, with_env
 from dragoman.hub.ledger.values import Park
 from dragoman.hub.parking import parked_peers
 from dragoman.hub.place import Place
-from dragoman.hub.verify.card import Card, to_know
-from dragoman.hub.verify.store import CardStore
-from dragoman.hub.versions import installed_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Row:
     descriptor: Descriptor
     origin: str
     enabled: bool
-    way: Way | None
+    way: LaunchSpec | None
     """How it is started; None if it is not installed."""
     missing: str
     """Why it is not installed; empty if it is."""
@@ -106,7 +106,7 @@ def row_of(name: str, place: Place) -> Row:
     )
 
 
-def _way(descriptor: Descriptor, place: Place) -> tuple[Way | None, str]:
+def _way(descriptor: Descriptor, place: Place) -> tuple[LaunchSpec | None, str]:
     try:
         way = resolve(descriptor, environ=place.environ)
     except NotInstalled as error:
@@ -115,7 +115,7 @@ def _way(descriptor: Descriptor, place: Place) -> tuple[Way | None, str]:
 
 
 def _notes(
-    descriptor: Descriptor, way: Way | None, card: Card | None, store: CardStore
+    descriptor: Descriptor, way: LaunchSpec | None, card: Card | None, store: CardStore
 ) -> list[str]:
     notes: list[str] = []
     if is_generalist(descriptor.roles):

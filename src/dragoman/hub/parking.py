@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from dragoman.errors import StoreError
 
 if TYPE_CHECKING:
-    from dragoman.hub.catalogue import Descriptor
+    from dragoman.catalogue import Descriptor
     from dragoman.hub.ledger.values import Health, Park
     from dragoman.hub.place import Place
     from dragoman.paths import Paths

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dragoman.catalogue import Catalogue, load_catalogue
+from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.config import Config, Paths, find_paths, load_config
-from dragoman.hub.catalogue import Catalogue, load_catalogue
-from dragoman.hub.verify.store import CARDS, CardStore
 
 if TYPE_CHECKING:
     # Most commands have no use for agent files, and the reader of YAML takes its time to load.
-    from dragoman.hub.agent_files import Problem
+    from dragoman.catalogue.agent_files import Problem
 
 ALWAYS_ENABLED: Final = frozenset({"scout"})
 """Comes with dragoman, calls no model, and only looks: nobody has to allow it."""
@@ -46,7 +46,7 @@ class Place:
 
     def find_agent_files(self, named: tuple[str, ...]) -> list[Path]:
         """The agent files that a user names; all of them where nothing is named."""
-        from dragoman.hub.agent_files import find_files
+        from dragoman.catalogue.agent_files import find_files
 
         return find_files(
             named,
@@ -65,7 +65,7 @@ class Place:
 
     def troubles(self) -> list[Problem]:
         """Everything that is wrong with settings, descriptors and agent files."""
-        from dragoman.hub.agent_files import Problem, validate
+        from dragoman.catalogue.agent_files import Problem, validate
 
         broken = [*self.config.problems, *self.catalogue.problems]
         return [

@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from dragoman.catalogue.enforcement import NOT_ENFORCED, violated
 from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
 from dragoman.errors import DragomanError
 from dragoman.events.parts import Failure, FileChange
 from dragoman.events.words import FileOp, Outcome
-from dragoman.hub.enforcement import NOT_ENFORCED, violated
 from dragoman.hub.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens_of
 from dragoman.hub.ledger.values import UNKNOWN, Charge, Provenance
 from dragoman.hub.worktree.check import CheckResult

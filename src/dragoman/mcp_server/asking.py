@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
+from dragoman.catalogue.launch import LaunchSpec, way_to
+from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, DragomanError, NoPeer
@@ -38,10 +41,7 @@ from dragoman.hub.continuing import (
 )
 from dragoman.hub.delegating import Audience, Reins, ceiling
 from dragoman.hub.delegating.limits import tightened
-from dragoman.hub.enforcement import Enforced, enforce, unapproved
-from dragoman.hub.launching import Way, way_to
 from dragoman.hub.naming import ttl_of
-from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.parking import note_success
 from dragoman.hub.prices import price, read_prices
 from dragoman.hub.report import Report, report_of
@@ -177,7 +177,7 @@ class _Asking:
 
     # -- opening
 
-    def enforce(self, way: Way) -> Way:
+    def enforce(self, way: LaunchSpec) -> LaunchSpec:
         """The way to the peer on which it keeps to the policy. Raises `PolicyNotEnforced`."""
         own = self._place.config.settings.for_peer(self._question.peer)
         self._enforced = enforce(
@@ -189,7 +189,7 @@ class _Asking:
         )
         return self._enforced.way
 
-    async def open(self, stack: AsyncExitStack, way: Way) -> Opened:
+    async def open(self, stack: AsyncExitStack, way: LaunchSpec) -> Opened:
         question = self._question
         record: SessionRecord | None = None
         if question.session is not None:
@@ -199,7 +199,7 @@ class _Asking:
         if wanted is None:
             return opened
 
-        async def restart(flagged: Way) -> tuple[Conversation, View]:
+        async def restart(flagged: LaunchSpec) -> tuple[Conversation, View]:
             # Nothing was prompted, so that it can be started again with other words.
             nonlocal opened
             await discard(opened)
@@ -222,7 +222,9 @@ class _Asking:
             raise
         return opened
 
-    async def _reach(self, stack: AsyncExitStack, way: Way, record: SessionRecord | None) -> Opened:
+    async def _reach(
+        self, stack: AsyncExitStack, way: LaunchSpec, record: SessionRecord | None
+    ) -> Opened:
         question, place = self._question, self._place
         own = place.config.settings.for_peer(question.peer)
         self._peer = await stack.enter_async_context(self._connected(way))
@@ -264,7 +266,7 @@ class _Asking:
             stack.push_async_callback(_leave, opened.conversation)
         return opened
 
-    def _connected(self, way: Way) -> AbstractAsyncContextManager[Peer]:
+    def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         question, place = self._question, self._place
         settings = place.config.settings
         own = settings.for_peer(question.peer)
@@ -319,7 +321,7 @@ class _Asking:
 
     # -- the turn
 
-    async def turn(self, opened: Opened, way: Way) -> Asked:
+    async def turn(self, opened: Opened, way: LaunchSpec) -> Asked:
         question = self._question
         blocks = [Text(question.prompt)]
         started_at = time.time()

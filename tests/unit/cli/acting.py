@@ -12,6 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.catalogue.descriptor import Descriptor, Launch, Models
+from dragoman.catalogue.enforcement import Enforced
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output.showing import Report, Show
 from dragoman.cli.permitting import Policy
 from dragoman.cli.plans import Plan
@@ -24,9 +27,6 @@ from dragoman.events import model
 from dragoman.events.model import Event
 from dragoman.events.parts import Capabilities, Choice, Option, PeerInfo
 from dragoman.events.words import Outcome
-from dragoman.hub.catalogue.descriptor import Descriptor, Launch, Models
-from dragoman.hub.enforcement import Enforced
-from dragoman.hub.launching import Way
 
 SOURCE = model.Source("acp", "client-1")
 
@@ -82,7 +82,7 @@ class ActedAgent:
         self.obeys = False
         self.begun = asyncio.Event()
         self.turn: ActedTurn | None = None
-        self.ways: list[Way] = []
+        self.ways: list[LaunchSpec] = []
         self.client = SimpleNamespace()
         self.opened_with: list[Opening] = []
         self.left = 0
@@ -94,7 +94,7 @@ class ActedAgent:
     # -- as `open_peer` and as a peer
 
     @asynccontextmanager
-    async def open_peer(self, way: Way, **terms: Any) -> AsyncIterator[ActedAgent]:
+    async def open_peer(self, way: LaunchSpec, **terms: Any) -> AsyncIterator[ActedAgent]:
         self.ways.append(way)
         self.opened_peer_with = terms
         self.on_event = terms["on_event"]
@@ -197,7 +197,7 @@ def plan(*, model: str | None = None, flag: str | None = None, mode: str | None 
         launch=(Launch(command=("actor", "--acp")),),
         models=Models(flag=flag),
     )
-    way = Way(command=("actor", "--acp"), descriptor=descriptor)
+    way = LaunchSpec(command=("actor", "--acp"), descriptor=descriptor)
     return Plan(
         way=way,
         enforced=Enforced(way=way),

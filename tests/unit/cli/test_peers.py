@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue.card import Card, RungResult, RungVerdict
+from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output import questions, terminal
 from dragoman.hub import adding
-from dragoman.hub.launching import Way
-from dragoman.hub.verify.card import Card, RungResult, Verdict
-from dragoman.hub.verify.store import CardStore
 from tests.unit.cli.calling import Shell
 from tests.unit.hub.places import card_of
 
@@ -25,9 +25,9 @@ class Ladder:
         self.usable = usable
         self.calls: list[dict[str, Any]] = []
 
-    async def __call__(self, way: Way, **options: Any) -> Card:
+    async def __call__(self, way: LaunchSpec, **options: Any) -> Card:
         self.calls.append({"way": way, **options})
-        verdict = Verdict.PASS if self.usable else Verdict.FAIL
+        verdict = RungVerdict.PASS if self.usable else RungVerdict.FAIL
         on_rung: Callable[[RungResult], None] = options["on_rung"]
         on_rung(
             RungResult(rung="handshake", verdict=verdict, evidence="as it went", remedy="mend it")

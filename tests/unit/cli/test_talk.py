@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.catalogue.descriptor import Quirks
 from dragoman.cli import talk as module
 from dragoman.cli.plans import Plan
 from dragoman.cli.talk import Talk, talking
@@ -17,7 +18,6 @@ from dragoman.client.results import Result
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.events.parts import Text
 from dragoman.events.words import Outcome
-from dragoman.hub.catalogue.descriptor import Quirks
 from tests.aio import aio
 from tests.unit.cli.acting import (
     ActedAgent,

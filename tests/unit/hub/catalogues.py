@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.hub.catalogue import Catalogue, Descriptor, Known, Launch
+from dragoman.catalogue import Catalogue, Descriptor, KnownPeer, Launch
 
 
 def peer(name: str, *roles: str, command: Sequence[str] = ("true",)) -> Descriptor:
@@ -14,7 +14,7 @@ def peer(name: str, *roles: str, command: Sequence[str] = ("true",)) -> Descript
 
 
 def catalogue(*peers: Descriptor) -> Catalogue:
-    made = Catalogue(Known(each, "test") for each in peers)
+    made = Catalogue(KnownPeer(each, "test") for each in peers)
     assert not made.problems
     return made
 

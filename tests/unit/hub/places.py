@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
 from dragoman.hub.place import Place, look_around
-from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 
 FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
 
@@ -42,8 +42,8 @@ def card_of(
     usable: bool = True,
     version: str | None = "1.2.3",
     turns: bool = False,
-    facts: Facts | None = None,
-    verdict: Verdict = Verdict.PASS,
+    facts: MeasuredFacts | None = None,
+    verdict: RungVerdict = RungVerdict.PASS,
 ) -> Card:
     rung = RungResult(rung="handshake", verdict=verdict, evidence="it answered", remedy="wait")
     return Card(
@@ -56,5 +56,5 @@ def card_of(
         reached="handshake",
         usable=usable,
         rungs=(rung,),
-        facts=facts or Facts(dialect="acp", agent_name="Mine Agent"),
+        facts=facts or MeasuredFacts(dialect="acp", agent_name="Mine Agent"),
     )

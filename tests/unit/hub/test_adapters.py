@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue import Descriptor, Launch, Quirks, load_catalogue
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.load import Catalogue, KnownPeer, built_in
 from dragoman.client.permissions import approve_all
 from dragoman.config import Paths, trust_project
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
 from dragoman.events import model
 from dragoman.events.words import Outcome
 from dragoman.hub.adapters import Adapter, DescribedAdapter, Errand, load_adapter
-from dragoman.hub.catalogue import Descriptor, Launch, Quirks, load_catalogue
-from dragoman.hub.catalogue.loading import Catalogue, Known, built_in
-from dragoman.hub.launching import Way
 from dragoman.testing.scripted import Die, Expect, Notify, Reply, Step, command
 from dragoman.transports.environment import owner
 from dragoman.transports.strays import find_owned
@@ -35,7 +35,9 @@ PEER = Descriptor(
 
 def errand(tmp_path: Path, *steps: Step, quirks: Quirks | None = None) -> Errand:
     script = command(Expect("initialize"), Reply({"protocolVersion": 1}), *steps)
-    way = Way(command=tuple(script), protocol="acp", quirks=quirks or Quirks(), descriptor=PEER)
+    way = LaunchSpec(
+        command=tuple(script), protocol="acp", quirks=quirks or Quirks(), descriptor=PEER
+    )
     return Errand(way=way, cwd=tmp_path, permit=approve_all)
 
 
@@ -65,7 +67,7 @@ async def test_work_is_done_with_its_roles_prefix_and_every_event_is_told(tmp_pa
 async def test_a_role_that_is_not_claimed_starts_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"import os; os.mkdir({str(mark)!r})"
-    way = Way(command=(sys.executable, "-c", code), descriptor=PEER)
+    way = LaunchSpec(command=(sys.executable, "-c", code), descriptor=PEER)
     with pytest.raises(RoleNotClaimed, match="it claims plan, review"):
         await DescribedAdapter(PEER).dispatch(Errand(way=way, cwd=tmp_path), "debug", "x")
     assert not mark.exists()
@@ -134,7 +136,7 @@ async def dispatch(launch, role, text, on_notification=None):
 TABLE = 'name = "tool"\ntitle = "Tool"\nadapter = "{}"\n[[launch]]\ncommand = ["tool"]\n'
 
 
-def users(paths: Paths, adapter: str) -> Known:
+def users(paths: Paths, adapter: str) -> KnownPeer:
     write(paths.peers_folder / "tool.toml", TABLE.format(adapter))
     return load_catalogue(load(paths.config, paths), strict=True, entry_points=list).known("tool")
 
@@ -244,4 +246,4 @@ def test_an_adapter_that_appears_after_the_trust_is_not_trusted(tmp_path: Path) 
 
 
 def test_a_catalogue_says_where_a_peer_comes_from() -> None:
-    assert Catalogue([Known(PEER, "here")]).known("tool").origin == "here"
+    assert Catalogue([KnownPeer(PEER, "here")]).known("tool").origin == "here"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue.card import Card
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError, WrongLaunch
 from dragoman.hub.adding import add_peer, disable, enable, measure, prepare, settled_command
 from dragoman.hub.described import Wish
-from dragoman.hub.launching import Way
 from dragoman.hub.place import Place
-from dragoman.hub.verify.card import Card
 from tests.aio import aio
 from tests.unit.hub.places import agent_file, card_of, place_in
 
@@ -91,7 +91,7 @@ class Climbs:
         self.usable = usable
         self.seen: list[tuple[bool, bool]] = []
 
-    async def __call__(self, way: Way, *, turns: bool, careful: bool, **more: Any) -> Card:
+    async def __call__(self, way: LaunchSpec, *, turns: bool, careful: bool, **more: Any) -> Card:
         self.seen.append((turns, careful))
         return card_of(more["peer"], usable=self.usable, turns=turns)
 
@@ -100,11 +100,11 @@ class Climbs:
 async def test_an_unknown_program_gets_nothing_to_spend_until_it_has_answered() -> None:
     for usable, expected in ((True, [(False, True), (True, False)]), (False, [(False, True)])):
         climbs = Climbs(usable=usable)
-        card = await measure(Way(command=("x",)), peer="x", turns=True, climb=climbs)
+        card = await measure(LaunchSpec(command=("x",)), peer="x", turns=True, climb=climbs)
         assert climbs.seen == expected
         assert card.turns is usable
     climbs = Climbs()
-    await measure(Way(command=("x",)), peer="x", turns=False, climb=climbs)
+    await measure(LaunchSpec(command=("x",)), peer="x", turns=False, climb=climbs)
     assert climbs.seen == [(False, True)]
 
 
@@ -112,7 +112,7 @@ async def test_an_unknown_program_gets_nothing_to_spend_until_it_has_answered() 
 async def test_a_known_program_is_measured_as_it_will_be_used(tmp_path: Path) -> None:
     descriptor = place_in(tmp_path).catalogue.get("gemini")
     climbs = Climbs()
-    way = Way(command=("gemini", "--acp"), descriptor=descriptor)
+    way = LaunchSpec(command=("gemini", "--acp"), descriptor=descriptor)
     await measure(way, peer="gemini", turns=True, climb=climbs)
     assert climbs.seen == [(True, False)]
 
@@ -121,7 +121,7 @@ async def test_a_known_program_is_measured_as_it_will_be_used(tmp_path: Path) ->
 
 
 def test_a_peer_is_written_shown_and_known_from_then_on(place: Place) -> None:
-    done = add_peer(wish(), Way(command=("mine-agent",)), card_of("mine"), place)
+    done = add_peer(wish(), LaunchSpec(command=("mine-agent",)), card_of("mine"), place)
     (change,) = done.changes
     assert change.before is None and change.path.name == "mine.toml"
     assert tomllib.loads((change.after or b"").decode())["roles"] == ["review"]
@@ -130,46 +130,48 @@ def test_a_peer_is_written_shown_and_known_from_then_on(place: Place) -> None:
 
 
 def test_an_adapter_is_written_beside_it_and_can_be_loaded(place: Place) -> None:
-    done = add_peer(wish(python=True), Way(command=("mine-agent",)), card_of("mine"), place)
+    done = add_peer(wish(python=True), LaunchSpec(command=("mine-agent",)), card_of("mine"), place)
     assert [change.path.name for change in done.changes] == ["mine_adapter.py", "mine.toml"]
 
 
 def test_a_generalist_is_taken_and_flagged(place: Place) -> None:
-    from dragoman.hub.catalogue import ROLES
+    from dragoman.catalogue import ROLES
 
-    done = add_peer(wish("mine", *ROLES), Way(command=("x",)), card_of("mine"), place)
+    done = add_peer(wish("mine", *ROLES), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert "claims every role" in done.notes[0]
 
 
 def test_a_role_that_is_new_is_taken_and_told(place: Place) -> None:
-    done = add_peer(wish("mine", "haiku"), Way(command=("x",)), card_of("mine"), place)
+    done = add_peer(wish("mine", "haiku"), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert "Nobody else claims haiku" in done.notes[0]
     without = Wish(name="bare", roles=(), command=("x",))
-    done = add_peer(without, Way(command=("x",)), card_of("bare"), place.again())
+    done = add_peer(without, LaunchSpec(command=("x",)), card_of("bare"), place.again())
     assert "claims no role" in done.notes[0]
 
 
 def test_a_peer_that_somebody_added_meanwhile_is_not_overwritten(place: Place) -> None:
     prepare(wish(), place)
-    add_peer(wish(), Way(command=("x",)), card_of("mine"), place)
+    add_peer(wish(), LaunchSpec(command=("x",)), card_of("mine"), place)
     first = (place.paths.peers_folder / "mine.toml").read_bytes()
     with pytest.raises(UsageError, match=r"mine\.toml is there already"):
-        add_peer(wish("mine", "plan"), Way(command=("y",)), card_of("mine"), place)
+        add_peer(wish("mine", "plan"), LaunchSpec(command=("y",)), card_of("mine"), place)
     assert (place.paths.peers_folder / "mine.toml").read_bytes() == first
 
 
 def test_a_peer_that_did_not_prove_itself_is_not_written(place: Place) -> None:
     with pytest.raises(UsageError, match="did not prove itself"):
-        add_peer(wish(), Way(command=("x",)), card_of("mine", usable=False), place)
+        add_peer(wish(), LaunchSpec(command=("x",)), card_of("mine", usable=False), place)
     assert files(place) == []
 
 
 def test_a_peer_that_gives_a_value_a_second_reading_is_taken_back(place: Place) -> None:
-    add_peer(wish("a-b", "c"), Way(command=("x",)), card_of("a-b"), place)
+    add_peer(wish("a-b", "c"), LaunchSpec(command=("x",)), card_of("a-b"), place)
     agent_file(place, "one", "a-b-c")
     before = files(place)
     with pytest.raises(UsageError, match=r"undone.*one\.md:2.*two readings"):
-        add_peer(wish("a", "b-c", python=True), Way(command=("x",)), card_of("a"), place.again())
+        add_peer(
+            wish("a", "b-c", python=True), LaunchSpec(command=("x",)), card_of("a"), place.again()
+        )
     assert files(place) == before
     assert place.again().troubles() == []
 
@@ -179,7 +181,7 @@ def test_an_adapter_that_cannot_be_loaded_takes_everything_back(
 ) -> None:
     monkeypatch.setattr("dragoman.hub.adding.adapter_text", lambda wish, card: "1 / 0\n")
     with pytest.raises(ConfigInvalid, match="ZeroDivisionError"):
-        add_peer(wish(python=True), Way(command=("x",)), card_of("mine"), place)
+        add_peer(wish(python=True), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert files(place) == []
 
 

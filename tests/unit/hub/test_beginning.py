@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
+from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.launch import current_platform
+from dragoman.catalogue.roles import ROLES
 from dragoman.errors import DragomanError, NotInstalled, UnknownPeer, UsageError
 from dragoman.events.words import Outcome
 from dragoman.hub import beginning
 from dragoman.hub.beginning import PROMPT, Proof
-from dragoman.hub.catalogue.roles import ROLES
 from dragoman.hub.delegating import Delegation
-from dragoman.hub.launching import current_platform
 from dragoman.hub.overview import Row
 from dragoman.hub.place import Place
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Decision
-from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
-from dragoman.hub.verify.store import CARDS, CardStore
 from tests.aio import aio
 from tests.unit.hub.places import card_of, place_in, program
 
@@ -82,8 +82,8 @@ def test_a_peer_that_is_named_has_to_be_there(tmp_path: Path) -> None:
         ({"turns": True}, True, True),
         ({"usable": False}, False, False),
         ({"platform": "elsewhere"}, False, False),
-        ({"facts": Facts(authenticated=False)}, False, False),
-        ({"facts": Facts(echo=False)}, False, False),
+        ({"facts": MeasuredFacts(authenticated=False)}, False, False),
+        ({"facts": MeasuredFacts(echo=False)}, False, False),
     ],
 )
 def test_a_card_counts_if_it_is_of_this_version_and_says_nothing_bad(
@@ -146,14 +146,18 @@ async def test_each_peer_is_measured_once_and_what_is_known_not_at_all(tmp_path:
 def test_trouble_comes_with_its_cure(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     row = row_of(place_in(tmp_path), "codex")
-    login = beginning.judged(row, card_of("codex", facts=Facts(authenticated=False)))
+    login = beginning.judged(row, card_of("codex", facts=MeasuredFacts(authenticated=False)))
     assert (login.trouble, login.cure) == ("it wants a login", "run `codex login`")
-    own = beginning.judged(row, card_of("codex", facts=Facts(authenticated=False, login="knock")))
+    own = beginning.judged(
+        row, card_of("codex", facts=MeasuredFacts(authenticated=False, login="knock"))
+    )
     assert own.cure == "knock"
-    failed = RungResult(rung="session", verdict=Verdict.FAIL, evidence="it slept", remedy="wake it")
+    failed = RungResult(
+        rung="session", verdict=RungVerdict.FAIL, evidence="it slept", remedy="wake it"
+    )
     broken = beginning.judged(row, structs.replace(card_of("codex", usable=False), rungs=(failed,)))
     assert (broken.trouble, broken.cure) == ("session: it slept", "wake it")
-    mute = beginning.judged(row, card_of("codex", facts=Facts(echo=False)))
+    mute = beginning.judged(row, card_of("codex", facts=MeasuredFacts(echo=False)))
     assert (mute.ready, mute.cure) == (False, "dragoman peers verify codex")
     assert beginning.judged(row, card_of("codex")).ready
 

@@ -26,13 +26,13 @@ def test_the_names_of_peers_are_no_addresses(text: str) -> None:
 def test_a_command_line_needs_neither_a_catalogue_nor_a_thread() -> None:
     loaded = loaded_by("from dragoman import connect")
     assert "dragoman.client.connecting" in loaded
-    heavy = {"dragoman.hub.catalogue", "dragoman.config", "dragoman.client.blocking", "tomllib"}
+    heavy = {"dragoman.catalogue", "dragoman.config", "dragoman.client.blocking", "tomllib"}
     assert loaded.isdisjoint(heavy)
 
 
 def test_the_options_for_a_name_are_those_for_a_command_line() -> None:
+    from dragoman.catalogue.open import open_peer
     from dragoman.hub.naming import open_named
-    from dragoman.hub.opening import open_peer
 
     def options(function: object) -> set[str]:
         assert callable(function)
@@ -53,8 +53,8 @@ async def test_a_command_line_has_no_broker() -> None:
 
 
 def test_the_options_for_brokers_are_those_for_a_direct_start_and_more() -> None:
+    from dragoman.catalogue.open import open_peer
     from dragoman.hub.broker.calling import open_warm
-    from dragoman.hub.opening import open_peer
 
     direct = inspect.signature(open_peer).parameters
     warm = inspect.signature(open_warm).parameters

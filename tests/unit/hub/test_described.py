@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 
-from dragoman.hub.catalogue.validation import describe
+from dragoman.catalogue.card import MeasuredFacts
+from dragoman.catalogue.launch import LaunchSpec, describe_command
+from dragoman.catalogue.validate import describe
 from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
-from dragoman.hub.launching import Way, describe_command
-from dragoman.hub.verify.card import Facts
 from tests.unit.hub.places import card_of, place_in
 
 WISH = Wish(name="my-agent", roles=("review", "plan"), command=("my-agent", "--acp"))
 
 
-def made(wish: Wish, way: Way | None = None, facts: Facts | None = None) -> dict[str, Any]:
-    text = descriptor_text(wish, way or Way(command=wish.command), card_of(wish.name, facts=facts))
+def made(
+    wish: Wish, way: LaunchSpec | None = None, facts: MeasuredFacts | None = None
+) -> dict[str, Any]:
+    text = descriptor_text(
+        wish, way or LaunchSpec(command=wish.command), card_of(wish.name, facts=facts)
+    )
     table = tomllib.loads(text)
     describe(table, origin="test")
     return table
@@ -45,17 +49,21 @@ def test_a_title_of_the_users_own_wins_and_variables_are_named() -> None:
 def test_an_address_is_reached_and_not_started() -> None:
     wish = Wish(name="far", roles=("plan",), command=("ws://127.0.0.1:1/x",))
     assert wish.address == "ws://127.0.0.1:1/x"
-    assert made(wish, Way(address=wish.address))["launch"] == [{"address": "ws://127.0.0.1:1/x"}]
+    assert made(wish, LaunchSpec(address=wish.address))["launch"] == [
+        {"address": "ws://127.0.0.1:1/x"}
+    ]
 
 
 def test_what_was_seen_becomes_a_quirk_and_what_was_not_does_not() -> None:
-    facts = Facts(dialect="acp", refusal_ends_turn=True, clean_exit=False, uses_terminals=False)
+    facts = MeasuredFacts(
+        dialect="acp", refusal_ends_turn=True, clean_exit=False, uses_terminals=False
+    )
     assert made(WISH, facts=facts)["quirks"] == {"reject_ends_turn": True, "stays_after_eof": True}
-    assert "quirks" not in made(WISH, facts=Facts(clean_exit=True))
+    assert "quirks" not in made(WISH, facts=MeasuredFacts(clean_exit=True))
 
 
 def test_a_login_that_was_told_is_kept() -> None:
-    facts = Facts(dialect="acp", login="run `my-agent login`")
+    facts = MeasuredFacts(dialect="acp", login="run `my-agent login`")
     assert made(WISH, facts=facts)["credentials"] == {"login": "run `my-agent login`"}
 
 
@@ -65,7 +73,7 @@ def test_a_second_peer_with_a_known_program_knows_what_is_known_of_it(tmp_path: 
     wish = Wish(
         name="flash", roles=("research",), command=("gemini", "--acp", "--model", "x"), env=("MY",)
     )
-    table = made(wish, way, Facts(dialect="acp"))
+    table = made(wish, way, MeasuredFacts(dialect="acp"))
     assert table["env"] == {"GEMINI_CLI_NO_RELAUNCH": "true"}
     assert table["quirks"]["missing_file_is_empty"] is True
     assert {"GEMINI_API_KEY", "MY"} <= set(table["credentials"]["env"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue import load_delay
 from dragoman.hub import visiting
-from dragoman.hub.catalogue import load_delay
 from dragoman.hub.first_minute import loses_early, wait_over
 from tests.aio import aio
 from tests.unit.hub.stored import session

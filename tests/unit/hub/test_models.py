@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.catalogue.descriptor import Descriptor, Launch, Models
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
-from dragoman.hub.catalogue.descriptor import Descriptor, Launch, Models
-from dragoman.hub.launching import Way
 from dragoman.hub.models import (
     choose_model,
     match,
@@ -152,17 +152,17 @@ async def test_a_peer_that_takes_another_model_is_found_out() -> None:
             await use(view, wanted, stubborn=True)
 
 
-def way(flag: str | None) -> Way:
+def way(flag: str | None) -> LaunchSpec:
     known = Descriptor(name="a", title="A", launch=(Launch(),), models=Models(flag=flag))
-    return Way(command=("a", "--acp"), descriptor=known)
+    return LaunchSpec(command=("a", "--acp"), descriptor=known)
 
 
 @aio
 async def test_a_peer_with_a_flag_is_started_again_and_read_back() -> None:
-    ways: list[Way] = []
+    ways: list[LaunchSpec] = []
     for after, error in ((View(model="x"), None), (View(), Unsupported), (offering(), UsageError)):
 
-        async def restart(way: Way, after: View = after) -> Any:
+        async def restart(way: LaunchSpec, after: View = after) -> Any:
             ways.append(way)
             return Session(after), after
 
@@ -193,4 +193,4 @@ def test_a_flag_stands_at_the_end_of_the_command_line() -> None:
         flagged = with_flag(way(flag), "x")
         assert flagged is not None and flagged.command == ("a", "--acp", *words)
     assert with_flag(way(None), "x") is None
-    assert with_flag(Way(address="unix:/x"), "x") is None
+    assert with_flag(LaunchSpec(address="unix:/x"), "x") is None

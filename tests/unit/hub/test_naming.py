@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import dragoman
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
 from dragoman.errors import UnknownPeer
 from dragoman.hub.broker import calling
-from dragoman.hub.launching import Way
 from dragoman.hub.naming import open_named
-from dragoman.hub.opening import open_peer
 from dragoman.paths import VARIABLES
 from tests.aio import aio
 from tests.unit.config.folders import write
@@ -87,7 +87,7 @@ class Warm:
         monkeypatch.setattr(calling, "open_warm", self._open)
 
     @asynccontextmanager
-    async def _open(self, way: Way, **options: Any) -> AsyncIterator[Peer]:
+    async def _open(self, way: LaunchSpec, **options: Any) -> AsyncIterator[Peer]:
         self.asked.append({name: options.pop(name) for name in ("paths", "ttl", "max_idle")})
         async with open_peer(way, **options) as peer:
             yield peer

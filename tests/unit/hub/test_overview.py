@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.card import MeasuredFacts, RungVerdict
+from dragoman.catalogue.card_store import CardStore
 from dragoman.errors import UnknownPeer
 from dragoman.hub.overview import Row, credentials_set, overview, row_of
-from dragoman.hub.verify.card import Facts, Verdict
-from dragoman.hub.verify.store import CardStore
 from tests.unit.hub.places import card_of, place_in, program
 
 
@@ -36,13 +36,13 @@ def test_the_card_says_what_was_measured_and_of_which_version(tmp_path: Path) ->
     assert (row().version, row().card_state) == (None, "none")
     store.save(card_of("qwen", version="1.0"))
     assert (row().version, row().card_state) == ("1.0", "it starts")
-    opens = Facts(sessions=True)
+    opens = MeasuredFacts(sessions=True)
     store.save(card_of("qwen", version="1.0", facts=opens))
     assert row().card_state == "a session opens"
-    store.save(card_of("qwen", version="1.0", facts=opens, verdict=Verdict.WARN))
+    store.save(card_of("qwen", version="1.0", facts=opens, verdict=RungVerdict.WARN))
     assert row().card_state == "a session opens, 1 to know"
     for echo, said in ((True, "a turn completes"), (False, "a turn failed")):
-        store.save(card_of("qwen", version="1.0", facts=Facts(echo=echo)))
+        store.save(card_of("qwen", version="1.0", facts=MeasuredFacts(echo=echo)))
         assert row().card_state == said
     store.save(card_of("qwen", version="1.0", usable=False))
     assert row().card_state == "failed"
@@ -59,7 +59,7 @@ def test_a_card_of_another_version_is_told_apart(tmp_path: Path) -> None:
 def test_notes_say_what_a_user_has_to_know(tmp_path: Path) -> None:
     program(tmp_path, "cursor-agent")
     place = place_in(tmp_path)
-    facts = Facts(asks_permission=False, authenticated=False)
+    facts = MeasuredFacts(asks_permission=False, authenticated=False)
     CardStore(place.paths.data / "cards").save(card_of("cursor", facts=facts))
     assert row_of("cursor", place).notes == (
         "facts unverified",
@@ -71,7 +71,7 @@ def test_notes_say_what_a_user_has_to_know(tmp_path: Path) -> None:
 
 
 def test_a_generalist_is_flagged(tmp_path: Path) -> None:
-    from dragoman.hub.catalogue import ROLES
+    from dragoman.catalogue import ROLES
 
     place = place_in(tmp_path)
     place.paths.peers_folder.mkdir(parents=True)

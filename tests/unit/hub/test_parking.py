@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch
+from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
 from dragoman.hub.ledger import Ledger, ledger_path
 from dragoman.hub.ledger.values import Health, Park
 from dragoman.hub.parking import LEDGER, note_success, surroundings_of, unpark

@@ -20,10 +20,10 @@ from dragoman.cli.output.tables import cut
 from dragoman.cli.output.terminal import is_terminal, paint_for, put_err, width_of
 
 if TYPE_CHECKING:
+    from dragoman.catalogue.card import RungResult
     from dragoman.hub.beginning import Found, Proof
     from dragoman.hub.delegating import Delegation, Wish
     from dragoman.hub.report import Report
-    from dragoman.hub.verify.card import RungResult
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Telling:
 
     def _to_know(self, proof: Proof) -> None:
         """What there is to know of a peer, each in one line, and the command that shows more."""
-        from dragoman.hub.verify.card import to_know
+        from dragoman.catalogue.card import to_know
 
         lines = to_know(proof.card) if proof.card is not None else []
         for line in lines:
@@ -239,7 +239,7 @@ class Telling:
 
 def proof_as_json(proof: Proof) -> dict[str, Any]:
     """A verified peer as its line."""
-    from dragoman.hub.verify.card import to_know
+    from dragoman.catalogue.card import to_know
     from dragoman.hub.verify.report import proved
 
     card = proof.card

@@ -15,7 +15,7 @@ from dragoman.cli.output.neutral import joined, neutral
 from dragoman.cli.output.terminal import paint_for, put_err, put_out
 
 if TYPE_CHECKING:
-    from dragoman.hub.verify.card import Card, RungResult
+    from dragoman.catalogue.card import Card, RungResult
 
 COLOURS: Final = {"pass": "green", "warn": "yellow", "fail": "red", "skipped": "dim"}
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dragoman.catalogue.enforcement import NOT_ENFORCED
 from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.showing import Report
 from dragoman.events.parts import Cost, Usage
-from dragoman.hub.enforcement import NOT_ENFORCED
 
 
 def line(report: Report, seen: Mapping[str, Usage]) -> str:

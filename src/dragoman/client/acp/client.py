@@ -1,7 +1,7 @@
 """A typed client of one agent that speaks ACP v1.
 
 Owns the connection after the transport is open: the handshake, what the agent can do, its
-sessions, and the translation of wire errors. It does not start programs (`opening` does), follow
+sessions, and the translation of wire errors. It does not start programs (`catalogue.open` does), follow
 turns (`turn`), answer the agent's questions (`serving`), decide what to offer (`options`) or know
 how people log in (`login`).
 """

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.agent.settings import Settings
 from dragoman.bridge.choices import Choices
+from dragoman.catalogue.roles import ROLES
 from dragoman.dialects.acp import v1 as acp
-from dragoman.hub.catalogue.roles import ROLES
 from dragoman.hub.place import ALWAYS_ENABLED
 
 if TYPE_CHECKING:

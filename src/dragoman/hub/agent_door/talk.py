@@ -20,6 +20,7 @@ from dragoman.agent.server import Server
 from dragoman.agent.session import Session
 from dragoman.bridge import answers
 from dragoman.bridge.choices import Choices
+from dragoman.catalogue.enforcement import violated
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
@@ -35,7 +36,6 @@ from dragoman.hub.agent_door.shelf import Kept, Shelf, title_of
 from dragoman.hub.agent_door.voice import Voice
 from dragoman.hub.agent_door.worker import Worker
 from dragoman.hub.continuing import RESTORED
-from dragoman.hub.enforcement import violated
 from dragoman.hub.sessions.history import events_of
 from dragoman.hub.sessions.records import new_job_id
 from dragoman.wire import codes

@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.bridge import answers
 from dragoman.bridge.choices import stands_for_models
+from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce, unapproved
+from dragoman.catalogue.launch import way_to
+from dragoman.catalogue.mcp_servers import taken
+from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.guarding import decided, reading, require, running, writing
@@ -51,13 +55,9 @@ from dragoman.hub.delegating.ceiling import (
     policy_for,
     unattended,
 )
-from dragoman.hub.enforcement import NOT_ENFORCED, enforce, unapproved
-from dragoman.hub.launching import way_to
 from dragoman.hub.lineage import inherited
-from dragoman.hub.mcp_servers import taken
 from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
-from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.parking import note_success
 from dragoman.hub.sessions.records import new_session_key
 from dragoman.policy import Approver, allows_everything

@@ -1,6 +1,6 @@
 """One caller of a broker: what it asks, and who answers.
 
-Owns the connection to one caller and the table of what it may ask. Sessions are opened by `opening`
+Owns the connection to one caller and the table of what it may ask. Sessions are opened by `catalogue.open`
 and prompts run by `turning`; what neither concerns goes on to the peer as it came, and the peer's
 answer comes back as it came. A caller that misbehaves harms itself only: what it may have open at
 once is bounded, and nobody ever waits for it.

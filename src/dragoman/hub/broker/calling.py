@@ -3,7 +3,7 @@
 Owns the way from the caller's options to a spec, the client on the socket, and the fall back to a
 direct child where no broker can be had. That happens only while the connection is made, so never
 after something was prompted. Quirks that a client makes up for are applied here, as they are for a
-direct child in `hub.opening`.
+direct child in `catalogue.open`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import open_peer, options_of
 from dragoman.client import guarding
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
@@ -51,8 +53,6 @@ from dragoman.hub.broker.spec import (
     real_workspace,
 )
 from dragoman.hub.broker.starting import Reached, ensure
-from dragoman.hub.launching import Way
-from dragoman.hub.opening import open_peer, options_of
 from dragoman.paths import Paths, find_paths
 from dragoman.transports.base import Stream
 from dragoman.transports.environment import build_environment
@@ -138,7 +138,7 @@ class WarmClient(AcpClient):
 
 
 def spec_of(
-    way: Way,
+    way: LaunchSpec,
     *,
     workspace: str | os.PathLike[str],
     permit: Permit = deny_all,
@@ -211,7 +211,7 @@ def spec_of(
 
 @asynccontextmanager
 async def open_warm(
-    way: Way,
+    way: LaunchSpec,
     *,
     workspace: str | os.PathLike[str] = ".",
     permit: Permit = deny_all,
@@ -330,7 +330,7 @@ async def open_warm(
 
 
 async def _reach(
-    way: Way,
+    way: LaunchSpec,
     spec: BrokerSpec,
     terms: Terms,
     details: dict[str, Any],
@@ -376,10 +376,10 @@ async def _reach(
     raise BrokerUnavailable(f"the broker {reached.endpoint.name} goes away again and again: {lost}")
 
 
-async def complete(way: Way, spec: BrokerSpec) -> BrokerSpec:
+async def complete(way: LaunchSpec, spec: BrokerSpec) -> BrokerSpec:
     """The spec with what only a start needs. Raises `NotInstalled` if the peer cannot run here."""
-    from dragoman.hub.runtimes import check_runtime
-    from dragoman.hub.verify.store import CARDS, CardStore
+    from dragoman.catalogue.card_store import CARDS, CardStore
+    from dragoman.catalogue.runtimes import check_runtime
 
     await check_runtime(way, spec.env)
     card = CardStore(Path(spec.paths.data) / CARDS).latest(spec.peer)

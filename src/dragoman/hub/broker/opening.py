@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
+from dragoman.catalogue import load_delay
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     DragomanError,
@@ -36,7 +37,6 @@ from dragoman.hub.broker.eventlog import Room
 from dragoman.hub.broker.extensions import MODEL, NOTHING, SessionMeta, pack, with_our_meta
 from dragoman.hub.broker.peer_side import NEW, PeerSide, loads, takes_up, wanted
 from dragoman.hub.broker.session import NOTHING_SPENT, Keeping, LiveSession
-from dragoman.hub.catalogue import load_delay
 from dragoman.hub.sessions.records import SessionRecord, new_session_key
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Owns the calls and their bounds, the wait for history that a peer repeats behind its answer, and
 what a peer opens for somebody who has given up meanwhile: that is closed again. Which session is
-wanted, by whom, and what becomes of one that cannot be had, is decided in `opening`.
+wanted, by whom, and what becomes of one that cannot be had, is decided in `catalogue.open`.
 """
 
 from __future__ import annotations

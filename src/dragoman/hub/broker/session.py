@@ -3,7 +3,7 @@
 Owns the way of an update to those who read the session, the readers, the settings as last told, and
 the names by which callers know it: when a session had to be begun afresh the peer calls it by a new
 one. When its turns run is decided in `turning`, who answers the peer's questions in `permitting`,
-how it is opened in `opening`.
+how it is opened in `catalogue.open`.
 """
 
 from __future__ import annotations

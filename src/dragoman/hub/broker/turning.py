@@ -2,7 +2,7 @@
 
 Owns the queue in motion: a job is started when its time has come, sent to the peer once, and ended
 by the peer's answer, by the peer's death, or by a cancel that the peer did not heed. It does not
-know callers beyond answering them, nor how a session is restored (`opening`).
+know callers beyond answering them, nor how a session is restored (`catalogue.open`).
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
+from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
+from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.errors import DragomanError, RemoteError, UsageError
 from dragoman.events.model import Event
 from dragoman.events.words import Outcome
@@ -25,8 +27,6 @@ from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits, tightened
 from dragoman.hub.delegating.stopping import Reins
 from dragoman.hub.delegating.trial import Seen, Terms, Trial
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.enforcement import Enforced, enforce, unapproved
-from dragoman.hub.launching import Way, way_to
 from dragoman.hub.ledger.records import RuntimeRole
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.place import ALWAYS_ENABLED, Place
@@ -162,7 +162,7 @@ class Attempt:
             patch=None if self._kept is None else str(self._kept),
         )
 
-    async def _in_place(self, way: Way) -> Report:
+    async def _in_place(self, way: LaunchSpec) -> Report:
         workspace = self.setting.wish.workspace
         before = await Snapshot.take(workspace)
         ended_at = await self._try(way, workspace)
@@ -170,7 +170,7 @@ class Attempt:
         self._known = report = self._report(ended_at, changed, workspace)
         return await self._checked(report, workspace)
 
-    async def _in_copy(self, way: Way) -> Report:
+    async def _in_copy(self, way: LaunchSpec) -> Report:
         wish, place = self.setting.wish, self.setting.place
         isolation = Isolation(wish.workspace, folder=place.paths.state / WORKTREES)
         try:
@@ -182,7 +182,7 @@ class Attempt:
         finally:
             self._kept = isolation.kept
 
-    async def _in_worktree(self, isolation: Isolation, way: Way) -> Report:
+    async def _in_worktree(self, isolation: Isolation, way: LaunchSpec) -> Report:
         wish = self.setting.wish
         async with isolation:
             self._copy = workspace = isolation.workspace
@@ -197,7 +197,7 @@ class Attempt:
             kept = await isolation.save()
             return structs.replace(report, patch=None if kept is None else str(kept))
 
-    async def _try(self, way: Way, workspace: Path) -> float:
+    async def _try(self, way: LaunchSpec, workspace: Path) -> float:
         trial = Trial(self._terms(way, workspace))
         self.seen = trial.seen
         await trial.run()
@@ -231,7 +231,7 @@ class Attempt:
             ceilings=setting.ceilings,
         )
 
-    def _terms(self, way: Way, workspace: Path) -> Terms:
+    def _terms(self, way: LaunchSpec, workspace: Path) -> Terms:
         setting, name = self.setting, self.candidate.peer
         wish, config = setting.wish, setting.place.config
         settings = config.settings
@@ -383,7 +383,7 @@ class Attempt:
         return structs.replace(report, check=await run_check(command, workspace))
 
 
-def prefixed(prompt: str, role: str, way: Way) -> str:
+def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
     """The prompt as the peer wants it for a role: with a slash command of its own before it."""
     prefix = "" if way.descriptor is None else way.descriptor.role_prefixes.get(role, "")
     return prompt if not prefix else f"{prefix.rstrip()} {prompt}"

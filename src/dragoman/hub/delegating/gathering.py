@@ -13,14 +13,15 @@ from typing import Final
 
 from msgspec import structs
 
+from dragoman.catalogue import Descriptor
+from dragoman.catalogue.card import Card, RungVerdict
+from dragoman.catalogue.enforcement import gap
 from dragoman.config.schema import LocalModelSettings
 from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.hub.bandit import size_of
-from dragoman.hub.catalogue import Descriptor
 from dragoman.hub.delegating.ceiling import Ceilings, inherited_ceilings, policy_for
 from dragoman.hub.delegating.limits import DAY, has_daily, over_budget
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.enforcement import gap
 from dragoman.hub.health import Breaker
 from dragoman.hub.ledger.ledger import Ledger
 from dragoman.hub.ledger.values import Health
@@ -30,7 +31,6 @@ from dragoman.hub.overview import Row, row_of
 from dragoman.hub.parking import surroundings_here
 from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.routing import CardFacts, Inputs, PeerFacts
-from dragoman.hub.verify.card import Card, Verdict
 from dragoman.policy import allows_everything
 
 LOCAL: Final = "local-model"
@@ -206,7 +206,7 @@ def _judged(
 
 def _card(card: Card) -> CardFacts:
     facts = card.facts
-    failed = [rung for rung in card.rungs if rung.verdict is Verdict.FAIL]
+    failed = [rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL]
     problem = ""
     if failed:
         first = failed[0]

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dragoman.catalogue.enforcement import Enforced
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.client.results import Result
@@ -37,9 +40,6 @@ from dragoman.hub.delegating.ceiling import unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
 from dragoman.hub.delegating.wishes import Attach
-from dragoman.hub.enforcement import Enforced
-from dragoman.hub.launching import Way
-from dragoman.hub.opening import judge, open_peer
 from dragoman.hub.sessions.records import new_session_key
 from dragoman.policy.approver import Approver
 
@@ -55,7 +55,7 @@ LEAVE_TIMEOUT: Final = 2.0
 class Terms:
     """What one try needs to know."""
 
-    way: Way
+    way: LaunchSpec
     peer: str
     role: str
     prompt: str
@@ -147,7 +147,7 @@ class Trial:
         if terms.model is None:
             return opened
 
-        async def restart(way: Way) -> tuple[Conversation, View]:
+        async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
             # Nothing was prompted, so that it can be started again with other words.
             nonlocal opened
             await stack.aclose()
@@ -170,7 +170,7 @@ class Trial:
             self.seen.notes.append(str(error))
         return opened
 
-    async def _reach(self, stack: AsyncExitStack, way: Way) -> Opened:
+    async def _reach(self, stack: AsyncExitStack, way: LaunchSpec) -> Opened:
         terms = self.terms
         began_at = terms.clock()
         self._peer = await stack.enter_async_context(self._connected(way))
@@ -206,7 +206,7 @@ class Trial:
         stack.push_async_callback(_leave, opened.conversation)
         return opened
 
-    def _connected(self, way: Way) -> AbstractAsyncContextManager[Peer]:
+    def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         terms = self.terms
         desk = terms.desk
         options: dict[str, Any] = {

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
+from dragoman.catalogue.descriptor import Tier
 from dragoman.config.schema import Fallback, Permissions
 from dragoman.errors import DelegationInvalid, UsageError
-from dragoman.hub.catalogue.descriptor import Tier
 
 if TYPE_CHECKING:
+    from dragoman.catalogue import Catalogue
     from dragoman.events.parts import Block, Capabilities
-    from dragoman.hub.catalogue import Catalogue
 
 Attach: TypeAlias = "Callable[[Path, Capabilities], Sequence[Block]]"
 """What goes along with a prompt, for a workspace and a peer that can take certain things."""
@@ -89,7 +89,7 @@ def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
     `DelegationInvalid` for a target that does not exist, `UsageError` for an agent that is not to
     be delegated at all.
     """
-    from dragoman.hub.agent_files import OPT_OUT, list_files
+    from dragoman.catalogue.agent_files import OPT_OUT, list_files
 
     (found,) = list_files([file], catalogue)
     if found.problem is not None:

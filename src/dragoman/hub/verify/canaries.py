@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import structs
 
-from dragoman.hub.catalogue.descriptor import CanaryPrompts
+from dragoman.catalogue.descriptor import CanaryPrompts
 
 NEVER: Final = "its descriptor says that it never {}"
 """Why a peer is not asked for what it has not got."""

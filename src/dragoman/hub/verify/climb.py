@@ -17,6 +17,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.descriptor import Platform
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import options_of
 from dragoman.client.connecting import OPENERS
 from dragoman.client.conversation import (
     Conversation,
@@ -30,11 +34,7 @@ from dragoman.client.results import Result
 from dragoman.dialects import discovery
 from dragoman.errors import DragomanError
 from dragoman.events import model
-from dragoman.hub.catalogue.descriptor import Platform
-from dragoman.hub.launching import Way
-from dragoman.hub.opening import options_of
 from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.processes import Exit, Running, reach, start
 from dragoman.hub.verify.surroundings import Surroundings
@@ -72,7 +72,7 @@ class Told:
 class Climb:
     """What the rungs of one climb share."""
 
-    way: Way
+    way: LaunchSpec
     surroundings: Surroundings
     limits: Limits
     canaries: Canaries
@@ -83,7 +83,7 @@ class Climb:
     """Where programs are looked for on Windows."""
     witness: Witness = field(default_factory=Witness)
     facts: dict[str, Any] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, RungVerdict] = field(default_factory=dict)
     dialect: str | None = None
     """Known after the handshake."""
     greeting: DragomanError | None = None
@@ -125,7 +125,7 @@ class Climb:
 
     def held(self, rung: str) -> bool:
         """Whether a rung was tried and did not fail."""
-        return self.verdicts.get(rung) in (Verdict.PASS, Verdict.WARN)
+        return self.verdicts.get(rung) in (RungVerdict.PASS, RungVerdict.WARN)
 
     # -- permissions
 

@@ -17,13 +17,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 import dragoman
+from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
+from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.descriptor import Platform
+from dragoman.catalogue.enforcement import made_to_ask
+from dragoman.catalogue.launch import LaunchSpec, current_platform
 from dragoman.errors import DragomanError, ProcessExited
-from dragoman.hub.catalogue.descriptor import Platform
-from dragoman.hub.enforcement import made_to_ask
-from dragoman.hub.launching import Way, current_platform
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import Canaries, canaries_for
-from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 from dragoman.hub.verify.climb import Climb
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.rung import Finding, Rung, failed, one_line, skipped
@@ -36,7 +37,6 @@ from dragoman.hub.verify.rungs import (
     sessions,
     turns,
 )
-from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.hub.verify.surroundings import make_repository, surroundings
 from dragoman.paths import Paths
 
@@ -69,7 +69,7 @@ RUNGS: Final = _in_order()
 
 
 async def climb(
-    way: Way,
+    way: LaunchSpec,
     *,
     peer: str,
     turns: bool,
@@ -111,7 +111,7 @@ async def climb(
                 results.append(result)
                 if on_rung is not None:
                     on_rung(result)
-                if rung.last and result.verdict is Verdict.FAIL:
+                if rung.last and result.verdict is RungVerdict.FAIL:
                     break
     card = _card(peer, version, platform, turns, results, state.facts, rungs)
     if paths is not None:
@@ -121,7 +121,7 @@ async def climb(
     return card
 
 
-def _canaries(way: Way) -> Canaries:
+def _canaries(way: LaunchSpec) -> Canaries:
     return canaries_for(way.descriptor.canaries) if way.descriptor is not None else Canaries()
 
 
@@ -177,8 +177,8 @@ def _card(
     facts: dict[str, Any],
     rungs: Sequence[Rung],
 ) -> Card:
-    held = [one.rung for one in results if one.verdict in (Verdict.PASS, Verdict.WARN)]
-    fallen = {one.rung for one in results if one.verdict is Verdict.FAIL}
+    held = [one.rung for one in results if one.verdict in (RungVerdict.PASS, RungVerdict.WARN)]
+    fallen = {one.rung for one in results if one.verdict is RungVerdict.FAIL}
     essential = {rung.name for rung in rungs if rung.essential}
     spoke = any(name == "dialect" for name in held)
     return Card(
@@ -191,7 +191,7 @@ def _card(
         reached=held[-1] if held else "",
         usable=spoke and not fallen & essential,
         rungs=tuple(results),
-        facts=Facts(**facts),
+        facts=MeasuredFacts(**facts),
     )
 
 
@@ -208,13 +208,15 @@ def with_earlier(card: Card, earlier: Card, rungs: Sequence[Rung] = RUNGS) -> Ca
     facts: dict[str, Any] = {}
     for rung in rungs:
         old, new = before.get(rung.name), results.get(rung.name)
-        if old is None or new is None or old.verdict is Verdict.FAIL:
+        if old is None or new is None or old.verdict is RungVerdict.FAIL:
             continue
         unknown = all(getattr(card.facts, name) is None for name in rung.fields)
-        if new.verdict is Verdict.SKIPPED or (new.verdict is Verdict.PASS and unknown):
+        if new.verdict is RungVerdict.SKIPPED or (new.verdict is RungVerdict.PASS and unknown):
             results[rung.name] = _dated(old, earlier.measured_at)
             facts |= {name: getattr(earlier.facts, name) for name in rung.fields}
-    held = [name for name, one in results.items() if one.verdict in (Verdict.PASS, Verdict.WARN)]
+    held = [
+        name for name, one in results.items() if one.verdict in (RungVerdict.PASS, RungVerdict.WARN)
+    ]
     return replace(
         card,
         turns=True,
@@ -228,7 +230,7 @@ _DATED: Final = re.compile(r"on \d{4}-\d\d-\d\d: ")
 
 
 def _dated(result: RungResult, measured_at: str) -> RungResult:
-    if result.verdict is Verdict.SKIPPED or _DATED.match(result.evidence):
+    if result.verdict is RungVerdict.SKIPPED or _DATED.match(result.evidence):
         return result
     return replace(result, evidence=one_line(f"on {measured_at[:10]}: {result.evidence}"))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.hub.verify.card import Card, RungResult, Verdict, to_know
+from dragoman.catalogue.card import Card, RungResult, RungVerdict, to_know
 
 WIDTH: Final = 12
 """The longest name of a rung."""
@@ -16,10 +16,10 @@ WIDTH: Final = 12
 INDENT: Final = " " * (4 + 2 + WIDTH + 2)
 
 WORDS: Final = {
-    Verdict.PASS: "ok",
-    Verdict.WARN: "warn",
-    Verdict.FAIL: "FAIL",
-    Verdict.SKIPPED: "-",
+    RungVerdict.PASS: "ok",
+    RungVerdict.WARN: "warn",
+    RungVerdict.FAIL: "FAIL",
+    RungVerdict.SKIPPED: "-",
 }
 
 
@@ -27,7 +27,7 @@ def rung_lines(result: RungResult) -> list[str]:
     """One rung: its verdict and evidence, and what to do about it."""
     took = f" ({result.seconds:.1f} s)" if result.seconds >= 0.05 else ""
     lines = [f"{WORDS[result.verdict]:<4}  {result.rung:<{WIDTH}}  {result.evidence}{took}"]
-    if result.remedy and result.verdict is not Verdict.PASS:
+    if result.remedy and result.verdict is not RungVerdict.PASS:
         lines.append(f"{INDENT}what to do: {result.remedy}")
     return lines
 
@@ -54,7 +54,7 @@ def proved(card: Card) -> str:
 def summary(card: Card) -> str:
     """What was proved of the peer, or that it cannot be used, in one sentence."""
     version = f" {card.version}" if card.version else ""
-    failures = [one for one in card.rungs if one.verdict is Verdict.FAIL]
+    failures = [one for one in card.rungs if one.verdict is RungVerdict.FAIL]
     if not card.usable:
         stopped = f" (see {failures[0].rung})" if failures else ""
         return f"{card.peer}{version} cannot be used{stopped}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.hub.verify.card import Verdict
+from dragoman.catalogue.card import RungVerdict
 
 if TYPE_CHECKING:
     from dragoman.hub.verify.climb import Climb
@@ -43,7 +43,7 @@ def words(said: Iterable[str]) -> tuple[str, ...]:
 class Finding:
     """What a rung found. `facts` are fields of the card; those it could not measure are absent."""
 
-    verdict: Verdict
+    verdict: RungVerdict
     evidence: str
     remedy: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -70,16 +70,16 @@ class Rung:
 
 
 def passed(evidence: str, **facts: Any) -> Finding:
-    return Finding(Verdict.PASS, evidence, facts=facts)
+    return Finding(RungVerdict.PASS, evidence, facts=facts)
 
 
 def warned(evidence: str, remedy: str, **facts: Any) -> Finding:
-    return Finding(Verdict.WARN, evidence, remedy, facts)
+    return Finding(RungVerdict.WARN, evidence, remedy, facts)
 
 
 def failed(evidence: str, remedy: str, **facts: Any) -> Finding:
-    return Finding(Verdict.FAIL, evidence, remedy, facts)
+    return Finding(RungVerdict.FAIL, evidence, remedy, facts)
 
 
 def skipped(evidence: str, remedy: str = "") -> Finding:
-    return Finding(Verdict.SKIPPED, evidence, remedy)
+    return Finding(RungVerdict.SKIPPED, evidence, remedy)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import SpawnError
-from dragoman.hub.launching import Way
 from dragoman.hub.worktree import git
 from dragoman.transports.environment import NETWORK_NAMES
 
@@ -59,7 +59,7 @@ class Surroundings:
 
 
 @contextmanager
-def surroundings(way: Way, *, careful: bool) -> Iterator[Surroundings]:
+def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[Surroundings]:
     """Empty folders for one climb. They are removed afterwards, with whatever is in them."""
     with tempfile.TemporaryDirectory(prefix="dragoman-verify-", ignore_cleanup_errors=True) as top:
         # A link in the path would make the peer's paths differ from ours.
@@ -85,7 +85,7 @@ async def make_repository(workspace: Path) -> None:
             await git.ask((*commit, "--quiet", "--allow-empty", "-m", "Begin"), cwd=workspace)
 
 
-def careful_environment(way: Way, home: Path) -> dict[str, str]:
+def careful_environment(way: LaunchSpec, home: Path) -> dict[str, str]:
     """The variables that are set for a program that nobody knows."""
     env = {name: value for name, value in way.env.items() if not is_secret(name, way)}
     env |= {name: str(home / place) if place else str(home) for name, place in HOMES.items()}
@@ -94,7 +94,7 @@ def careful_environment(way: Way, home: Path) -> dict[str, str]:
     return env
 
 
-def is_secret(name: str, way: Way) -> bool:
+def is_secret(name: str, way: LaunchSpec) -> bool:
     """Whether a variable may hold a credential, or lead to a model."""
     known = way.descriptor.credentials if way.descriptor is not None else None
     if known is not None and name in (*known.env, *known.endpoints):

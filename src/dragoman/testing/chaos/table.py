@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dragoman.catalogue.card import RungVerdict
 from dragoman.hub.verify import remedies
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.ladder import fields_without
 from dragoman.testing.chaos.faults import HANG
 
 OTHER: Final = object()
 """Stands for a value that differs from the healthy one, whichever it is."""
 
-PASS, WARN, FAIL = Verdict.PASS, Verdict.WARN, Verdict.FAIL
+PASS, WARN, FAIL = RungVerdict.PASS, RungVerdict.WARN, RungVerdict.FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Row:
 
     fault: str
     rung: str
-    verdict: Verdict
+    verdict: RungVerdict
     remedy: str = ""
     """How the rung's remedy begins."""
     changes: Mapping[str, Any] = field(default_factory=dict)

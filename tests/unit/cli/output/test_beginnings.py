@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.card import RungResult, RungVerdict
 from dragoman.cli.options import Format
 from dragoman.cli.output.beginnings import Telling, proof_as_json
 from dragoman.cli.output.showing import show_as
@@ -16,7 +17,6 @@ from dragoman.hub.beginning import Found, Proof, first_wish, look
 from dragoman.hub.delegating import Delegation
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Decision
-from dragoman.hub.verify.card import RungResult, Verdict
 from tests.unit.hub.places import card_of, place_in, program
 
 
@@ -54,7 +54,7 @@ def test_steps_are_numbered_and_names_line_up(
     telling.found(look(place_in(tmp_path)))
     telling.verifying(turns=False)
     telling.proof(Proof(name="codex", card=card_of("codex"), kept=True))
-    telling.proof(Proof(name="gemini", card=card_of("gemini", verdict=Verdict.WARN)))
+    telling.proof(Proof(name="gemini", card=card_of("gemini", verdict=RungVerdict.WARN)))
     telling.choosing()
     telling.enabled(["codex"], ["codex was enabled already."], "config.toml")
     out = capsys.readouterr().out.splitlines()
@@ -86,7 +86,7 @@ def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
 ) -> None:
     telling = telling_in(Format.TEXT)
     for name, rung in (("a", "binary"), ("b", "handshake"), ("a", "handshake"), ("a", "session")):
-        telling.rung(name, RungResult(rung=rung, verdict=Verdict.PASS, evidence=""))
+        telling.rung(name, RungResult(rung=rung, verdict=RungVerdict.PASS, evidence=""))
     telling.proof(Proof(name="a", card=card_of("a")))
     captured = capsys.readouterr()
     shown = [part for part in captured.err.split("\r") if part.strip()]

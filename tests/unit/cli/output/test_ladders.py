@@ -6,12 +6,14 @@ import json
 
 import pytest
 
+from dragoman.catalogue.card import RungResult, RungVerdict
 from dragoman.cli.options import Format
 from dragoman.cli.output.ladders import Progress, card_as_json
-from dragoman.hub.verify.card import RungResult, Verdict
 from tests.unit.hub.places import card_of
 
-RUNG = RungResult(rung="handshake", verdict=Verdict.FAIL, evidence="silent\x1b[2J", remedy="wait")
+RUNG = RungResult(
+    rung="handshake", verdict=RungVerdict.FAIL, evidence="silent\x1b[2J", remedy="wait"
+)
 
 
 def test_a_rung_is_told_at_once_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from dragoman.catalogue import Credentials, Launch, Quirks
+from dragoman.catalogue.card import Card, MeasuredFacts
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output.peer_pages import HEAD, page, page_as_json, row_as_cells, row_as_json
-from dragoman.hub.catalogue import Credentials, Launch, Quirks
-from dragoman.hub.launching import Way
 from dragoman.hub.overview import Row
-from dragoman.hub.verify.card import Card, Facts
 from tests.unit.hub.catalogues import peer
 from tests.unit.hub.places import card_of
 
@@ -25,12 +25,12 @@ MINE = structs.replace(
 
 
 def row(*, card: Card | None = None, version: str | None = "1.2.3", there: bool = True) -> Row:
-    way = Way(command=("/bin/mine", "--acp"), descriptor=MINE) if there else None
+    way = LaunchSpec(command=("/bin/mine", "--acp"), descriptor=MINE) if there else None
     return Row(MINE, "test", True, way, "" if there else "no mine", version, card, ("a note",))
 
 
 def test_a_row_has_a_cell_for_every_heading() -> None:
-    cells = row_as_cells(row(card=card_of("mine", facts=Facts(sessions=True))))
+    cells = row_as_cells(row(card=card_of("mine", facts=MeasuredFacts(sessions=True))))
     assert cells == [
         "mine",
         "yes",

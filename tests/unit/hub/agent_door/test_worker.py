@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.agent.client_side import ClientSide
+from dragoman.catalogue.open import open_peer
 from dragoman.client.permissions import Answer, Question
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectError, NotInstalled
@@ -21,7 +22,6 @@ from dragoman.hub.agent_door.asking import Asking
 from dragoman.hub.agent_door.worker import Worker
 from dragoman.hub.continuing import NEW, RESTORED, adopted
 from dragoman.hub.keeping import keeper_for
-from dragoman.hub.opening import open_peer
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 from tests.unit.hub.agent_door.stage import House, Peer, house

@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue import Credentials, Descriptor, Install, Launch, Quirks
+from dragoman.catalogue.card import Card, MeasuredFacts
+from dragoman.catalogue.card_store import CARDS, CardStore
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.budgets import Budgets
 from dragoman.client.permissions import approve_all
 from dragoman.errors import (
@@ -30,10 +34,6 @@ from dragoman.hub.broker.failures import BUSY, busy, describe
 from dragoman.hub.broker.knocking import Greeting, Knock
 from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
 from dragoman.hub.broker.starting import Reached
-from dragoman.hub.catalogue import Credentials, Descriptor, Install, Launch, Quirks
-from dragoman.hub.launching import Way
-from dragoman.hub.verify.card import Card, Facts
-from dragoman.hub.verify.store import CARDS, CardStore
 from dragoman.paths import Paths
 from dragoman.rpc import Connection, End, Router
 from dragoman.rpc.tasks import TaskOwner
@@ -56,8 +56,8 @@ def paths(tmp_path: Path) -> Paths:
     )
 
 
-def way(**fields: Any) -> Way:
-    return Way(**{"command": ("/bin/tool", "--acp"), "protocol": "acp", **fields})
+def way(**fields: Any) -> LaunchSpec:
+    return LaunchSpec(**{"command": ("/bin/tool", "--acp"), "protocol": "acp", **fields})
 
 
 def described(**fields: Any) -> Descriptor:
@@ -183,7 +183,7 @@ async def test_a_start_needs_the_card_and_a_runtime(paths: Paths, tmp_path: Path
         reached="x",
         usable=True,
         rungs=(),
-        facts=Facts(parallel_sessions=True),
+        facts=MeasuredFacts(parallel_sessions=True),
     )
     CardStore(paths.data / CARDS).save(card)
     assert (await complete(way(), spec)).parallel is True
@@ -357,7 +357,7 @@ async def test_an_option_that_nobody_has_is_refused(
 # -- without a broker
 
 
-def scripted() -> Way:
+def scripted() -> LaunchSpec:
     return way(command=tuple(command(Expect("initialize"), Reply(HELLO))))
 
 

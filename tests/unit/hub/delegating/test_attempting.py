@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.descriptor import Descriptor, Launch
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import UsageError
-from dragoman.hub.catalogue.descriptor import Descriptor, Launch
 from dragoman.hub.delegating.attempting import prefixed, runtime_role
-from dragoman.hub.launching import Way
 from dragoman.hub.worktree import Snapshot
 from tests.aio import aio
 from tests.integration.delegated_peers import bench_in
@@ -28,10 +28,10 @@ def test_a_prefix_of_the_role_stands_before_the_prompt(prefix: str, prompt: str)
         roles=("review",),
         role_prefixes={"review": prefix} if prefix else {},
     )
-    way = Way(command=("a",), descriptor=known)
+    way = LaunchSpec(command=("a",), descriptor=known)
     assert prefixed("look", "review", way) == prompt
     assert prefixed("look", "plan", way) == "look"
-    assert prefixed("look", "review", Way(command=("a",))) == "look"
+    assert prefixed("look", "review", LaunchSpec(command=("a",))) == "look"
 
 
 def test_what_comes_with_dragoman_is_the_host() -> None:

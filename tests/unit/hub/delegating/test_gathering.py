@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from dragoman.catalogue.card import MeasuredFacts, RungVerdict
 from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.hub.delegating.gathering import LOCAL, gather, in_fixed_order, local_model, login_of
 from dragoman.hub.delegating.wishes import Wish
@@ -15,7 +16,6 @@ from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.lineage import Lineage
 from dragoman.hub.place import Place
 from dragoman.hub.routing import Inputs, PeerFacts
-from dragoman.hub.verify.card import Facts, Verdict
 from tests.unit.hub.places import card_of, place_in, program
 
 NOW = 1_000_000.0
@@ -52,8 +52,10 @@ def test_the_users_order_comes_first_and_scout_last(tmp_path: Path) -> None:
 def test_a_peer_is_what_files_say_of_it(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     place = configured(tmp_path, 'enabled_peers = ["codex"]\nadaptive = "on"\nmax_depth = 3\n')
-    facts = Facts(echo=True, asks_permission=False, models=("m-preview",), parent_models=("m",))
-    place.cards().save(card_of("codex", version=None, facts=facts, verdict=Verdict.FAIL))
+    facts = MeasuredFacts(
+        echo=True, asks_permission=False, models=("m-preview",), parent_models=("m",)
+    )
+    place.cards().save(card_of("codex", version=None, facts=facts, verdict=RungVerdict.FAIL))
     inputs = gathered(place, tier="fast")
     codex, gemini, scout = (of(inputs, name) for name in ("codex", "gemini", "scout"))
     assert (codex.installed, codex.enabled, codex.roles) == (True, True, ("execute",))
@@ -68,8 +70,8 @@ def test_a_peer_is_what_files_say_of_it(tmp_path: Path) -> None:
 def test_a_login_that_was_missing_is_not_held_against_a_peer(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     place = configured(tmp_path, 'enabled_peers = ["codex"]\n')
-    facts = Facts(echo=False, authenticated=False)
-    card = card_of("codex", version=None, facts=facts, verdict=Verdict.FAIL)
+    facts = MeasuredFacts(echo=False, authenticated=False)
+    card = card_of("codex", version=None, facts=facts, verdict=RungVerdict.FAIL)
     place.cards().save(structs.replace(card, usable=False))
     found = of(gathered(place), "codex").card
     assert found is not None and (found.usable, found.turns_ok) == (True, None)

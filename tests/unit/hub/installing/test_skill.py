@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from dragoman.catalogue.load import Catalogue, built_in
 from dragoman.cli.exits import Exit
 from dragoman.cli.reference import helps
-from dragoman.hub.catalogue.loading import Catalogue, built_in
 from dragoman.hub.installing.entries import write
 from dragoman.hub.installing.skill import plan_skill, skill_text
 

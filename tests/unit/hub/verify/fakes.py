@@ -7,15 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.client.permissions import Question
 from dragoman.client.results import Result
 from dragoman.events import model
 from dragoman.events.parts import Capabilities
 from dragoman.events.words import Outcome, Role
-from dragoman.hub.launching import Way
 from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Climb, Connected, Told
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.rung import Finding
@@ -76,13 +76,13 @@ class FakeClimb(Climb):
         return bool(self._decide(question).allows)
 
 
-def climbing(workspace: Path, *, way: Way | None = None, **fields: Any) -> FakeClimb:
+def climbing(workspace: Path, *, way: LaunchSpec | None = None, **fields: Any) -> FakeClimb:
     marks = workspace / "marks"
     marks.mkdir(exist_ok=True)
     where = Surroundings(workspace=workspace, marks=marks, env={}, inherit=())
     given = {"turns": True, "careful": False, "platform": "linux", "canaries": Canaries(), **fields}
     made = FakeClimb(
-        way=way or Way(command=("x",)),
+        way=way or LaunchSpec(command=("x",)),
         surroundings=where,
         limits=Limits(answer=1, tail=0.01, mcp_start=0.01),
         **given,
@@ -93,11 +93,11 @@ def climbing(workspace: Path, *, way: Way | None = None, **fields: Any) -> FakeC
     made.reopening = None
     made.ability = Capabilities(load=True, resume=True, list=True)
     made.session_id = "s-1"
-    made.verdicts["echo"] = Verdict.PASS
+    made.verdicts["echo"] = RungVerdict.PASS
     return made
 
 
-def verdict(finding: Finding) -> tuple[Verdict, dict[str, Any]]:
+def verdict(finding: Finding) -> tuple[RungVerdict, dict[str, Any]]:
     """The two things of a finding that a program acts on."""
     return finding.verdict, dict(finding.facts)
 

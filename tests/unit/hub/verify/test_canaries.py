@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from msgspec import structs
 
-from dragoman.hub.catalogue.descriptor import CanaryPrompts
+from dragoman.catalogue.descriptor import CanaryPrompts
 from dragoman.hub.verify.canaries import Canaries, canaries_for, fill
 
 

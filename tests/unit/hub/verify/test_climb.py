@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.permissions import deny_all
 from dragoman.errors import ProgramNotFound, RemoteError
 from dragoman.events import model
 from dragoman.events.words import Outcome
-from dragoman.hub.launching import Way
 from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Climb, allow, is_given_up
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.surroundings import surroundings
@@ -23,7 +23,7 @@ from tests.unit.hub.verify.fakes import QUESTION
 
 @asynccontextmanager
 async def climbing(fault: str = "healthy") -> AsyncIterator[Climb]:
-    way = Way(command=tuple(chaos.command(fault)))
+    way = LaunchSpec(command=tuple(chaos.command(fault)))
     with surroundings(way, careful=True) as where:
         state = Climb(
             way=way,
@@ -118,13 +118,13 @@ async def test_a_victim_is_gone_after_its_block() -> None:
 @aio
 async def test_a_program_that_cannot_be_started_says_so() -> None:
     async with climbing() as climb:
-        climb.way = Way(command=("no-such-program",))
+        climb.way = LaunchSpec(command=("no-such-program",))
         with pytest.raises(ProgramNotFound):
             await climb.peer()
 
 
 def test_a_rung_held_unless_it_failed_or_was_not_tried(tmp_path: Path) -> None:
-    way = Way(command=("x", "a b"))
+    way = LaunchSpec(command=("x", "a b"))
     with surroundings(way, careful=False) as where:
         climb = Climb(
             way=way,
@@ -135,8 +135,8 @@ def test_a_rung_held_unless_it_failed_or_was_not_tried(tmp_path: Path) -> None:
             turns=False,
             careful=False,
         )
-        climb.verdicts |= {"a": Verdict.PASS, "b": Verdict.WARN, "c": Verdict.FAIL}
-        climb.verdicts["d"] = Verdict.SKIPPED
+        climb.verdicts |= {"a": RungVerdict.PASS, "b": RungVerdict.WARN, "c": RungVerdict.FAIL}
+        climb.verdicts["d"] = RungVerdict.SKIPPED
         assert [climb.held(name) for name in "abcde"] == [True, True, False, False, False]
         assert climb.shown == "`x 'a b'`"
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
+from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import CallTimeout, ProcessExited
-from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
-from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 from dragoman.hub.verify.climb import Climb
 from dragoman.hub.verify.ladder import NOT_ASKED, RUNGS, climb, fields_without, with_earlier
 from dragoman.hub.verify.limits import Limits
 from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped, warned
-from dragoman.hub.verify.store import CardStore
 from dragoman.paths import find_paths
 from tests.aio import aio
 
-WAY = Way(command=("x",))
+WAY = LaunchSpec(command=("x",))
 
 
 def rung(name: str, finding: Finding | BaseException, **fields: object) -> Rung:
@@ -35,7 +35,7 @@ DIALECT = rung("dialect", passed("acp", dialect="acp", agent_version="1.5"))
 
 def test_every_field_of_a_card_is_filled_by_exactly_one_rung() -> None:
     filled = Counter(name for each in RUNGS for name in each.fields)
-    assert set(filled) == set(Facts.__struct_fields__)
+    assert set(filled) == set(MeasuredFacts.__struct_fields__)
     assert set(filled.values()) == {1}
 
 
@@ -73,7 +73,7 @@ async def test_the_climb_ends_where_going_on_makes_no_sense() -> None:
     assert [one.rung for one in card.rungs] == ["binary"]
     assert not card.usable
     assert card.reached == ""
-    assert card.facts == Facts()
+    assert card.facts == MeasuredFacts()
 
 
 @aio
@@ -93,7 +93,7 @@ async def test_a_rung_is_not_tried_without_what_it_needs_or_without_consent() ->
     )
     assert tuple(tried) == card.rungs
     verdicts = {one.rung: one for one in tried}
-    assert verdicts["models"].verdict is Verdict.SKIPPED
+    assert verdicts["models"].verdict is RungVerdict.SKIPPED
     assert "session" in verdicts["models"].evidence
     assert verdicts["echo"].evidence == NOT_ASKED
     assert card.usable
@@ -121,10 +121,10 @@ async def test_what_a_rung_did_not_expect_of_a_peer_is_its_failure_and_not_ours(
     error: Exception, remedy: str
 ) -> None:
     card = await climb(WAY, peer="x", turns=True, rungs=[rung("echo", error), DIALECT])
-    assert card.rungs[0].verdict is Verdict.FAIL
+    assert card.rungs[0].verdict is RungVerdict.FAIL
     assert card.rungs[0].evidence == str(error)
     assert card.rungs[0].remedy == remedy
-    assert card.rungs[1].verdict is Verdict.PASS
+    assert card.rungs[1].verdict is RungVerdict.PASS
 
 
 @aio
@@ -136,7 +136,7 @@ async def test_a_rung_that_hangs_is_ended_by_its_limit() -> None:
     slow = Rung(name="echo", asks="?", measure=hang)
     card = await climb(WAY, peer="x", turns=True, limits=Limits(rung=0.05), rungs=[slow, DIALECT])
     assert card.rungs[0].remedy == remedies.SLOW_RUNG
-    assert card.rungs[1].verdict is Verdict.PASS
+    assert card.rungs[1].verdict is RungVerdict.PASS
 
 
 @aio
@@ -187,12 +187,12 @@ async def test_a_climb_without_turns_keeps_what_turns_have_shown_of_the_same_ver
         assert kept.facts.cancel is None, "what failed is not held against it for ever"
         by_name = {one.rung: one for one in kept.rungs}
         assert by_name["echo"].evidence == f"on {kept.measured_at[:10]}: it spoke"
-        assert by_name["cancel"].verdict is Verdict.SKIPPED
+        assert by_name["cancel"].verdict is RungVerdict.SKIPPED
         await climb(WAY, peer="x", turns=False, paths=paths, rungs=rungs)
 
 
 def test_nothing_is_kept_of_a_climb_without_turns() -> None:
-    result = RungResult(rung="echo", verdict=Verdict.SKIPPED, evidence="not asked")
+    result = RungResult(rung="echo", verdict=RungVerdict.SKIPPED, evidence="not asked")
     card = Card(
         peer="x",
         version="1",

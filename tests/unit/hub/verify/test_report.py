@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
 from dragoman.hub.verify import report
-from dragoman.hub.verify.card import Card, Facts, RungResult, Verdict
 from dragoman.hub.verify.ladder import RUNGS
 
-OK = RungResult(rung="binary", verdict=Verdict.PASS, evidence="found at /bin/x", seconds=0.01)
+OK = RungResult(rung="binary", verdict=RungVerdict.PASS, evidence="found at /bin/x", seconds=0.01)
 WARNING = RungResult(
-    rung="late updates", verdict=Verdict.WARN, evidence="late", remedy="Wait.", seconds=1.25
+    rung="late updates", verdict=RungVerdict.WARN, evidence="late", remedy="Wait.", seconds=1.25
 )
-FAILURE = RungResult(rung="handshake", verdict=Verdict.FAIL, evidence="silent", remedy="Look.")
+FAILURE = RungResult(rung="handshake", verdict=RungVerdict.FAIL, evidence="silent", remedy="Look.")
 
 
 def card(*rungs: RungResult, usable: bool = True, turns: bool = True) -> Card:
@@ -42,27 +42,27 @@ def test_the_names_of_all_rungs_fit_into_their_column() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (Facts(dialect="acp"), "starts, speaks acp; no turn was tried"),
+        (MeasuredFacts(dialect="acp"), "starts, speaks acp; no turn was tried"),
         (
-            Facts(dialect="acp", sessions=True),
+            MeasuredFacts(dialect="acp", sessions=True),
             "starts, speaks acp, opens a session; no turn was tried; "
             "whether it is logged in was not tried",
         ),
         (
-            Facts(dialect="acp", authenticated=False),
+            MeasuredFacts(dialect="acp", authenticated=False),
             "starts, speaks acp; no turn was tried; it wants a login",
         ),
         (
-            Facts(dialect="acp", sessions=True, authenticated=True, echo=True),
+            MeasuredFacts(dialect="acp", sessions=True, authenticated=True, echo=True),
             "starts, speaks acp, opens a session, completes a turn",
         ),
         (
-            Facts(dialect="acp", sessions=True, authenticated=True, echo=False),
+            MeasuredFacts(dialect="acp", sessions=True, authenticated=True, echo=False),
             "starts, speaks acp, opens a session; a turn failed",
         ),
     ],
 )
-def test_what_was_proved_is_said_and_what_was_not_tried(facts: Facts, words: str) -> None:
+def test_what_was_proved_is_said_and_what_was_not_tried(facts: MeasuredFacts, words: str) -> None:
     assert report.proved(structs.replace(card(OK), facts=facts)) == words
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dragoman.hub.verify.card import Verdict
+from dragoman.catalogue.card import RungVerdict
 from dragoman.hub.verify.rung import (
     MAX_EVIDENCE,
     MAX_WORD,
@@ -16,15 +16,15 @@ from dragoman.hub.verify.rung import (
 
 def test_a_finding_carries_its_verdict_its_evidence_and_the_facts_it_measured() -> None:
     found = warned("it wrote", "take care", asks_permission=False)
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is RungVerdict.WARN
     assert (found.evidence, found.remedy) == ("it wrote", "take care")
     assert found.facts == {"asks_permission": False}
 
 
 def test_each_verdict_has_a_short_way() -> None:
-    assert passed("a").verdict is Verdict.PASS
-    assert failed("a", "b").verdict is Verdict.FAIL
-    assert skipped("a").verdict is Verdict.SKIPPED
+    assert passed("a").verdict is RungVerdict.PASS
+    assert failed("a", "b").verdict is RungVerdict.FAIL
+    assert skipped("a").verdict is RungVerdict.SKIPPED
     assert skipped("a").facts == {}
 
 

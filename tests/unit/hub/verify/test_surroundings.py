@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch
-from dragoman.hub.launching import Way
+from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.hub.verify.surroundings import PROXIES, is_secret, make_repository, surroundings
 from dragoman.hub.worktree import git
 from dragoman.transports.environment import build_environment
@@ -19,7 +19,7 @@ DESCRIPTOR = Descriptor(
     credentials=Credentials(env=("X_PLAIN",), endpoints=("X_MODEL",)),
 )
 ENV = {"X_PLAIN": "1", "X_MODEL": "2", "X_API_KEY": "3", "X_BASE_URL": "4", "NO_RELAUNCH": "true"}
-WAY = Way(command=("x",), env=ENV, inherit=("X_PLAIN", "X_MODEL"), descriptor=DESCRIPTOR)
+WAY = LaunchSpec(command=("x",), env=ENV, inherit=("X_PLAIN", "X_MODEL"), descriptor=DESCRIPTOR)
 
 
 def test_a_known_peer_gets_its_own_environment_and_an_empty_folder() -> None:
@@ -68,12 +68,12 @@ def test_what_may_say_who_pays_or_where_a_model_is_counts_as_secret(name: str) -
 @pytest.mark.parametrize("name", ["PATH", "NO_RELAUNCH", "LANG", "PYTHONPATH"])
 def test_what_makes_a_program_behave_is_no_secret(name: str) -> None:
     assert not is_secret(name, WAY)
-    assert not is_secret(name, Way(command=("x",)))
+    assert not is_secret(name, LaunchSpec(command=("x",)))
 
 
 @aio
 async def test_the_workspace_is_a_repository_with_a_commit(tmp_path: Path) -> None:
-    with surroundings(Way(command=("x",)), careful=True) as where:
+    with surroundings(LaunchSpec(command=("x",)), careful=True) as where:
         await make_repository(where.workspace)
         answer = await git.ask(("log", "--format=%s"), cwd=where.workspace)
         assert (answer.ok, answer.text) == (True, "Begin")

@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from dragoman.catalogue.descriptor import Descriptor, WrongForm
+from dragoman.catalogue.launch import program_name, unwrap
+from dragoman.catalogue.runtimes import check_runtime
 from dragoman.errors import NotInstalled, ProgramNotFound, SpawnError
-from dragoman.hub.catalogue.descriptor import Descriptor, WrongForm
-from dragoman.hub.launching import program_name, unwrap
-from dragoman.hub.runtimes import check_runtime
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.climb import Climb
 from dragoman.hub.verify.rung import Finding, Rung, failed, passed, skipped, warned

@@ -10,10 +10,10 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from dragoman.catalogue.open import judge
 from dragoman.client.permissions import Answer, Question, deny_all
 from dragoman.client.results import Result
 from dragoman.events.words import Outcome
-from dragoman.hub.opening import judge
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import NEVER, fill
 from dragoman.hub.verify.climb import Climb, allow

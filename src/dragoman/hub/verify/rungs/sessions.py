@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from dragoman.catalogue.descriptor import Quirks
 from dragoman.client.conversation import Peer
 from dragoman.errors import AuthRequired, DragomanError
-from dragoman.hub.catalogue.descriptor import Quirks
 from dragoman.hub.questioning import ask_program
 from dragoman.hub.verify import questions, remedies
 from dragoman.hub.verify.canaries import fill

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from dragoman.catalogue.open import judge
 from dragoman.client.permissions import deny_all
 from dragoman.client.results import Result
 from dragoman.errors import BudgetExceeded, LineTooLong
 from dragoman.events import model
 from dragoman.events.words import Outcome, Role, outcome_of
-from dragoman.hub.opening import judge
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import NEVER, fill
 from dragoman.hub.verify.climb import Climb, Told, is_given_up

@@ -7,6 +7,8 @@ from typing import Any, cast
 import pytest
 from msgspec import Raw
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
 from dragoman.errors import (
     AuthRequired,
@@ -21,9 +23,7 @@ from dragoman.errors import (
     SpawnError,
 )
 from dragoman.events.parts import PeerInfo
-from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Connected
 from dragoman.hub.verify.rungs import greeting
 from tests.aio import aio
@@ -57,7 +57,7 @@ class _Greeted(FakeClimb):
 
 
 def greeted(tmp_path: Path, answers: dict[str, bytes | DragomanError], **way: Any) -> _Greeted:
-    climb = climbing(tmp_path, way=Way(**{"command": ("x", "--acp"), **way}))
+    climb = climbing(tmp_path, way=LaunchSpec(**{"command": ("x", "--acp"), **way}))
     climb.__class__ = _Greeted
     assert isinstance(climb, _Greeted)
     climb.answers, climb.tried, climb.closed = answers, [], 0
@@ -67,7 +67,10 @@ def greeted(tmp_path: Path, answers: dict[str, bytes | DragomanError], **way: An
 @aio
 async def test_an_answer_in_acp_is_a_handshake(tmp_path: Path) -> None:
     climb = greeted(tmp_path, {"acp": ACP})
-    assert verdict(await greeting.handshake(climb)) == (Verdict.PASS, {"handshake_seconds": 0.25})
+    assert verdict(await greeting.handshake(climb)) == (
+        RungVerdict.PASS,
+        {"handshake_seconds": 0.25},
+    )
     found = await greeting.dialect(climb)
     assert found.facts["dialect"] == "acp"
     assert found.facts["agent_version"] == "1.2"
@@ -92,7 +95,7 @@ async def test_the_same_launch_is_started_again_for_the_dialect_that_the_answer_
 ) -> None:
     shown = ProtocolMismatch("it speaks codex", dialect="codex")
     climb = greeted(tmp_path, {"acp": shown, "codex": b"{}"})
-    assert (await greeting.handshake(climb)).verdict is Verdict.PASS
+    assert (await greeting.handshake(climb)).verdict is RungVerdict.PASS
     assert climb.tried == ["acp", "codex"]
     assert climb.dialect == "codex"
 
@@ -120,7 +123,7 @@ async def test_a_dialect_that_was_named_is_the_only_one_tried(tmp_path: Path) ->
     climb = greeted(tmp_path, {"codex": shown, "acp": ACP}, protocol="codex")
     await greeting.handshake(climb)
     assert climb.tried == ["codex"]
-    assert (await greeting.dialect(climb)).verdict is Verdict.FAIL
+    assert (await greeting.dialect(climb)).verdict is RungVerdict.FAIL
 
 
 @aio
@@ -158,7 +161,7 @@ async def test_the_ways_of_not_answering_are_told_apart(
     climb = greeted(tmp_path, {"acp": error})
     climb.witness.noise_sample = noise
     finding = await greeting.handshake(climb)
-    assert verdict(finding) == (Verdict.FAIL, {})
+    assert verdict(finding) == (RungVerdict.FAIL, {})
     assert finding.remedy == remedy
     assert noise in finding.evidence
     if isinstance(error, ProcessExited):
@@ -168,9 +171,9 @@ async def test_the_ways_of_not_answering_are_told_apart(
 @aio
 async def test_a_peer_that_speaks_no_protocol_is_refused_with_what_it_said(tmp_path: Path) -> None:
     climb = greeted(tmp_path, {"acp": RemoteError(-32601, "what?")})
-    assert (await greeting.handshake(climb)).verdict is Verdict.PASS
+    assert (await greeting.handshake(climb)).verdict is RungVerdict.PASS
     finding = await greeting.dialect(climb)
-    assert (finding.verdict, finding.remedy) == (Verdict.FAIL, remedies.REFUSED)
+    assert (finding.verdict, finding.remedy) == (RungVerdict.FAIL, remedies.REFUSED)
     assert "neither protocol" in finding.evidence and "what?" in finding.evidence
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.catalogue.descriptor import Descriptor, Install, Launch, WrongForm
-from dragoman.hub.launching import Way
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.descriptor import Descriptor, Install, Launch, WrongForm
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.hub.verify import remedies
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.rungs import launch
 from tests.aio import aio
 from tests.unit.hub.verify.fakes import FakeClimb, climbing, verdict
@@ -64,15 +64,15 @@ class Files:
 
 @aio
 async def test_a_program_that_is_there_is_found_with_its_path(tmp_path: Path) -> None:
-    climb = climbing(tmp_path, way=Way(command=(sys.executable, "-V")))
-    assert verdict(await launch.binary(climb)) == (Verdict.PASS, {"executable": sys.executable})
+    climb = climbing(tmp_path, way=LaunchSpec(command=(sys.executable, "-V")))
+    assert verdict(await launch.binary(climb)) == (RungVerdict.PASS, {"executable": sys.executable})
 
 
 @aio
 async def test_a_program_that_is_not_there_fails_with_how_to_install_it(tmp_path: Path) -> None:
-    way = Way(command=("no-such-program-here", "--acp"), descriptor=QWEN)
+    way = LaunchSpec(command=("no-such-program-here", "--acp"), descriptor=QWEN)
     finding = await launch.binary(climbing(tmp_path, way=way))
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is RungVerdict.FAIL
     assert "not on the PATH" in finding.evidence
     assert finding.remedy == f"{remedies.INSTALL} Try: {QWEN.install.hint}"
 
@@ -82,8 +82,8 @@ async def test_a_file_that_may_not_be_run_is_no_program(tmp_path: Path) -> None:
     program = tmp_path / "agent"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o644)
-    finding = await launch.binary(climbing(tmp_path, way=Way(command=(str(program),))))
-    assert finding.verdict is Verdict.FAIL
+    finding = await launch.binary(climbing(tmp_path, way=LaunchSpec(command=(str(program),))))
+    assert finding.verdict is RungVerdict.FAIL
     assert finding.remedy == remedies.START
 
 
@@ -104,17 +104,17 @@ async def test_a_node_that_is_too_old_is_named(
         launch=(Launch(command=("copilot",)),),
         install=Install(node=22),
     )
-    way = Way(command=(str(program),), descriptor=descriptor)
+    way = LaunchSpec(command=(str(program),), descriptor=descriptor)
     finding = await launch.binary(climbing(tmp_path, way=way))
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is RungVerdict.FAIL
     assert "node 22" in finding.evidence and "18.1.0" in finding.evidence
 
 
 @aio
 async def test_what_is_reached_at_an_address_needs_no_program(tmp_path: Path) -> None:
-    climb = climbing(tmp_path, way=Way(address="unix:/run/x"))
-    assert (await launch.binary(climb)).verdict is Verdict.PASS
-    assert (await launch.entry(climb)).verdict is Verdict.SKIPPED
+    climb = climbing(tmp_path, way=LaunchSpec(address="unix:/run/x"))
+    assert (await launch.binary(climb)).verdict is RungVerdict.PASS
+    assert (await launch.entry(climb)).verdict is RungVerdict.SKIPPED
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ async def test_what_is_reached_at_an_address_needs_no_program(tmp_path: Path) ->
 async def test_a_form_that_is_known_to_be_wrong_is_refused_with_its_effect(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    climb = climbing(tmp_path, way=Way(command=command, descriptor=QWEN))
+    climb = climbing(tmp_path, way=LaunchSpec(command=command, descriptor=QWEN))
     finding = await launch.entry(climb)
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is RungVerdict.FAIL
     assert "was not started" in finding.evidence
     assert "sends what it reads to its model" in finding.evidence
     assert "`qwen --acp`" in finding.remedy
@@ -145,20 +145,20 @@ async def test_a_form_that_is_known_to_be_wrong_is_refused_with_its_effect(
 async def test_other_forms_are_left_to_the_handshake(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    climb = climbing(tmp_path, way=Way(command=command, descriptor=QWEN))
-    assert verdict(await launch.entry(climb)) == (Verdict.PASS, {"launch": command})
+    climb = climbing(tmp_path, way=LaunchSpec(command=command, descriptor=QWEN))
+    assert verdict(await launch.entry(climb)) == (RungVerdict.PASS, {"launch": command})
 
 
 @aio
 async def test_a_way_that_will_be_taken_away_is_worth_knowing(tmp_path: Path) -> None:
-    way = Way(command=("qwen", "--experimental-acp"), descriptor=QWEN, deprecated=True)
-    assert (await launch.entry(climbing(tmp_path, way=way))).verdict is Verdict.WARN
+    way = LaunchSpec(command=("qwen", "--experimental-acp"), descriptor=QWEN, deprecated=True)
+    assert (await launch.entry(climbing(tmp_path, way=way))).verdict is RungVerdict.WARN
 
 
 @aio
 async def test_elsewhere_than_on_windows_there_is_nothing_to_see(tmp_path: Path) -> None:
     finding = await launch.windows(climbing(tmp_path, platform="macos"))
-    assert finding.verdict is Verdict.SKIPPED
+    assert finding.verdict is RungVerdict.SKIPPED
     assert "macos" in finding.evidence
 
 
@@ -167,7 +167,7 @@ def on_windows(
 ) -> FakeClimb:
     monkeypatch.setenv("PATH", "C:\\npm;C:\\node")
     monkeypatch.setenv("PATHEXT", ".EXE;.CMD")
-    climb = climbing(tmp_path, way=Way(command=("qwen", "--acp")), platform="windows")
+    climb = climbing(tmp_path, way=LaunchSpec(command=("qwen", "--acp")), platform="windows")
     climb.files = Files(files)
     return climb
 
@@ -179,7 +179,7 @@ async def test_on_windows_a_shim_is_followed_to_its_program(
     files = {"C:\\npm\\qwen.cmd": SHIM, "C:\\npm\\cli.js": "", "C:\\node\\node.exe": ""}
     climb = on_windows(tmp_path, monkeypatch, files)
     finding = await launch.windows(climb)
-    assert finding.verdict is Verdict.PASS
+    assert finding.verdict is RungVerdict.PASS
     assert "node.exe" in finding.evidence and "without a shell" in finding.evidence
     found = await launch.binary(climb)
     assert str(found.facts["executable"]).lower() == "c:\\npm\\qwen.cmd"
@@ -191,7 +191,7 @@ async def test_on_windows_a_batch_file_that_is_no_shim_needs_a_shell(
 ) -> None:
     files = {"C:\\npm\\qwen.cmd": "call something-else\n"}
     finding = await launch.windows(on_windows(tmp_path, monkeypatch, files))
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is RungVerdict.WARN
     assert finding.remedy == remedies.SHIM
 
 
@@ -200,7 +200,7 @@ async def test_on_windows_a_plain_program_has_no_shim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     climb = on_windows(tmp_path, monkeypatch, {"C:\\npm\\qwen.exe": ""})
-    assert (await launch.windows(climb)).verdict is Verdict.PASS
+    assert (await launch.windows(climb)).verdict is RungVerdict.PASS
 
 
 def test_what_starts_nothing_is_no_wrong_form() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
 from dragoman.errors import CallTimeout, ConnectionEnded, RemoteError
-from dragoman.hub.launching import Way
 from dragoman.hub.verify import questions, remedies
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Connected
 from dragoman.hub.verify.processes import Exit
 from dragoman.hub.verify.rungs import manners
@@ -68,7 +68,7 @@ def usual(method: str, params: Any) -> RemoteError:
 @aio
 async def test_the_codes_of_three_mistakes_are_recorded(tmp_path: Path) -> None:
     assert verdict(await manners.codes(answering(tmp_path, usual))) == (
-        Verdict.PASS,
+        RungVerdict.PASS,
         {"unknown_method_code": -32601, "unknown_session_code": -32002, "bad_params_code": -32602},
     )
 
@@ -79,7 +79,7 @@ async def test_a_mistake_that_is_not_answered_leaves_its_code_unknown(tmp_path: 
         return CallTimeout(method, 1) if method == "session/load" else usual(method, params)
 
     finding = await manners.codes(answering(tmp_path, answer))
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is RungVerdict.WARN
     assert "unknown_session_code" not in finding.facts
     assert finding.facts["bad_params_code"] == -32602
 
@@ -90,23 +90,23 @@ async def test_a_mistake_that_ends_the_connection_is_a_failure(tmp_path: Path) -
         return ConnectionEnded() if method == "session/new" else usual(method, params)
 
     finding = await manners.codes(answering(tmp_path, answer))
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is RungVerdict.FAIL
     assert finding.facts.keys() == {"unknown_method_code", "unknown_session_code"}
 
 
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ([RemoteError(-32602, "no")], (Verdict.PASS, {"survives_oversized_line": True})),
-        ([None], (Verdict.PASS, {"survives_oversized_line": True})),
-        ([ConnectionEnded()], (Verdict.WARN, {"survives_oversized_line": False})),
+        ([RemoteError(-32602, "no")], (RungVerdict.PASS, {"survives_oversized_line": True})),
+        ([None], (RungVerdict.PASS, {"survives_oversized_line": True})),
+        ([ConnectionEnded()], (RungVerdict.WARN, {"survives_oversized_line": False})),
         (
             [CallTimeout("m", 1), RemoteError(-32602, "no")],
-            (Verdict.WARN, {"survives_oversized_line": True}),
+            (RungVerdict.WARN, {"survives_oversized_line": True}),
         ),
         (
             [CallTimeout("m", 1), CallTimeout("m", 1)],
-            (Verdict.WARN, {"survives_oversized_line": False}),
+            (RungVerdict.WARN, {"survives_oversized_line": False}),
         ),
     ],
 )
@@ -131,7 +131,7 @@ async def test_a_question_that_was_never_answered_is_not_asked_in_a_long_line(
         return RemoteError(-32601, "no")
 
     climb = answering(tmp_path, answer)
-    assert (await manners.oversized(climb)).verdict is Verdict.SKIPPED
+    assert (await manners.oversized(climb)).verdict is RungVerdict.SKIPPED
     climb.facts["unknown_method_code"] = -32601
     assert (await manners.oversized(climb)).facts == {"survives_oversized_line": True}
     assert asked == [questions.UNKNOWN_METHOD]
@@ -160,10 +160,10 @@ async def test_a_clean_exit_is_one_by_itself(
 @pytest.mark.parametrize(
     ("ended", "expected"),
     [
-        (Exit(exited=True, code=0, survivors=0), (Verdict.PASS, {"survivors": 0})),
-        (Exit(exited=True, code=0, survivors=2), (Verdict.WARN, {"survivors": 2})),
-        (Exit(exited=True, code=0), (Verdict.SKIPPED, {})),
-        (Exit(exited=False), (Verdict.SKIPPED, {})),
+        (Exit(exited=True, code=0, survivors=0), (RungVerdict.PASS, {"survivors": 0})),
+        (Exit(exited=True, code=0, survivors=2), (RungVerdict.WARN, {"survivors": 2})),
+        (Exit(exited=True, code=0), (RungVerdict.SKIPPED, {})),
+        (Exit(exited=False), (RungVerdict.SKIPPED, {})),
     ],
 )
 @aio
@@ -178,19 +178,19 @@ async def test_survivors_are_known_only_after_an_exit_that_could_be_watched(
 
 @aio
 async def test_a_peer_behind_an_address_is_not_ended(tmp_path: Path) -> None:
-    climb = climbing(tmp_path, way=Way(address="ws://127.0.0.1:1"))
-    assert (await manners.exit(climb)).verdict is Verdict.SKIPPED
-    assert (await manners.survivors(climb)).verdict is Verdict.SKIPPED
+    climb = climbing(tmp_path, way=LaunchSpec(address="ws://127.0.0.1:1"))
+    assert (await manners.exit(climb)).verdict is RungVerdict.SKIPPED
+    assert (await manners.survivors(climb)).verdict is RungVerdict.SKIPPED
 
 
 @aio
 async def test_ids_noise_and_stray_answers_are_what_the_witness_saw(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     assert (await manners.ids(climb)).facts == {"id_format": "none seen"}
-    assert verdict(await manners.noise(climb)) == (Verdict.PASS, {"noise_lines": 0})
-    assert verdict(await manners.answers(climb)) == (Verdict.PASS, {"duplicate_answers": 0})
+    assert verdict(await manners.noise(climb)) == (RungVerdict.PASS, {"noise_lines": 0})
+    assert verdict(await manners.answers(climb)) == (RungVerdict.PASS, {"duplicate_answers": 0})
     climb.witness.id_formats |= {"string", "integer"}
     climb.witness.noise_lines, climb.witness.stray_answers = 3, 2
     assert (await manners.ids(climb)).facts == {"id_format": "integer and string"}
-    assert verdict(await manners.noise(climb)) == (Verdict.WARN, {"noise_lines": 3})
-    assert verdict(await manners.answers(climb)) == (Verdict.WARN, {"duplicate_answers": 2})
+    assert verdict(await manners.noise(climb)) == (RungVerdict.WARN, {"noise_lines": 3})
+    assert verdict(await manners.answers(climb)) == (RungVerdict.WARN, {"duplicate_answers": 2})

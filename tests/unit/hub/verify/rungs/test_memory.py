@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.descriptor import Quirks
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Peer
 from dragoman.errors import CallTimeout, RemoteError, Unsupported
 from dragoman.events.parts import Capabilities
-from dragoman.hub.catalogue.descriptor import Quirks
-from dragoman.hub.launching import Way
 from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Told
 from dragoman.hub.verify.rungs import memory
 from tests.aio import aio
@@ -51,7 +51,7 @@ def listing(tmp_path: Path, known: tuple[str, ...] | Exception, *, spoken: bool)
 @aio
 async def test_a_session_that_another_process_lists_is_remembered(tmp_path: Path) -> None:
     found = await memory.listing(listing(tmp_path, ("s-0", "s-1"), spoken=False))
-    assert verdict(found) == (Verdict.PASS, {"lists_sessions": True})
+    assert verdict(found) == (RungVerdict.PASS, {"lists_sessions": True})
 
 
 @aio
@@ -64,7 +64,7 @@ async def test_a_list_is_read_until_the_session_is_found_and_not_for_ever(tmp_pa
                 yield f"other-{Endless.asked}"
 
     found = await memory.listing(listing(tmp_path, Endless(), spoken=True))
-    assert verdict(found) == (Verdict.WARN, {"lists_sessions": False})
+    assert verdict(found) == (RungVerdict.WARN, {"lists_sessions": False})
     assert Endless.asked == memory.MAX_LISTED
     climb = listing(tmp_path, ("s-0", "s-1"), spoken=True)
     climb.session_id = "s-1"
@@ -77,7 +77,7 @@ async def test_a_session_without_a_turn_that_is_not_listed_is_unknown_and_not_a_
 ) -> None:
     assert (await memory.listing(listing(tmp_path, (), spoken=False))).facts == {}
     found = await memory.listing(listing(tmp_path, (), spoken=True))
-    assert verdict(found) == (Verdict.WARN, {"lists_sessions": False})
+    assert verdict(found) == (RungVerdict.WARN, {"lists_sessions": False})
 
 
 @pytest.mark.parametrize("spoken", [True, False])
@@ -113,9 +113,9 @@ async def test_a_refused_load_is_a_no_only_for_a_session_with_a_turn(
 async def test_a_load_that_brings_nothing_back_is_a_no(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     climb.spoken = True
-    assert verdict(await memory.load(climb)) == (Verdict.WARN, {"loads_sessions": False})
+    assert verdict(await memory.load(climb)) == (RungVerdict.WARN, {"loads_sessions": False})
     climb.replayed = (piece(),)
-    assert verdict(await memory.load(climb)) == (Verdict.PASS, {"loads_sessions": True})
+    assert verdict(await memory.load(climb)) == (RungVerdict.PASS, {"loads_sessions": True})
 
 
 @aio
@@ -132,12 +132,12 @@ async def test_a_peer_that_would_lose_its_session_is_not_asked_to_load_it_yet(
     tmp_path: Path,
 ) -> None:
     quirks = Quirks(loads_next_minute=True)
-    climb = climbing(tmp_path, way=Way(command=("x",), quirks=quirks))
+    climb = climbing(tmp_path, way=LaunchSpec(command=("x",), quirks=quirks))
     climb.spoken, climb.replayed = True, (piece(),)
     climb.session_began = datetime.now(UTC) + timedelta(minutes=1)
-    assert verdict(await memory.load(climb)) == (Verdict.SKIPPED, {})
+    assert verdict(await memory.load(climb)) == (RungVerdict.SKIPPED, {})
     climb.session_began = datetime.now(UTC) - timedelta(minutes=1)
-    assert verdict(await memory.load(climb)) == (Verdict.PASS, {"loads_sessions": True})
+    assert verdict(await memory.load(climb)) == (RungVerdict.PASS, {"loads_sessions": True})
 
 
 @aio
@@ -153,14 +153,14 @@ async def test_a_server_that_left_its_mark_was_started(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     (climb.surroundings.marks / "mcp").write_text("started\ninitialize\n")
     finding = await memory.mcp(climb)
-    assert verdict(finding) == (Verdict.PASS, {"mcp": True})
+    assert verdict(finding) == (RungVerdict.PASS, {"mcp": True})
     assert "started, initialize" in finding.evidence
 
 
 @aio
 async def test_a_server_that_a_turn_would_start_is_unknown_without_turns(tmp_path: Path) -> None:
     climb = climbing(tmp_path, turns=False)
-    assert verdict(await memory.mcp(climb)) == (Verdict.PASS, {})
+    assert verdict(await memory.mcp(climb)) == (RungVerdict.PASS, {})
 
 
 @aio
@@ -184,8 +184,8 @@ async def test_a_server_that_not_even_a_turn_starts_is_a_no(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (Unsupported("it takes none"), (Verdict.SKIPPED, {})),
-        (GONE, (Verdict.WARN, {"mcp": False})),
+        (Unsupported("it takes none"), (RungVerdict.SKIPPED, {})),
+        (GONE, (RungVerdict.WARN, {"mcp": False})),
     ],
 )
 @aio
@@ -207,4 +207,4 @@ def test_the_server_is_run_by_its_path_so_that_nothing_has_to_be_installed(tmp_p
 async def test_a_peer_without_tools_is_a_no_at_once_and_is_handed_no_server(tmp_path: Path) -> None:
     climb = climbing(tmp_path, canaries=Canaries(tool=""))
     climb.reopening = AssertionError("a session was opened")
-    assert verdict(await memory.mcp(climb)) == (Verdict.PASS, {"mcp": False})
+    assert verdict(await memory.mcp(climb)) == (RungVerdict.PASS, {"mcp": False})

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.descriptor import Quirks
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.permissions import Denial
 from dragoman.client.results import Result
 from dragoman.events.words import Outcome
-from dragoman.hub.catalogue.descriptor import Quirks
-from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Told
 from dragoman.hub.verify.rungs import permissions
 from tests.aio import aio
@@ -42,7 +42,7 @@ async def test_a_peer_that_asks_and_obeys_passes(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     climb.act = writer()
     assert verdict(await permissions.permission(climb)) == (
-        Verdict.PASS,
+        RungVerdict.PASS,
         {"asks_permission": True, "respects_refusal": True, "refusal_ends_turn": False},
     )
 
@@ -52,7 +52,7 @@ async def test_a_refusal_that_ends_the_turn_is_worth_knowing(tmp_path: Path) -> 
     climb = climbing(tmp_path)
     climb.act = writer(after=replace(DENIED, ended_by_denial=True))
     finding = await permissions.permission(climb)
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is RungVerdict.WARN
     assert finding.facts["refusal_ends_turn"] is True
 
 
@@ -61,7 +61,7 @@ async def test_a_turn_that_ends_with_a_remark_about_the_refusal_ends_with_it(
     tmp_path: Path,
 ) -> None:
     quirks = Quirks(reject_ends_turn=True, notice_texts=("Info: Refused",))
-    climb = climbing(tmp_path, way=Way(command=("x",), quirks=quirks))
+    climb = climbing(tmp_path, way=LaunchSpec(command=("x",), quirks=quirks))
     denials = (Denial("c-1", "write", "edit"),)
     climb.act = writer(after=Result(Outcome.OK, "Info: Refused", "end_turn", denials=denials))
     assert (await permissions.permission(climb)).facts["refusal_ends_turn"] is True
@@ -72,7 +72,7 @@ async def test_a_peer_that_does_not_ask_is_never_said_to_respect_a_refusal(tmp_p
     climb = climbing(tmp_path)
     climb.act = writer(asks=False)
     finding = await permissions.permission(climb)
-    assert verdict(finding) == (Verdict.WARN, {"asks_permission": False})
+    assert verdict(finding) == (RungVerdict.WARN, {"asks_permission": False})
     assert finding.remedy == remedies.SELF_APPROVING
 
 
@@ -93,7 +93,7 @@ async def test_asking_after_the_deed_is_not_asking(tmp_path: Path) -> None:
 async def test_a_peer_that_neither_asks_nor_writes_has_shown_nothing(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     finding = await permissions.permission(climb)
-    assert verdict(finding) == (Verdict.WARN, {})
+    assert verdict(finding) == (RungVerdict.WARN, {})
     assert finding.remedy == remedies.DID_NOTHING
 
 
@@ -102,7 +102,7 @@ async def test_a_peer_that_asks_and_then_writes_nothing_is_told_apart(tmp_path: 
     climb = climbing(tmp_path)
     climb.act = writer(able=False)
     finding = await permissions.permission(climb)
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is RungVerdict.WARN
     assert finding.remedy == remedies.DID_NOTHING
     assert finding.facts["asks_permission"] is True
 
@@ -122,7 +122,7 @@ async def test_a_peer_that_asks_only_the_first_time_has_respected_no_refusal(
 @aio
 async def test_a_peer_that_wrote_itself_does_not_use_the_clients_files(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
-    assert (await permissions.files(climb)).verdict is Verdict.SKIPPED
+    assert (await permissions.files(climb)).verdict is RungVerdict.SKIPPED
     climb.wrote = True
     assert (await permissions.files(climb)).facts == {"uses_files": False}
     climb.wrote_through_us = True
@@ -132,7 +132,7 @@ async def test_a_peer_that_wrote_itself_does_not_use_the_clients_files(tmp_path:
 @aio
 async def test_a_command_that_was_not_run_says_nothing_about_terminals(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
-    assert verdict(await permissions.terminals(climb)) == (Verdict.WARN, {})
+    assert verdict(await permissions.terminals(climb)) == (RungVerdict.WARN, {})
 
 
 @aio
@@ -169,5 +169,5 @@ async def test_a_peer_is_not_asked_for_what_its_descriptor_says_it_never_does(
         raise AssertionError(f"it was asked {prompt!r}")
 
     climb.act = act
-    assert verdict(await permissions.permission(climb)) == (Verdict.SKIPPED, {})
-    assert verdict(await permissions.terminals(climb)) == (Verdict.SKIPPED, {})
+    assert verdict(await permissions.permission(climb)) == (RungVerdict.SKIPPED, {})
+    assert verdict(await permissions.terminals(climb)) == (RungVerdict.SKIPPED, {})

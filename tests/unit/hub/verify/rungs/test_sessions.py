@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch, Models, Quirks
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.client.results import Result
 from dragoman.errors import AuthRequired, CallTimeout, DragomanError
 from dragoman.events.parts import AuthMethod
 from dragoman.events.words import Outcome
-from dragoman.hub.catalogue.descriptor import Credentials, Descriptor, Launch, Models, Quirks
-from dragoman.hub.launching import Way
 from dragoman.hub.verify import questions, remedies
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.climb import Told
 from dragoman.hub.verify.rungs import sessions
 from tests.aio import aio
@@ -56,23 +56,23 @@ def opening(tmp_path: Path, refuses: DragomanError | None = None, **fields: Any)
 @aio
 async def test_a_session_that_opens_needs_no_login(tmp_path: Path) -> None:
     climb = opening(tmp_path)
-    assert verdict(await sessions.login(climb)) == (Verdict.PASS, {"authenticated": True})
-    assert verdict(await sessions.session(climb)) == (Verdict.PASS, {"sessions": True})
+    assert verdict(await sessions.login(climb)) == (RungVerdict.PASS, {"authenticated": True})
+    assert verdict(await sessions.session(climb)) == (RungVerdict.PASS, {"sessions": True})
 
 
 @aio
 async def test_a_refusal_for_want_of_a_login_says_how_to_log_in(tmp_path: Path) -> None:
     climb = opening(tmp_path, AuthRequired(hint="run `x auth`"))
     finding = await sessions.login(climb)
-    assert verdict(finding) == (Verdict.FAIL, {"authenticated": False, "login": "run `x auth`"})
+    assert verdict(finding) == (RungVerdict.FAIL, {"authenticated": False, "login": "run `x auth`"})
     assert finding.remedy.startswith(remedies.LOGIN)
     assert "run `x auth`" in finding.remedy
-    assert (await sessions.session(climb)).verdict is Verdict.SKIPPED
+    assert (await sessions.session(climb)).verdict is RungVerdict.SKIPPED
 
 
 @aio
 async def test_without_a_hint_the_descriptor_or_the_peers_methods_tell_how(tmp_path: Path) -> None:
-    way = Way(command=("x",), descriptor=DESCRIPTOR)
+    way = LaunchSpec(command=("x",), descriptor=DESCRIPTOR)
     known = await sessions.login(opening(tmp_path, AuthRequired(), way=way))
     assert known.facts["login"] == "run `x login`"
     climb = opening(tmp_path, AuthRequired())
@@ -83,23 +83,23 @@ async def test_without_a_hint_the_descriptor_or_the_peers_methods_tell_how(tmp_p
 @aio
 async def test_a_program_without_credentials_is_not_blamed_for_wanting_some(tmp_path: Path) -> None:
     finding = await sessions.login(opening(tmp_path, AuthRequired(), careful=True))
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is RungVerdict.WARN
     assert finding.remedy.startswith(remedies.LOGIN_CAREFUL)
 
 
 @aio
 async def test_a_session_that_does_not_open_says_nothing_about_the_login(tmp_path: Path) -> None:
     climb = opening(tmp_path, CallTimeout("session/new", 60))
-    assert verdict(await sessions.login(climb)) == (Verdict.SKIPPED, {})
+    assert verdict(await sessions.login(climb)) == (RungVerdict.SKIPPED, {})
     finding = await sessions.session(climb)
-    assert verdict(finding) == (Verdict.FAIL, {"sessions": False})
+    assert verdict(finding) == (RungVerdict.FAIL, {"sessions": False})
     assert "session/new" in finding.evidence
 
 
 @aio
 async def test_a_login_that_shows_only_in_a_prompt_is_unknown(tmp_path: Path) -> None:
     quirks = Quirks(login_shown_in="prompt")
-    way = Way(command=("x",), descriptor=DESCRIPTOR, quirks=quirks)
+    way = LaunchSpec(command=("x",), descriptor=DESCRIPTOR, quirks=quirks)
     assert (await sessions.login(opening(tmp_path, way=way))).facts == {}
     unknown = opening(tmp_path)
     unknown.methods = (AuthMethod("a", "Browser"),)
@@ -115,7 +115,7 @@ async def test_a_peer_that_can_be_asked_for_its_login_is_asked(
         return missing
 
     monkeypatch.setattr(questions, "needs_login", needs_login)
-    way = Way(command=("x",), descriptor=DESCRIPTOR, quirks=Quirks(login_shown_in="account"))
+    way = LaunchSpec(command=("x",), descriptor=DESCRIPTOR, quirks=Quirks(login_shown_in="account"))
     finding = await sessions.login(opening(tmp_path, way=way))
     assert finding.facts["authenticated"] is not missing
 
@@ -133,7 +133,7 @@ async def test_parents_are_recorded_with_and_without_the_suffix(
 ) -> None:
     models(monkeypatch, ("m-5-preview", "m-5", "m-preview-4"))
     finding = await sessions.models(climbing(tmp_path))
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is RungVerdict.WARN
     assert finding.facts["parent_models"] == ("m-5", "m-preview-4")
 
 
@@ -169,7 +169,7 @@ async def test_a_peer_that_lists_its_models_by_a_command_is_asked_so(
         launch=(Launch(command=("x",)),),
         models=Models(listing="command", command=command),
     )
-    climb = climbing(tmp_path, way=Way(command=("x",), descriptor=listing))
+    climb = climbing(tmp_path, way=LaunchSpec(command=("x",), descriptor=listing))
     assert (await sessions.models(climb)).facts == facts
 
 

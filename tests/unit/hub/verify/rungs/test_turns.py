@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.descriptor import Quirks
+from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation
 from dragoman.client.results import Result
 from dragoman.errors import BudgetExceeded, DragomanError, LineTooLong
 from dragoman.events import model
 from dragoman.events.parts import Usage
 from dragoman.events.words import Outcome
-from dragoman.hub.catalogue.descriptor import Quirks
-from dragoman.hub.launching import Way
 from dragoman.hub.verify import remedies
 from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.card import Verdict
 from dragoman.hub.verify.rungs import turns
 from tests.aio import aio
 from tests.unit.hub.verify.fakes import OK, FakeClimb, climbing, piece, told, verdict
@@ -32,7 +32,10 @@ def ended(outcome: Outcome, stop: str = "", error: DragomanError | None = None) 
 @aio
 async def test_a_turn_with_text_is_an_echo_and_proves_the_login(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
-    assert verdict(await turns.echo(climb)) == (Verdict.PASS, {"echo": True, "authenticated": True})
+    assert verdict(await turns.echo(climb)) == (
+        RungVerdict.PASS,
+        {"echo": True, "authenticated": True},
+    )
     assert climb.told is not None
     assert climb.spoken
 
@@ -56,7 +59,7 @@ async def test_a_turn_without_an_answer_fails_with_what_to_do_about_it(
     climb = climbing(tmp_path)
     climb.act = lambda prompt, climb: told(result)
     finding = await turns.echo(climb)
-    assert verdict(finding) == (Verdict.FAIL, {"echo": False})
+    assert verdict(finding) == (RungVerdict.FAIL, {"echo": False})
     assert finding.remedy == remedy
     assert not climb.spoken
 
@@ -66,13 +69,13 @@ async def test_a_login_that_shows_only_in_a_prompt_is_reported(tmp_path: Path) -
     climb = climbing(tmp_path)
     climb.act = lambda prompt, climb: told(ended(Outcome.AUTH_REQUIRED))
     finding = await turns.echo(climb)
-    assert verdict(finding) == (Verdict.FAIL, {"echo": False, "authenticated": False})
+    assert verdict(finding) == (RungVerdict.FAIL, {"echo": False, "authenticated": False})
     assert finding.remedy == remedies.LOGIN
 
 
 @aio
 async def test_a_text_that_is_known_to_be_an_error_is_no_echo(tmp_path: Path) -> None:
-    way = Way(command=("x",), quirks=Quirks(error_texts=("Error:",)))
+    way = LaunchSpec(command=("x",), quirks=Quirks(error_texts=("Error:",)))
     climb = climbing(tmp_path, way=way)
     climb.act = lambda prompt, climb: told(Result(Outcome.OK, "Error: 400", "end_turn"))
     assert (await turns.echo(climb)).facts == {"echo": False}
@@ -105,7 +108,7 @@ async def test_every_update_has_to_name_its_turn(tmp_path: Path) -> None:
     climb.told = told(OK, piece("a", named))
     assert (await turns.turn_ids(climb)).facts == {"turn_ids": True}
     climb.told = told(OK)
-    assert (await turns.turn_ids(climb)).verdict is Verdict.SKIPPED
+    assert (await turns.turn_ids(climb)).verdict is RungVerdict.SKIPPED
 
 
 @aio
@@ -113,13 +116,13 @@ async def test_what_came_after_the_end_is_named(tmp_path: Path) -> None:
     climb = climbing(tmp_path)
     climb.told = told(OK, after=(piece(),))
     finding = await turns.late_updates(climb)
-    assert verdict(finding) == (Verdict.WARN, {"late_updates": True})
+    assert verdict(finding) == (RungVerdict.WARN, {"late_updates": True})
     assert "session/update" in finding.evidence
 
 
 @aio
 async def test_no_failure_is_provoked_where_nobody_knows_how(tmp_path: Path) -> None:
-    assert (await turns.errors(climbing(tmp_path))).verdict is Verdict.SKIPPED
+    assert (await turns.errors(climbing(tmp_path))).verdict is RungVerdict.SKIPPED
 
 
 @aio
@@ -127,7 +130,7 @@ async def test_a_failure_that_is_silent_is_neither_a_text_nor_an_error(tmp_path:
     climb = climbing(tmp_path, canaries=Canaries(failure="fail"))
     silent = ended(Outcome.TIMED_OUT, "timeout", BudgetExceeded("silence", 1))
     climb.act = lambda prompt, climb: told(silent)
-    assert verdict(await turns.errors(climb)) == (Verdict.WARN, {})
+    assert verdict(await turns.errors(climb)) == (RungVerdict.WARN, {})
 
 
 @aio
@@ -173,10 +176,10 @@ class _Slow(FakeClimb):
 @pytest.mark.parametrize(
     ("outcome", "after", "unusable", "expected"),
     [
-        (Outcome.CANCELLED, 2, False, (Verdict.PASS, {"cancel": True})),
-        (Outcome.CANCELLED, 0, True, (Verdict.WARN, {"cancel": False})),
-        (Outcome.OK, 3, False, (Verdict.WARN, {"cancel": False})),
-        (Outcome.FAILED, 0, False, (Verdict.WARN, {"cancel": False})),
+        (Outcome.CANCELLED, 2, False, (RungVerdict.PASS, {"cancel": True})),
+        (Outcome.CANCELLED, 0, True, (RungVerdict.WARN, {"cancel": False})),
+        (Outcome.OK, 3, False, (RungVerdict.WARN, {"cancel": False})),
+        (Outcome.FAILED, 0, False, (RungVerdict.WARN, {"cancel": False})),
     ],
 )
 @aio
@@ -203,7 +206,7 @@ async def test_a_turn_that_ends_before_the_cancel_can_arrive_is_repeated_and_the
     climb.outcome, climb.after = Outcome.OK, after
     climb.limits = replace(climb.limits, cancel_arrival=600.0)
     found = await turns.cancel(climb)
-    assert verdict(found) == (Verdict.SKIPPED, {})
+    assert verdict(found) == (RungVerdict.SKIPPED, {})
     assert "not measured" in found.evidence
     assert climb.prompts == [climb.canaries.slow, climb.canaries.slower]
     assert climb.canaries.slow != climb.canaries.slower

@@ -1,0 +1,323 @@
+"""Agent files and the peer each of them delegates to: list, set, unset, validate.
+
+Owns the meaning of `delegate_to: <peer>-<role>` (or `none`) and the rule that an edit is made in
+all files or in none, and taken back if it breaks something. How the one field is changed without
+touching the rest is in `front_matter`; which peers there are is in the catalogue.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.catalogue import Catalogue, front_matter
+from dragoman.config.file_transaction import Change, FileTransaction
+from dragoman.config.files import read_file
+from dragoman.errors import ConfigInvalid, DelegationInvalid, FrontMatterInvalid, UsageError
+from dragoman.errors.base import shown
+
+FIELD: Final = "delegate_to"
+OPT_OUT: Final = "none"
+"""The value of an agent that is never delegated, whatever the routing would say."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTarget:
+    """What a value names."""
+
+    peer: str
+    role: str
+
+    def __str__(self) -> str:
+        return f"{self.peer}-{self.role}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a file's field does not count."""
+
+    path: Path
+    line: int | None
+    text: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line is not None else str(self.path)
+        return f"{where}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """One agent file as it stands."""
+
+    path: Path
+    value: str | None = None
+    """The field as written; None if there is none."""
+    target: DelegationTarget | None = None
+    """What it names, if that exists."""
+    problem: Problem | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFileEdit:
+    """What an edit did."""
+
+    files: tuple[Path, ...]
+    """Every file that was meant."""
+    changes: tuple[Change, ...]
+    """Those that are different now."""
+    problems: tuple[Problem, ...]
+    """What is wrong with agent files, and was before."""
+
+
+def parse_target(value: str, catalogue: Catalogue) -> DelegationTarget | None:
+    """What a value names; None for `none`. Raises `DelegationInvalid`.
+
+    Names of peers and roles may both hold hyphens. The longest name of a peer that the value begins
+    with is the peer; if a shorter one claims what is left just as well, nobody can tell them apart.
+    """
+    if value == OPT_OUT:
+        return None
+    readings = _readings(value, catalogue)
+    if not readings:
+        raise _unknown_peer(value, catalogue)
+    claimed = [target for target in readings if target.role in catalogue.get(target.peer).roles]
+    if len(claimed) > 1:
+        pairs = " and ".join(f"{t.peer!r} with the role {t.role!r}" for t in claimed)
+        raise DelegationInvalid(
+            value,
+            f"it has two readings: {pairs}",
+            remedy="rename one of the peers or one of the roles",
+        )
+    if readings[0] in claimed:
+        return readings[0]
+    if value in catalogue:
+        # The whole of it is the name of a peer, which is longer than any that it begins with.
+        raise _unknown_peer(value, catalogue)
+    raise _not_claimed(value, readings[0], catalogue)
+
+
+def _readings(value: str, catalogue: Catalogue) -> list[DelegationTarget]:
+    """Every known peer that the value begins with, the longest name first."""
+    cuts = [place for place, letter in enumerate(value) if letter == "-"]
+    return [
+        DelegationTarget(value[:cut], value[cut + 1 :])
+        for cut in reversed(cuts)
+        if value[:cut] in catalogue and value[cut + 1 :]
+    ]
+
+
+def _unknown_peer(value: str, catalogue: Catalogue) -> DelegationInvalid:
+    if value in catalogue:
+        roles = catalogue.get(value).roles
+        wanted = " or ".join(f"{value}-{role}" for role in roles) or "no role: it claims none"
+        return DelegationInvalid(value, "it names a peer and no role", remedy=f"write {wanted}")
+    known = [OPT_OUT, *(f"{p.name}-{role}" for p in catalogue for role in p.roles)]
+    near = _nearest(value.lower(), known)
+    peer, _, role = value.rpartition("-")
+    # A value without a hyphen has no role in it, and one of nothing else names no peer either.
+    name, role = (peer, role or "ROLE") if peer else (role or "NAME", "ROLE")
+    add = f"`dragoman peers add {name} --roles {role} -- COMMAND` adds a peer"
+    return DelegationInvalid(
+        value,
+        f"no peer that is known has a name that it begins with{_meant(near)}",
+        remedy=f"{add}; `dragoman peers` lists those there are",
+    )
+
+
+def _not_claimed(value: str, target: DelegationTarget, catalogue: Catalogue) -> DelegationInvalid:
+    roles = catalogue.get(target.peer).roles
+    near = [f"{target.peer}-{role}" for role in _nearest(target.role, roles)]
+    others = [f"{name}-{target.role}" for name in catalogue.claimants(target.role)]
+    elsewhere = f"; {target.role} is claimed by {', '.join(others)}" if others else ""
+    return DelegationInvalid(
+        value,
+        f"{target.peer} does not claim the role {target.role!r}, it claims "
+        f"{', '.join(roles) or 'none'}{_meant(near)}",
+        remedy=f"choose a role that {target.peer} claims{elsewhere}",
+    )
+
+
+def _nearest(word: str, known: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+
+
+def _meant(near: Sequence[str]) -> str:
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+# -- which files
+
+
+def find_files(
+    named: Sequence[str],
+    *,
+    folder: Path,
+    patterns: Sequence[str],
+    cwd: Path | None = None,
+) -> list[Path]:
+    """The files that are meant: by path or pattern from `cwd`, or by an agent's bare name.
+
+    Nothing named means every file that `patterns` find in `folder`. A file is found once, however
+    many names it has. What a pattern finds and what really lies outside of the folder is left out:
+    a link in a checkout shall not lead an edit to somewhere else.
+    """
+    cwd = folder if cwd is None else cwd
+    found: dict[str, Path] = {}
+    for path in _by_pattern(patterns, folder) if not named else ():
+        found.setdefault(os.path.realpath(path), path)
+    for name in named:
+        matches = list(_by_name(name, cwd, folder, patterns))
+        if not matches:
+            raise UsageError(
+                f"there is no agent file {shown(name)}: it is no file in {cwd}, and no agent in "
+                f"{', '.join(str(folder / pattern) for pattern in patterns)}"
+            )
+        for path in matches:
+            found.setdefault(os.path.realpath(path), path)
+    return sorted(found.values())
+
+
+def _by_name(name: str, cwd: Path, folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    path = cwd / name
+    # Unlike `Path.is_file`, it takes names that are too long for what they are.
+    if os.path.isfile(path):
+        yield path
+    elif glob.has_magic(name):
+        yield from _by_pattern([name], cwd)
+    elif os.sep not in name and "/" not in name:
+        yield from (
+            path for path in _by_pattern(patterns, folder) if name in (path.stem, path.name)
+        )
+
+
+def _by_pattern(patterns: Sequence[str], folder: Path) -> Iterator[Path]:
+    root = os.path.realpath(folder)
+    for pattern in patterns:
+        absolute = os.path.isabs(pattern)
+        for name in sorted(glob.glob(pattern, root_dir=folder, recursive=True)):
+            path = folder / name
+            inside = absolute or os.path.realpath(path).startswith(root + os.sep)
+            if path.is_file() and inside:
+                yield path
+
+
+# -- reading
+
+
+def list_files(paths: Iterable[Path], catalogue: Catalogue) -> list[AgentFile]:
+    """What each file delegates to."""
+    return [_look(path, catalogue) for path in paths]
+
+
+def validate(paths: Iterable[Path], catalogue: Catalogue) -> list[Problem]:
+    """Everything that is wrong with the field in these files."""
+    return [file.problem for file in list_files(paths, catalogue) if file.problem is not None]
+
+
+def _look(path: Path, catalogue: Catalogue) -> AgentFile:
+    try:
+        found = front_matter.read(_read(path), FIELD)
+    except (FrontMatterInvalid, ConfigInvalid) as error:
+        return AgentFile(path, problem=Problem(path, None, _without_path(error, path)))
+    if found is None:
+        return AgentFile(path)
+    if not found.value:
+        advice = f"give it a value, or remove it: `dragoman agents unset {path}`"
+        return AgentFile(path, "", problem=Problem(path, found.line, f"{FIELD} is empty", advice))
+    try:
+        target = parse_target(found.value, catalogue)
+    except DelegationInvalid as error:
+        problem = Problem(path, found.line, str(error), error.remedy)
+        return AgentFile(path, found.value, problem=problem)
+    return AgentFile(path, found.value, target)
+
+
+def _read(path: Path) -> bytes:
+    data = read_file(path)
+    if data is None:
+        raise ConfigInvalid(str(path), "there is no such file")
+    return data
+
+
+def _without_path(error: FrontMatterInvalid | ConfigInvalid, path: Path) -> str:
+    return str(error).removeprefix(f"{path}: ")
+
+
+# -- changing
+
+
+def set_target(
+    paths: Sequence[Path], value: str, catalogue: Catalogue, *, others: Collection[Path] = ()
+) -> AgentFileEdit:
+    """Let every one of these files delegate to `value`.
+
+    The value is checked first. `others` are the agent files that are validated too; if anything is
+    wrong afterwards that was not wrong before, all files are put back.
+    """
+    parse_target(value, catalogue)
+    return _edit(paths, value, catalogue, others)
+
+
+def unset_target(
+    paths: Sequence[Path], catalogue: Catalogue, *, others: Collection[Path] = ()
+) -> AgentFileEdit:
+    """Take the field out of every one of these files."""
+    return _edit(paths, None, catalogue, others)
+
+
+def preview(paths: Sequence[Path], value: str | None) -> list[Change]:
+    """What an edit would change; nothing is written. None takes the field out."""
+    return [change for change in _planned(paths, value) if change.before != change.after]
+
+
+def _planned(paths: Sequence[Path], value: str | None) -> list[Change]:
+    planned: list[Change] = []
+    for path in paths:
+        data = _read(path)
+        try:
+            if value is None:
+                edited = front_matter.drop(data, FIELD)
+            else:
+                edited = front_matter.put(data, FIELD, value)
+        except FrontMatterInvalid as error:
+            raise FrontMatterInvalid(f"{path}: {error}; no file was changed") from error
+        planned.append(Change(path, data, edited))
+    return planned
+
+
+def _edit(
+    paths: Sequence[Path], value: str | None, catalogue: Catalogue, others: Collection[Path]
+) -> AgentFileEdit:
+    everything = sorted({*paths, *others})
+    before = validate(everything, catalogue)
+    planned = _planned(paths, value)
+    with FileTransaction() as changes:
+        for change in planned:
+            assert change.after is not None
+            changes.write(change.path, change.after, expected=change.before)
+        after = validate(everything, catalogue)
+        refuse_new_problems(before, after)
+        made = tuple(changes.made())
+    return AgentFileEdit(tuple(paths), made, tuple(after))
+
+
+def refuse_new_problems(before: Iterable[Problem], after: Iterable[Problem]) -> None:
+    """Raise if something is wrong that was not wrong before. Old troubles stop no edit, or a
+    second broken file could never be mended."""
+    known = {(problem.path, problem.text) for problem in before}
+    fresh = [problem for problem in after if (problem.path, problem.text) not in known]
+    if fresh:
+        raise UsageError(
+            "the change was undone, because it would have broken what worked: "
+            + "; ".join(str(problem) for problem in fresh)
+        )

@@ -1,0 +1,235 @@
+"""Whether a policy can be kept with a peer: how it is made to ask, and what shows that it did.
+
+Owns the way to a peer that asks (launch, environment, mode and options as its descriptor says), the
+refusal of a peer that does not ask, and the files that changed although nothing was allowed. What a
+policy allows is decided in `policy`; how a peer is reached, in `open` and `broker.calling`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from dragoman.catalogue.descriptor import Descriptor, Enforcement
+from dragoman.dialects.discovery import ACP
+from dragoman.errors import DragomanError, PolicyNotEnforced
+from dragoman.policy.path_patterns import places_of
+
+if TYPE_CHECKING:
+    from dragoman.catalogue.card import Card
+    from dragoman.catalogue.launch import LaunchSpec
+    from dragoman.client.conversation import Conversation
+    from dragoman.events.view import View
+    from dragoman.policy.approver import Ruling
+
+NOT_ENFORCED: Final = "permissions not enforced"
+"""What results, the ledger and lists say of work under a policy that was not kept."""
+
+SHOWN_FILES: Final = 5
+"""Files that a violation names in words."""
+
+WRITES: Final = frozenset({"edit", "delete", "move"})
+"""Kinds of permissions that are about the files they name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforced:
+    """The way to a peer under a policy."""
+
+    way: LaunchSpec
+    restricts: bool = False
+    """Whether the policy denies or asks about anything."""
+    gap: str = ""
+    """Why the policy cannot be kept; empty if it can."""
+    mode: str | None = None
+    """The mode that the user wants, which stays where the gap is allowed."""
+    allow_unenforced: bool = False
+    """Whether the peer is prompted even if the policy is not kept."""
+
+    def check_mode(self, mode: str) -> None:
+        """Raise `PolicyNotEnforced` for a mode in which the peer does not ask."""
+        if self.restricts and not self.allow_unenforced:
+            if why := _silent_mode(_table(self.way.descriptor), mode):
+                raise PolicyNotEnforced(self.way.name, why)
+
+    def check_option(self, name: str, value: str | bool) -> None:
+        """Raise `PolicyNotEnforced` for an option with which the peer does not ask."""
+        asking = _table(self.way.descriptor).options.get(name, value)
+        if self.restricts and not self.allow_unenforced and asking != value:
+            raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
+
+    async def hold(self, conversation: Conversation, view: View) -> str:
+        """Set mode and options in which the peer asks, and read them back before any prompt.
+
+        To be called before each prompt: agents change their mode in a turn, too. Returns why the
+        policy is not kept; empty if it is. Raises `PolicyNotEnforced` if the session says that it
+        is not, unless that is allowed.
+        """
+        if not self.restricts:
+            return ""
+        table = _table(self.way.descriptor)
+        if table.modes and view.mode is not None and view.mode not in (*table.modes, self.mode):
+            await _try(conversation.set_mode(table.modes[0]))
+        for name, value in table.options.items():
+            if any(one.id == name and one.value != value for one in view.options):
+                await _try(conversation.set_option(name, value))
+        why = self.gap or _told_otherwise(table, view)
+        if why and not self.allow_unenforced:
+            raise PolicyNotEnforced(self.way.name, why)
+        return why
+
+
+def enforce(
+    way: LaunchSpec,
+    *,
+    restricts: bool,
+    mode: str | None = None,
+    card: Card | None = None,
+    allow_unenforced: bool = False,
+) -> Enforced:
+    """The way to a peer that is made to ask wherever the policy `restricts` it.
+
+    `mode` is the one that the user wants. Raises `PolicyNotEnforced` for a peer that does not ask,
+    unless that is allowed.
+    """
+    if not restricts:
+        return Enforced(way=way)
+    why = gap(way.descriptor, card=card, mode=mode)
+    if why and not allow_unenforced:
+        raise PolicyNotEnforced(way.name, why)
+    return Enforced(
+        way=made_to_ask(way),
+        restricts=True,
+        gap=why,
+        mode=mode,
+        allow_unenforced=allow_unenforced,
+    )
+
+
+def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | None = None) -> str:
+    """Why a policy that restricts a peer cannot be kept; empty if nothing speaks against it.
+
+    What nobody has measured is not known to be a gap.
+    """
+    table = _table(descriptor)
+    if not table.possible:
+        return "it cannot be made to ask for permission"
+    if mode is not None and (why := _silent_mode(table, mode)):
+        return why
+    if card is None:
+        return ""
+    if card.facts.asks_permission is False:
+        return f"it wrote a file without asking when it was verified on {card.measured_at[:10]}"
+    if card.facts.respects_refusal is False:
+        return f"it wrote a file that was refused when it was verified on {card.measured_at[:10]}"
+    return ""
+
+
+def made_to_ask(way: LaunchSpec) -> LaunchSpec:
+    """The same way with all that makes the peer ask."""
+    table = _table(way.descriptor)
+    quirks = way.quirks
+    # Codex begins in its narrowest sandbox, and only ACP has a mode to start in.
+    modes = table.modes if way.descriptor and way.descriptor.protocol == ACP else ()
+    if modes and quirks.mode_after_open not in modes:
+        quirks = structs.replace(quirks, mode_after_open=modes[0])
+    command = way.command if way.command is None else (*way.command, *table.arguments)
+    return replace(way, command=command, env={**way.env, **table.env}, quirks=quirks)
+
+
+def _table(descriptor: Descriptor | None) -> Enforcement:
+    return Enforcement() if descriptor is None else descriptor.enforcement
+
+
+def _told_otherwise(table: Enforcement, view: View) -> str:
+    if table.modes and view.mode is not None and view.mode not in table.modes:
+        return f"its session is in the mode {view.mode}, in which it does not ask"
+    values: Mapping[str, str | bool] = {one.id: one.value for one in view.options}
+    for name, value in table.options.items():
+        if name in values and values[name] != value:
+            return _silent_option(name, values[name], value)
+    return ""
+
+
+def _silent_mode(table: Enforcement, mode: str) -> str:
+    """Why a mode is not one in which the peer asks; empty if it asks in it."""
+    if not table.modes or mode in table.modes:
+        return ""
+    return f"it does not ask in the mode {mode}; it asks in {' and '.join(table.modes)}"
+
+
+def _silent_option(name: str, value: str | bool, asking: str | bool) -> str:
+    return f"its option {name} is {_word(value)}, and it asks with {_word(asking)}"
+
+
+def _word(value: str | bool) -> str:
+    return value if isinstance(value, str) else ("on" if value else "off")
+
+
+async def _try(change: object) -> None:
+    """A session that refuses a setting is judged by what it then says."""
+    try:
+        await change  # type: ignore[misc]
+    except DragomanError:
+        return
+
+
+# -- what the disk shows
+
+
+def unapproved(
+    files: Iterable[str],
+    rulings: Iterable[Ruling],
+    *,
+    workspace: str | os.PathLike[str],
+    earlier: Iterable[Ruling] = (),
+) -> tuple[str, ...]:
+    """The changed files, relative to the workspace, that no allowed request explains.
+
+    A command that was allowed may have changed anything, and so may what names no file. A file that
+    was allowed in an `earlier` turn may be written again; a command of that turn is over.
+    """
+    folder = os.path.realpath(workspace)
+    allowed: set[str] = set()
+    for ruling in earlier:
+        if (
+            ruling.allowed
+            and not ruling.act.runs
+            and {ruling.act.kind, *ruling.act.evident} & WRITES
+        ):
+            allowed |= _places(ruling, folder)
+    for ruling in rulings:
+        act = ruling.act
+        kinds = {act.kind, *act.evident}
+        if not ruling.allowed or kinds <= {"read", "search", "think", "fetch"}:
+            continue
+        if ruling.verdict.by == "preset" and ruling.verdict.rule == "approve-reads":
+            # It was allowed because it only reads, a command too.
+            continue
+        if act.runs or not act.paths or not kinds & WRITES:
+            return ()
+        allowed |= _places(ruling, folder)
+    return tuple(name for name in files if not _within(folder, name, allowed))
+
+
+def _places(ruling: Ruling, folder: str) -> set[str]:
+    found = (places_of(path, (folder,)) for path in ruling.act.paths)
+    return {place for places in found if places is not None for place in places.real}
+
+
+def violated(files: Sequence[str]) -> str:
+    """A violation in words. Who changed the files the disk does not show: an editor's user may
+    have saved them."""
+    shown = ", ".join(files[:SHOWN_FILES])
+    more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
+    return f"{shown}{more} changed during the turn without an allowed request"
+
+
+def _within(folder: str, name: str, allowed: set[str]) -> bool:
+    path = Path(os.path.realpath(os.path.join(folder, name)))
+    return any(str(one) in allowed for one in (path, *path.parents))

@@ -1,0 +1,116 @@
+"""What a program needs to run: a node that is new enough.
+
+Owns the finding of the interpreter, as the script's first line would have it found, and the
+question for its version. It asks only node itself, never a peer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.errors import NotInstalled
+from dragoman.hub.questioning import ask_program
+from dragoman.transports.programs import which
+
+if TYPE_CHECKING:
+    from dragoman.catalogue.launch import LaunchSpec
+
+NODE_TIMEOUT: Final = 10.0
+"""Seconds for `node --version`, which takes a twentieth of one on an idle machine."""
+
+FIRST_LINE_SIZE: Final = 256
+"""The kernel reads no more of a script's first line either."""
+
+VERSION: Final = re.compile(r"v?(\d+)\.\d+")
+
+_known: dict[tuple[str, int, int], str] = {}
+"""Versions by file, size and time of change, for one process."""
+
+
+def find_node(program: Path, environ: Mapping[str, str] | None = None) -> str | None:
+    """The node that runs a script; None if the program is no script of node.
+
+    An empty text means that the script wants a node and there is none.
+    """
+    environ = os.environ if environ is None else environ
+    path = environ.get("PATH", os.defpath)
+    if program.suffix.lower() in (".cmd", ".bat", ".ps1"):
+        # The shims of npm for Windows look beside themselves first.
+        beside = program.with_name("node.exe")
+        return str(beside) if beside.exists() else which("node", path=path) or ""
+    try:
+        with program.open("rb") as file:
+            first = file.readline(FIRST_LINE_SIZE)
+    except OSError:
+        return None
+    if not first.startswith(b"#!"):
+        return None
+    words = first[2:].decode("utf-8", "replace").split()
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    if not words or Path(words[0]).name not in ("node", "nodejs"):
+        return None
+    if os.path.isabs(words[0]):
+        return words[0] if os.access(words[0], os.X_OK) else ""
+    return which(words[0], path=path) or ""
+
+
+async def node_version(node: str) -> str | None:
+    """The version of a node, such as ``22.11.0``; None if it does not say."""
+    key = _file_key(node)
+    if key is None:
+        return None
+    if key not in _known:
+        said = await ask_program([node, "--version"], timeout=NODE_TIMEOUT)
+        found = VERSION.match(said.output.strip()) if said is not None else None
+        if found is None or said is None:
+            return None
+        _known[key] = said.output.strip().removeprefix("v").split()[0]
+    return _known[key]
+
+
+def _file_key(file: str) -> tuple[str, int, int] | None:
+    try:
+        info = os.stat(file)
+    except OSError:
+        return None
+    return os.path.realpath(file), info.st_size, info.st_mtime_ns
+
+
+async def check_runtime(way: LaunchSpec, environ: Mapping[str, str] | None = None) -> str | None:
+    """Raise `NotInstalled` if the program cannot run here, and return the version of its node.
+
+    None if it needs none, or does not say which.
+    """
+    descriptor = way.descriptor
+    if descriptor is None or descriptor.install.node is None or not way.command:
+        return None
+    if environ is None:
+        # What is set for the program counts for the search of its interpreter, too.
+        environ = {**os.environ, **way.env}
+    program = which(way.command[0], path=environ.get("PATH"))
+    node = None if program is None else find_node(Path(program), environ)
+    if node is None:
+        return None
+    wanted = descriptor.install.node
+    remedy = f"install node {wanted} or newer and put it first on the PATH"
+    if not node:
+        raise NotInstalled(
+            descriptor.name,
+            f"it needs node {wanted} or newer, and there is no node on the PATH",
+            remedy=remedy,
+            looked_for=("node",),
+        )
+    version = await node_version(node)
+    if version is not None and int(version.partition(".")[0]) < wanted:
+        raise NotInstalled(
+            descriptor.name,
+            f"it needs node {wanted} or newer, and {node} is node {version}",
+            remedy=remedy,
+            looked_for=("node",),
+        )
+    return version

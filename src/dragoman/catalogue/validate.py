@@ -1,0 +1,167 @@
+"""A table of a TOML file as a descriptor, or an error that says where and what.
+
+Owns what a descriptor must fulfil beyond its types: names, roles, launches, quirks that fit the
+protocol, no secrets. It does not know where tables come from (`load`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import structs
+
+from dragoman.catalogue.descriptor import Descriptor, Launch
+from dragoman.catalogue.unwrap import is_substituted
+from dragoman.config.load import ROLE
+from dragoman.config.validate import VARIABLE, convert, nearest, refuse_secrets
+from dragoman.dialects.discovery import ACP, CODEX, DIALECTS
+from dragoman.errors import ConfigInvalid
+
+NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+MAX_NAME_SIZE: Final = 64
+"""Names become names of files and folders."""
+
+AUTO: Final = "auto"
+PYTHON: Final = "{python}"
+"""Stands for the interpreter that runs dragoman, as the program of a launch."""
+
+RESERVED: Final = frozenset({"none", "all"})
+"""Words that mean something else where a peer is named."""
+
+ADDRESSES: Final = ("unix:", "ws://", "wss://")
+
+
+def describe(
+    table: Mapping[str, Any], *, origin: str, folder: Path | None = None, key: str = ""
+) -> Descriptor:
+    """The descriptor in a table. Relative paths in it count from `folder`."""
+    refuse_secrets(dict(table), origin=origin, base=key)
+    descriptor = convert(dict(table), Descriptor, origin=origin, base=key)
+    check(descriptor, origin=origin, key=key)
+    return descriptor if folder is None else _absolute(descriptor, folder)
+
+
+def check(descriptor: Descriptor, *, origin: str, key: str = "") -> None:
+    """Raise `ConfigInvalid` for what no type can refuse."""
+
+    def refuse(place: str, problem: str) -> None:
+        raise ConfigInvalid(origin, problem, key=f"{key}.{place}" if key else place)
+
+    name = descriptor.name
+    if NAME.fullmatch(name) is None or len(name) > MAX_NAME_SIZE:
+        refuse("name", f"{name!r} is no name: lower case letters, digits and single hyphens")
+    if name in RESERVED:
+        refuse("name", f"{name!r} means something else and cannot be a peer's name")
+    if not descriptor.title.strip():
+        refuse("title", "it is empty")
+    if not descriptor.launch:
+        refuse("launch", "there is no way to start or reach the peer")
+    for number, launch in enumerate(descriptor.launch):
+        problem = _launch_problem(launch)
+        if problem:
+            refuse(f"launch[{number}]", problem)
+    if descriptor.protocol != AUTO and descriptor.protocol not in DIALECTS:
+        close = nearest(descriptor.protocol, DIALECTS)
+        known = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(DIALECTS)}"
+        refuse("protocol", f"there is no dialect {descriptor.protocol!r}; {known}")
+    for place, roles in (("roles", descriptor.roles), ("role_prefixes", descriptor.role_prefixes)):
+        for role in roles:
+            if ROLE.fullmatch(role) is None:
+                refuse(place, f"{role!r} is no role: lower case letters, digits, single hyphens")
+    if len(set(descriptor.roles)) != len(descriptor.roles):
+        refuse("roles", "a role stands there twice")
+    for role in descriptor.role_prefixes:
+        if role not in descriptor.roles:
+            refuse("role_prefixes", f"{role!r} is not among the roles")
+    _check_names(descriptor, refuse)
+    _check_quirks(descriptor, refuse)
+    _check_enforcement(descriptor, refuse)
+
+
+def _launch_problem(launch: Launch) -> str:
+    if bool(launch.command) == (launch.address is not None):
+        return "either a command or an address, and not both"
+    if launch.command and not launch.command[0].strip():
+        return "the program is empty"
+    if any("\0" in word for word in launch.command):
+        return "there is a null character in the command"
+    if launch.command and is_substituted(launch.command[0]):
+        return "no shell reads it, so nothing replaces the command in its place: name the program"
+    if launch.address is not None and not launch.address.startswith(ADDRESSES):
+        return f"{launch.address!r} is no address: use unix:/path, ws://… or wss://…"
+    return ""
+
+
+def _check_names(descriptor: Descriptor, refuse: Any) -> None:
+    for place, names in (
+        ("env", descriptor.env),
+        ("enforcement.env", descriptor.enforcement.env),
+        ("mcp.env", descriptor.mcp.env),
+        ("credentials.env", descriptor.credentials.env),
+        ("credentials.endpoints", descriptor.credentials.endpoints),
+    ):
+        for name in names:
+            if VARIABLE.fullmatch(name) is None:
+                refuse(place, f"{name!r} is no name of a variable")
+    version = descriptor.version
+    for how, value in (("package", version.package), ("flag", version.flag)):
+        if (version.how == how) != (value is not None):
+            refuse("version", f"`{how}` is given exactly if `how` is {how!r}")
+    if (descriptor.models.listing == "command") != bool(descriptor.models.command):
+        refuse("models", "`command` is given exactly if `listing` is 'command'")
+    for place, number in (
+        ("max_line_size", descriptor.max_line_size),
+        ("handshake_timeout", descriptor.handshake_timeout),
+        ("install.node", descriptor.install.node),
+    ):
+        if number is not None and not number > 0:
+            refuse(place, "it is a number above 0")
+
+
+def _check_quirks(descriptor: Descriptor, refuse: Any) -> None:
+    quirks = descriptor.quirks
+    for name in ("missing_file_is_empty", "mode_after_open"):
+        if getattr(quirks, name) and descriptor.protocol != ACP:
+            refuse(f"quirks.{name}", f"it needs protocol = {ACP!r}")
+    if any(not text.strip() for text in quirks.error_texts):
+        refuse("quirks.error_texts", "an empty text begins every message")
+    if descriptor.canaries.echo is not None and not descriptor.canaries.echo.strip():
+        refuse("canaries.echo", "there must be something that the peer answers")
+    if descriptor.details and descriptor.protocol == AUTO:
+        refuse("details", f"they belong to one dialect: name it, such as protocol = {CODEX!r}")
+
+
+def _check_enforcement(descriptor: Descriptor, refuse: Any) -> None:
+    enforcement = descriptor.enforcement
+    for name in ("options", "files"):
+        if getattr(enforcement, name) and descriptor.protocol != ACP:
+            refuse(f"enforcement.{name}", f"it needs protocol = {ACP!r}")
+    if enforcement.modes and descriptor.protocol not in (ACP, CODEX):
+        refuse("enforcement.modes", f"it needs protocol = {ACP!r} or {CODEX!r}")
+    if any(not mode.strip() for mode in enforcement.modes):
+        refuse("enforcement.modes", "a mode has a name")
+    if any("\0" in word for word in enforcement.arguments):
+        refuse("enforcement.arguments", "there is a null character in the command")
+    starting = descriptor.quirks.mode_after_open
+    if starting and enforcement.modes and starting not in enforcement.modes:
+        refuse("enforcement.modes", f"quirks.mode_after_open is {starting!r}, which is not one")
+
+
+def _absolute(descriptor: Descriptor, folder: Path) -> Descriptor:
+    """The same with paths that mean the same from everywhere."""
+
+    def program(command: tuple[str, ...]) -> tuple[str, ...]:
+        if not command or command[0] == PYTHON:
+            return command
+        first = command[0]
+        if "/" in first or first.startswith("~"):
+            first = str(folder / Path(first).expanduser())
+        return (first, *command[1:])
+
+    launches = tuple(
+        structs.replace(launch, command=program(launch.command)) for launch in descriptor.launch
+    )
+    return structs.replace(descriptor, launch=launches)

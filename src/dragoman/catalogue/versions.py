@@ -1,0 +1,56 @@
+"""Which version of a peer is installed, learned without starting a server by mistake.
+
+Owns the three ways: the package that the program belongs to, a flag that is known to be safe, and
+nothing, where only a handshake tells. One real agent takes ``--version`` for the order to start its
+server and another one ends with an error, so no flag is tried that the descriptor does not name.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.npm_package import package_version
+from dragoman.hub.questioning import ask_program
+
+FLAG_TIMEOUT: Final = 15.0
+"""Seconds for a program to print its version: some load all of themselves first, and real ones
+need up to 12 s for that on a busy machine."""
+
+VERSION: Final = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]+)?")
+
+
+def own_version() -> str:
+    """The version of dragoman."""
+    from dragoman.version import __version__
+
+    return __version__
+
+
+def installed_version(way: LaunchSpec) -> str | None:
+    """The version as files tell it; None if they do not. Nothing is started."""
+    if way.descriptor is None or not way.command:
+        return None
+    source = way.descriptor.version
+    if source.how == "ours":
+        return own_version()
+    if source.how == "package" and source.package is not None:
+        return package_version(Path(way.command[0]), source.package)
+    return None
+
+
+async def learn_version(way: LaunchSpec) -> str | None:
+    """The version as files or a safe flag tell it; None if only a handshake can."""
+    known = installed_version(way)
+    if known is not None or way.descriptor is None or not way.command:
+        return known
+    source = way.descriptor.version
+    if source.how != "flag" or source.flag is None:
+        return None
+    said = await ask_program([way.command[0], source.flag], timeout=FLAG_TIMEOUT, env=way.env)
+    if said is None or said.exit_code != 0:
+        return None
+    found = VERSION.search(said.output) or VERSION.search(said.errors)
+    return None if found is None else found[0]
