@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.hub.bandit import SCALES, best_of, prior, reward, updated
-from dragoman.hub.ledger.values import Arm, Posterior
+from dragoman.store.values import Arm, Posterior
 
 DRAWING: Final = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "bandit.svg"
 

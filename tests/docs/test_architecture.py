@@ -35,8 +35,8 @@ MAKERS = {
         "cli/streams.py",
         "client/services/files.py",
         "config/files.py",
-        "hub/ledger/eventlog.py",
-        "hub/sessions/damage.py",
+        "store/ledger/events_file.py",
+        "store/damage.py",
     },
 }
 

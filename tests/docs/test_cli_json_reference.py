@@ -16,8 +16,8 @@ from dragoman.cli.output.broker_pages import as_json as broker_as_json
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.ladders import Progress, card_as_json
 from dragoman.hub.beginning import Proof
-from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
-from dragoman.hub.storing import open_store
+from dragoman.store.open import open_store
+from dragoman.store.records import JobRecord, SessionRecord, root_of
 from tests.docs.markdown import ROOT, section, table
 from tests.unit.cli.brokers import RECORD
 from tests.unit.cli.calling import Shell, shell_in

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from dragoman.cli.output.stat_pages import FIELDS
-from dragoman.hub.ledger import AttemptRecord, EventName, LoggedEvent
-from dragoman.hub.ledger.eventlog import KEPT, MAX_SIZE
-from dragoman.hub.ledger.values import Arm, Health, Posterior, Provenance
+from dragoman.store.ledger import AttemptRecord, EventName, LoggedEvent
+from dragoman.store.ledger.events_file import KEPT, MAX_SIZE
+from dragoman.store.values import Arm, Health, Posterior, Provenance
 from tests.docs.markdown import ROOT, section, table
 
 DOCUMENT = ROOT / "docs" / "reference" / "ledger.md"

@@ -21,7 +21,7 @@ import pytest
 from dragoman.catalogue import load_delay
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost, RemoteError, StoreFull
-from dragoman.hub.sessions import Store, writing
+from dragoman.store import Store, writer
 from dragoman.transports import spawn
 from tests.aio import aio
 from tests.integration.broker_process import broker_process, gone, start
@@ -300,9 +300,9 @@ async def test_a_clock_that_jumps_ends_and_lengthens_nothing(
 async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn_and_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.05)
-    monkeypatch.setattr(writing, "MAX_RETRY_INTERVAL", 0.05)
-    kept_size = writing.QUEUE_SIZE
+    monkeypatch.setattr(writer, "RETRY_INTERVAL", 0.05)
+    monkeypatch.setattr(writer, "MAX_RETRY_INTERVAL", 0.05)
+    kept_size = writer.QUEUE_SIZE
     async with stage(tmp_path) as broker, broker.caller() as caller:
         session = await caller.new(tmp_path)
         await caller.prompting(session, "count 10", job="j-1")
@@ -327,9 +327,9 @@ async def test_a_disk_that_is_full_in_the_middle_hurts_no_turn_and_is_used_again
             await late.call("_dragoman/attach", {"sessionId": session, "start": 0})
             await late.until(lambda: len(late.texts()) == 31)
         # No more is kept for a better time than there is place for.
-        monkeypatch.setattr(writing, "QUEUE_SIZE", 0)
+        monkeypatch.setattr(writer, "QUEUE_SIZE", 0)
         await caller.prompting(session, "count 7", job="j-4")
-        monkeypatch.setattr(writing, "QUEUE_SIZE", kept_size)
+        monkeypatch.setattr(writer, "QUEUE_SIZE", kept_size)
         monkeypatch.setattr(Store, "append", append)
         async with asyncio.timeout(TIMEOUT):
             while (await caller.call("_dragoman/status"))["storing"]:  # noqa: ASYNC110 - it is asked

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.hub.delegating import Delegation, Reins
-from dragoman.hub.ledger import PROCESS_GONE, Ledger, ledger_path
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.ledger import PROCESS_GONE, Ledger, ledger_path
 from tests.aio import aio
 from tests.integration.delegated_peers import Bench, bench_in
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from dragoman.errors import StoreCorrupt, StoreTooNew
-from dragoman.hub.ledger import PROCESS_GONE, Ledger
-from dragoman.hub.ledger.schema import FORM
-from dragoman.hub.ledger.values import Arm
-from dragoman.hub.sessions.damage import aside_of
+from dragoman.store.damage import aside_of
+from dragoman.store.ledger import PROCESS_GONE, Ledger
+from dragoman.store.ledger.schema import FORM
+from dragoman.store.values import Arm
 from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
 from tests.faults.children import CHILD_TIMEOUT, child, go, heard, last_words, run, small_disk
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from msgspec import structs
 from dragoman.errors import *
 from dragoman.hub.bandit import Arm, Posterior
-from dragoman.hub.ledger import *
+from dragoman.store.ledger import *
 from dragoman.transports.identity import own_identity
 
 folder = Path(sys.argv[1])

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import DragomanError, StoreCorrupt, StoreError, UnknownSession
-from dragoman.hub.sessions import SessionRecord, Store, Writer
-from dragoman.hub.sessions.damage import aside_of
+from dragoman.store import SessionRecord, Store, StoreWriter
+from dragoman.store.damage import aside_of
 from tests.aio import aio
 from tests.faults.children import (
     CHILD_TIMEOUT,
@@ -33,7 +33,7 @@ PRELUDE = """
 import asyncio, itertools, json, os, resource, sys
 from pathlib import Path
 from dragoman.errors import *
-from dragoman.hub.sessions import *
+from dragoman.store import *
 
 path = Path(sys.argv[1])
 
@@ -278,7 +278,7 @@ async def test_a_damaged_file_is_told_once_and_set_aside_and_a_new_one_takes_wha
     path.write_bytes(data)
     told: list[DragomanError] = []
     with Store.open(path) as store:
-        async with Writer(store, on_trouble=told.append) as writer:
+        async with StoreWriter(store, on_trouble=told.append) as writer:
             writer.append("s-one", 2000, [b"{}"])
             assert await writer.flush()
             # The new one does not have that session.

@@ -212,7 +212,7 @@ async def stage(folder: Path, *flags: str, **fields: Any) -> AsyncIterator[Stage
 
 def stored(folder: Path) -> Iterator[dict[str, Any]]:
     """Every stored session with its lines."""
-    from dragoman.hub.sessions import Store, store_path
+    from dragoman.store import Store, store_path
 
     store = Store.open(store_path(folder / "state"), read_only=True)
     try:

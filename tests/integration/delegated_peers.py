@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.hub.delegating import Audience, Delegation, Reins, Wish, delegate
-from dragoman.hub.ledger import AttemptRecord, Ledger, ledger_path
 from dragoman.hub.place import Place, look_around
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate
+from dragoman.store.ledger import AttemptRecord, Ledger, ledger_path
 
 PROGRAM = Path(__file__).with_name("delegated_agent.py")
 FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")

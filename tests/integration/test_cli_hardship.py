@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.sessions.store import Store
+from dragoman.store.store import Store
 from dragoman.testing import scripted
 from dragoman.testing.storyteller import Say, Story, command
 from tests.integration.cli_shell import FOLDERS, Cli, cli_in, warm_cli

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.hub.sessions.store import Store
+from dragoman.store.store import Store
 from tests.integration.cli_shell import Cli, Done, cli_in, warm_cli
-from tests.unit.hub.sessions.stores import session
+from tests.unit.store.stores import session
 
 QUIET = ("--format", "quiet")
 

@@ -16,9 +16,9 @@ import pytest
 from dragoman.errors import DelegationInvalid, NoPeer, UnknownRole, UsageError
 from dragoman.hub.delegating import Wish, decide_for, read_agent, trial
 from dragoman.hub.delegating.verdicts import give_verdict
-from dragoman.hub.ledger import Ledger, ledger_path
 from dragoman.hub.routing import Reason
 from dragoman.policy import preset
+from dragoman.store.ledger import Ledger, ledger_path
 from tests.aio import aio
 from tests.integration.cli_shell import AGENT, Cli, cli_in
 from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines

@@ -14,7 +14,7 @@ import pytest
 
 from dragoman.catalogue.card import Card, MeasuredFacts
 from dragoman.catalogue.card_store import CARDS, CardStore
-from dragoman.hub.ledger.ledger import Ledger, ledger_path
+from dragoman.store.ledger.ledger import Ledger, ledger_path
 from tests.aio import aio
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in, warm_cli
 from tests.integration.test_serve_acp import editor

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.ledger import Ledger, StatRow
-from dragoman.hub.ledger.attempt_table import day_of
-from dragoman.hub.ledger.records import WAYS, By
-from tests.unit.hub.ledger.samples import START
+from dragoman.store.ledger import Ledger, StatRow
+from dragoman.store.ledger.attempt_table import day_of
+from dragoman.store.ledger.records import WAYS, By
+from tests.unit.store.ledger.samples import START
 
 ATTEMPTS = 200_000
 A_DAY = 24 * 60

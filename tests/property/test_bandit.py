@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from dragoman.hub.bandit import HALF_LIFE, SCALES, best_of, decayed, reward, sample, updated
 from dragoman.hub.bandit.learning import MEMORY, OK_FLOOR
-from dragoman.hub.ledger.values import Arm, Posterior
+from dragoman.store.values import Arm, Posterior
 from scripts.simulate_bandit import DRAWING, SEEDS, Summary, drifting, simulate, told
 from tests.amounts import SOME
 

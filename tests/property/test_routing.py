@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.errors import UnknownPeer, UnknownRole
-from dragoman.hub.ledger.values import Arm, Posterior, Size
 from dragoman.hub.routing import CardFacts, Decision, Inputs, PeerFacts, Reason, decide, explain
+from dragoman.store.values import Arm, Posterior, Size
 from tests.amounts import SOME
 
 NOW = 1_000_000.0

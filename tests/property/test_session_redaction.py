@@ -15,7 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.config.secrets import SHORTEST_HANDED, handed_values
-from dragoman.hub.sessions import (
+from dragoman.redaction import names, shapes
+from dragoman.redaction.messages import MessageRedactor
+from dragoman.redaction.names import REDACTED
+from dragoman.redaction.redactor import REACH
+from dragoman.store import (
     JobRecord,
     LineRedactor,
     Redactor,
@@ -24,11 +28,7 @@ from dragoman.hub.sessions import (
     new_job_id,
     new_session_key,
 )
-from dragoman.hub.sessions.runs import MAX_SIZE, WINDOW
-from dragoman.redaction import names, shapes
-from dragoman.redaction.messages import MessageRedactor
-from dragoman.redaction.names import REDACTED
-from dragoman.redaction.redactor import REACH
+from dragoman.store.stream_redaction import MAX_SIZE, WINDOW
 from tests.keys import KEYS as KINDS
 
 VALUES = ("correct-horse-battery", 'with "quotes" and \\ in it', "schlüssel/wörter/geheim")

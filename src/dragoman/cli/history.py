@@ -1,7 +1,7 @@
 """Stored sessions, shown and moved: what `dragoman sessions` does without any peer.
 
 Owns the writing of exported files, the show of what is stored, and the question before
-old sessions go. What is stored, and how, is `dragoman.hub.sessions`'s business.
+old sessions go. What is stored, and how, is `dragoman.store`'s business.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dragoman.cli.output.terminal import is_terminal, put_data, put_out
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions import SessionRecord, Store
+    from dragoman.store import SessionRecord, Store
 
 
 def show(store: Store, record: SessionRecord, format: Format, *, verbose: bool = False) -> None:
     """Show all that happened in a session."""
-    from dragoman.hub.sessions.history import history
+    from dragoman.store.history import history
 
     stage = show_for(format, verbose=verbose)
     for event in history(store, record.key):

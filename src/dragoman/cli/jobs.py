@@ -19,7 +19,7 @@ from dragoman.cli.output.terminal import put_data, put_err
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions import JobRecord
+    from dragoman.store import JobRecord
 
 HELP: Final = """
 Show, watch and cancel what agents were asked to do.
@@ -66,8 +66,8 @@ def list_command(
     from dragoman.cli.output import job_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.sessions import root_of
     from dragoman.hub.working import list_jobs
+    from dragoman.store import root_of
 
     root = None if everywhere else root_of(cwd or Path.cwd())
     if limit < 1:

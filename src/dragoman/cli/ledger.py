@@ -1,6 +1,6 @@
 """`dragoman ledger`: everything that is kept of delegations, out of here or away.
 
-It parses, asks and prints. What is kept is `dragoman.hub.ledger`'s business; sums of it are shown
+It parses, asks and prints. What is kept is `dragoman.store.ledger`'s business; sums of it are shown
 by `stats`.
 """
 
@@ -46,7 +46,7 @@ def export_command() -> None:
       dragoman ledger export | jq -r 'select(.type == "Attempt").peer' | sort | uniq -c
     """
     from dragoman.cli.output.jsonl import encode
-    from dragoman.hub.ledger.ledger import Ledger
+    from dragoman.store.ledger.ledger import Ledger
 
     with Ledger.open(_path(), read_only=True) as ledger:
         for value in ledger.export():
@@ -77,7 +77,7 @@ def prune_command(
     """
     from dragoman.cli.output.questions import confirm
     from dragoman.cli.output.times import seconds_of
-    from dragoman.hub.ledger.ledger import Ledger
+    from dragoman.store.ledger.ledger import Ledger
 
     before = time.time() - seconds_of(older_than, option="--older-than")
     path = _path()
@@ -98,7 +98,7 @@ def prune_command(
 
 
 def _path() -> Path:
-    from dragoman.hub.ledger.ledger import ledger_path
     from dragoman.paths import find_paths
+    from dragoman.store.ledger.ledger import ledger_path
 
     return ledger_path(find_paths().state)

@@ -27,13 +27,13 @@ from dragoman.cli.talk import Talk
 from dragoman.client.conversation import SessionSummary
 from dragoman.errors import UnknownSession
 from dragoman.hub.continuing import adopted, find_session, place_of, recall, retire
-from dragoman.hub.sessions import root_of
-from dragoman.hub.storing import open_store, open_told
 from dragoman.hub.visiting import close_at_peer
 from dragoman.paths import find_paths
+from dragoman.store import root_of
+from dragoman.store.open import open_store, open_told
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions import SessionRecord, Store
+    from dragoman.store import SessionRecord, Store
 
 T = TypeVar("T")
 

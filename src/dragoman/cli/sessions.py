@@ -1,6 +1,6 @@
 """`dragoman sessions`: the conversations that are stored here.
 
-It parses, asks, and prints. What is stored is `dragoman.hub.sessions`'s business, which session a
+It parses, asks, and prints. What is stored is `dragoman.store`'s business, which session a
 word means and how it goes on is `dragoman.hub.continuing`'s. Commands that talk with a peer for it
 are done in `session_visits`.
 """
@@ -21,7 +21,7 @@ from dragoman.cli.talk_options import complete_peer
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions import SessionRecord, Store
+    from dragoman.store import SessionRecord, Store
 
 HELP: Final = """
 Show, continue and keep conversations.
@@ -111,7 +111,7 @@ def list_command(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
     from dragoman.hub.continuing import merge
-    from dragoman.hub.sessions import root_of
+    from dragoman.store import root_of
 
     if limit < 1:
         raise UsageError("--limit is a number of sessions, at least 1")
@@ -414,7 +414,7 @@ def prune_command(
 
 
 def _store(*, read_only: bool = False) -> Store:
-    from dragoman.hub.storing import open_store, open_told
+    from dragoman.store.open import open_store, open_told
 
     if read_only:
         return open_store(read_only=True)
@@ -423,7 +423,7 @@ def _store(*, read_only: bool = False) -> Store:
 
 def _find(store: Store, word: str, peer: str | None, cwd: Path | None) -> SessionRecord:
     from dragoman.hub.continuing import find_session
-    from dragoman.hub.sessions import root_of
+    from dragoman.store import root_of
 
     return find_session(store, word, root=root_of(cwd or Path.cwd()), peer=peer)
 

@@ -1,6 +1,6 @@
 """`dragoman stats`: how delegation went, and what it has cost.
 
-It parses and prints. The sums are made by `dragoman.hub.ledger`; how they look is in
+It parses and prints. The sums are made by `dragoman.store.ledger`; how they look is in
 `output.stat_pages`.
 """
 
@@ -90,8 +90,8 @@ def stats(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
     from dragoman.cli.output.terminal import is_terminal
-    from dragoman.hub.ledger.ledger import Ledger, ledger_path
     from dragoman.paths import find_paths
+    from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     now = time.time()
     bounds = (_instant(since, "--since", now), _instant(until, "--until", now))

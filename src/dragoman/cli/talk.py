@@ -57,15 +57,15 @@ from dragoman.hub.continuing import (
     wait_stored,
 )
 from dragoman.hub.parking import note_success
-from dragoman.hub.sessions.records import new_job_id, new_session_key
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
     from dragoman.hub.agent_door.brief import Brief
     from dragoman.hub.keeping import Keeper
-    from dragoman.hub.sessions.records import SessionRecord
     from dragoman.hub.worktree.look import Look
     from dragoman.policy import Approver
+    from dragoman.store.records import SessionRecord
 
 TERMINATE_GRACE: Final = 2.0
 """Seconds that an agent has to end its turn when we are told to end. Whoever ends us kills us

@@ -25,13 +25,13 @@ from dragoman.cli.stage import Stage
 from dragoman.events.model import Source
 from dragoman.events.place import Place
 from dragoman.hub.following import follow_session, follow_sessions
-from dragoman.hub.sessions.history import events_of
 from dragoman.hub.visiting import broker_with
 from dragoman.hub.working import find_job
 from dragoman.paths import find_paths
+from dragoman.store.history import events_of
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions import SessionRecord
+    from dragoman.store import SessionRecord
 
 
 def watch_session(record: SessionRecord, *, start: int | None, format: Format) -> int:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
     from dragoman.hub.agent_door.brief import Brief
-    from dragoman.hub.sessions import SessionRecord, Store
     from dragoman.policy import Policy
+    from dragoman.store import SessionRecord, Store
 
 BEGIN_TIMEOUT: Final = 90.0
 """Seconds to wait for another command that begins the same session: its agent may have to start,
@@ -237,8 +237,8 @@ def brief_of(record: SessionRecord) -> Brief | None:
     nothing was said in it."""
     from dragoman.hub.agent_door.brief import MAX_MESSAGES, brief_for
     from dragoman.hub.agent_door.memory import Memory
-    from dragoman.hub.sessions.history import text_of
-    from dragoman.hub.storing import open_store
+    from dragoman.store.history import text_of
+    from dragoman.store.open import open_store
 
     memory = Memory()
     with open_store(read_only=True) as store:
@@ -252,7 +252,7 @@ def adopted(
     peer_session_id: str, *, peer: str, root: Path, cwd: Path, name: str | None = None
 ) -> SessionRecord:
     """A session that only its peer remembers, as it would be stored here."""
-    from dragoman.hub.sessions.records import SessionRecord, new_session_key
+    from dragoman.store.records import SessionRecord, new_session_key
 
     now = time.time()
     return SessionRecord(
@@ -269,7 +269,7 @@ def adopted(
 
 def retire(record: SessionRecord) -> None:
     """Close a stored session, so that another one may have its name. What was said is kept."""
-    from dragoman.hub.storing import open_store
+    from dragoman.store.open import open_store
 
     with open_store() as store:
         store.update_session(record.key, closed_at=time.time())
@@ -280,7 +280,7 @@ async def discard(opened: Opened) -> None:
     is free again. A session that goes on is left as it is."""
     if opened.context == RESTORED:
         return
-    from dragoman.hub.storing import open_store
+    from dragoman.store.open import open_store
 
     with suppress(DragomanError, TimeoutError):
         async with asyncio.timeout(DISCARD_TIMEOUT):
@@ -382,15 +382,15 @@ def recall(
     except StoreCorrupt as error:
         if on_notice is None or not error.damaged:
             raise
-    from dragoman.hub.storing import replace_damaged
+    from dragoman.store.open import replace_damaged
 
     on_notice(replace_damaged())
     return _recall(word, peer=peer, folder=folder)
 
 
 def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
-    from dragoman.hub.sessions.records import root_of
-    from dragoman.hub.storing import open_store
+    from dragoman.store.open import open_store
+    from dragoman.store.records import root_of
 
     root = root_of(folder)
     with open_store(read_only=True) as store:
@@ -413,8 +413,8 @@ async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[Non
     finds it. Where nothing can be held, everybody goes on as if alone."""
     from dragoman.client.folders import make_private
     from dragoman.hub.broker.locking import HeldLock, try_lock
-    from dragoman.hub.sessions.records import root_of
     from dragoman.paths import find_paths
+    from dragoman.store.records import root_of
 
     words = "\0".join((peer, str(root_of(folder)), name))
     names = find_paths().runtime / "names"
@@ -446,7 +446,7 @@ async def wait_stored(*, key: str = "", job: str = "") -> None:
     A broker answers before its store does. One that cannot store anything says so itself, and is
     not waited for any longer than `STORED_TIMEOUT`.
     """
-    from dragoman.hub.storing import open_store
+    from dragoman.store.open import open_store
 
     with suppress(TimeoutError):
         async with asyncio.timeout(STORED_TIMEOUT):

@@ -32,14 +32,14 @@ from dragoman.errors import (
     StoreTooNew,
     WrongLaunch,
 )
-from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.hub.place import Place
-from dragoman.hub.sessions.damage import COMPANIONS, aside_of, find_damage
-from dragoman.hub.sessions.database import Database
-from dragoman.hub.sessions.store import Store, store_path
 from dragoman.hub.verify.report import proved
 from dragoman.paths import RUNTIME, runtime_problem
+from dragoman.store.damage import COMPANIONS, aside_of, find_damage
+from dragoman.store.database import Database
+from dragoman.store.ledger.ledger import Ledger, ledger_path
+from dragoman.store.store import Store, store_path
 from dragoman.transports.programs import which
 
 OLDEST_PYTHON: Final = (3, 11)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dragoman.catalogue import load_delay
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions import SessionRecord
+    from dragoman.store import SessionRecord
 
 
 def loses_early(peer: str, cwd: Path) -> bool:

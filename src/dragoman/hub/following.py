@@ -2,7 +2,7 @@
 
 Owns the way from a stored session to its events, each with its number, without a gap and without a
 repetition: from the broker that has it open, or from the store as another command fills it. Nothing
-is prompted or answered here. What was before is in `sessions.history`.
+is prompted or answered here. What was before is in `store.history`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError
 from dragoman.hub.broker.extensions import ATTACH, RESULT
 from dragoman.hub.broker.knocking import knock
-from dragoman.hub.storing import open_store
 from dragoman.hub.working import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.rpc import Lane
+from dragoman.store.open import open_store
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.records import Record
-    from dragoman.hub.sessions.records import JobRecord, SessionRecord
     from dragoman.paths import Paths
+    from dragoman.store.records import JobRecord, SessionRecord
     from dragoman.wire.messages import Notification, Request
 
 NOBODY: Final = ClientOptions(read_files=False, write_files=False)

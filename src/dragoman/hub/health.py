@@ -2,7 +2,7 @@
 
 Owns what a failure says about a peer (`read`): whether the next turn may go there, when, and what
 to do first; the circuit breaker (`Breaker`), and the pause before another try (`backoff`). Time and
-chance are arguments. Where it is remembered is `ledger`'s business; `routing` only sees the answer.
+chance are arguments. Where it is remembered is `store.ledger`'s business; `routing` only sees the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 
 from dragoman.events.parts import Failure, Limit
 from dragoman.events.words import ErrorKind, Outcome
-from dragoman.hub.ledger.values import Health, Park
+from dragoman.store.values import Health, Park
 
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 

@@ -20,12 +20,12 @@ import msgspec
 from dragoman.errors import DragomanError, StoreError
 from dragoman.events.parts import Text
 from dragoman.hub.continuing import RESTORED
-from dragoman.hub.sessions import JobRecord, Recorder, SessionRecord, Store, Writer, root_of
-from dragoman.hub.sessions.records import counted
 from dragoman.hub.stop_notes import note_reader, obey_note
-from dragoman.hub.storing import open_store
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.store import JobRecord, RunRecorder, SessionRecord, Store, StoreWriter, root_of
+from dragoman.store.open import open_store
+from dragoman.store.records import counted
 from dragoman.transports.identity import own_identity
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Keeper:
         self._peer = peer
         self._workspace = workspace
         self._on_trouble = on_trouble
-        self._writer: Writer | None = None
-        self._recorder: Recorder | None = None
+        self._writer: StoreWriter | None = None
+        self._recorder: RunRecorder | None = None
         self._job: JobRecord | None = None
         self._watching: asyncio.Task[None] | None = None
         self._early: list[Event] = []
@@ -144,13 +144,15 @@ class Keeper:
             await self._writer.close()
         if self._store is not None:
             self._store.close()
-            from dragoman.hub.retention import retain
+            from dragoman.store.prune import retain
 
             paths = self._paths or find_paths()
             await asyncio.to_thread(retain, paths.state, paths.config)
 
     def _begin(self, store: Store, opened: Opened) -> None:
-        self._writer = writer = Writer(store, on_trouble=self._trouble, on_recovery=self._recovered)
+        self._writer = writer = StoreWriter(
+            store, on_trouble=self._trouble, on_recovery=self._recovered
+        )
         writer.start()
         now = time.time()
         before = self._record
@@ -170,7 +172,7 @@ class Keeper:
                 updated_at=now,
             )
             writer.put(lambda store: store.create_session(session))
-        self._recorder = Recorder(writer, session)
+        self._recorder = RunRecorder(writer, session)
         early, self._early = self._early, []
         for event in early:
             self._recorder.record(event)

@@ -17,9 +17,9 @@ from dragoman.catalogue.enforcement import NOT_ENFORCED, gap
 from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve, with_env
 from dragoman.catalogue.versions import installed_version
 from dragoman.errors import NotInstalled
-from dragoman.hub.ledger.values import Park
 from dragoman.hub.parking import parked_peers
 from dragoman.hub.place import Place
+from dragoman.store.values import Park
 
 
 @dataclass(frozen=True, slots=True)

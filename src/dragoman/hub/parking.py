@@ -18,9 +18,9 @@ from dragoman.errors import StoreError
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Descriptor
-    from dragoman.hub.ledger.values import Health, Park
     from dragoman.hub.place import Place
     from dragoman.paths import Paths
+    from dragoman.store.values import Health, Park
 
 log: Final = logging.getLogger("dragoman.hub")
 
@@ -64,7 +64,7 @@ def surroundings_here(name: str, place: Place) -> str:
 
 def parked_peers(place: Place, *, now: float) -> dict[str, Park]:
     """The peers that are parked here, with why and until when."""
-    from dragoman.hub.ledger.ledger import Ledger, ledger_path
+    from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(place.paths.state)
     if not os.path.exists(path):
@@ -97,7 +97,7 @@ def note_success(
     path = (paths or find_paths()).state / LEDGER
     if not _may_be_left_alone(peer, path):
         return
-    from dragoman.hub.ledger.ledger import Ledger
+    from dragoman.store.ledger.ledger import Ledger
 
     here = surroundings_of(descriptor, env=env, environ=environ)
 
@@ -133,7 +133,7 @@ def _may_be_left_alone(peer: str, path: Path) -> bool:
 def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
     """Use peers again, in all surroundings, and forget their failures. Returns those that were
     parked or had failures. Raises `StoreError`."""
-    from dragoman.hub.ledger.ledger import Ledger, ledger_path
+    from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(paths.state)
     if not os.path.exists(path):

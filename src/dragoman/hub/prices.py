@@ -3,7 +3,7 @@
 Owns the price list (``prices.toml``, data with a date for every price), the user's own list of the
 same shape that goes before it, and the arithmetic. What a peer reports goes before what is derived
 from tokens, and what nobody knows stays unknown: it is never zero. It does not know who was asked;
-what was spent is kept by `ledger`.
+what was spent is kept by `store.ledger`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Usage
-from dragoman.hub.ledger.values import DOLLARS, UNKNOWN, Charge, Provenance
+from dragoman.store.values import DOLLARS, UNKNOWN, Charge, Provenance
 
 MILLION: Final = 1_000_000
 FILE_NAME: Final = "prices.toml"

@@ -19,11 +19,11 @@ from dragoman.client.results import Result
 from dragoman.errors import DragomanError
 from dragoman.events.parts import Failure, FileChange
 from dragoman.events.words import FileOp, Outcome
-from dragoman.hub.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens_of
-from dragoman.hub.ledger.values import UNKNOWN, Charge, Provenance
 from dragoman.hub.worktree.check import CheckResult
 from dragoman.hub.worktree.patching import Applied
 from dragoman.hub.worktree.snapshot import Changed
+from dragoman.store.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens_of
+from dragoman.store.values import UNKNOWN, Charge, Provenance
 
 ContextState: TypeAlias = Literal["fresh", "restored", "replayed"]
 """What the peer knew before: nothing, its own session, or what it was told again."""

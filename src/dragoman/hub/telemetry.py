@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
 
-from dragoman.hub.ledger.records import AttemptRecord
+from dragoman.store.ledger.records import AttemptRecord
 from dragoman.version import __version__
 
 SCOPE: Final = "dragoman"

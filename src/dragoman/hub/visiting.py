@@ -26,13 +26,13 @@ from dragoman.hub.broker.extensions import RELEASE
 from dragoman.hub.broker.failures import revive
 from dragoman.hub.broker.knocking import ask_broker, knock
 from dragoman.hub.broker.listing import list_brokers, status_of, stop_broker
-from dragoman.hub.sessions.job_table import is_alive
-from dragoman.hub.storing import open_store
+from dragoman.store.jobs import is_alive
+from dragoman.store.open import open_store
 
 if TYPE_CHECKING:
     from dragoman.hub.broker.records import Record
-    from dragoman.hub.sessions.records import JobRecord, SessionRecord
     from dragoman.paths import Paths
+    from dragoman.store.records import JobRecord, SessionRecord
 
 log: Final = logging.getLogger("dragoman.hub")
 

@@ -24,14 +24,14 @@ from dragoman.errors import (
     StoreError,
     UnknownJob,
 )
-from dragoman.hub.sessions.job_table import is_alive
 from dragoman.hub.stop_notes import leave_note, reads_notes
-from dragoman.hub.storing import open_store
 from dragoman.paths import Paths, find_paths
+from dragoman.store.jobs import is_alive
+from dragoman.store.open import open_store
 from dragoman.transports.identity import ProcessIdentity, kill
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions.records import JobRecord
+    from dragoman.store.records import JobRecord
 
 LOOK_INTERVAL: Final = 0.2
 """Seconds between two looks into the store for the end of a job that another command runs."""
@@ -182,7 +182,7 @@ def address_of(endpoint: str, paths: Paths) -> str:
 
 
 def _stored(id: str, paths: Paths) -> JobRecord:
-    from dragoman.hub.sessions.history import text_of
+    from dragoman.store.history import text_of
 
     with open_store(read_only=True, paths=paths) as store:
         job = store.job(id)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dragoman.hub.delegating import Delegation
     from dragoman.hub.overview import Row
     from dragoman.hub.routing import Decision
-    from dragoman.hub.sessions.records import JobRecord
     from dragoman.mcp_server.asking import Asked
+    from dragoman.store.records import JobRecord
 
 MAX_TEXT_SIZE: Final = 100_000
 """Characters of what a peer said. More would fill the context of the model that asked."""

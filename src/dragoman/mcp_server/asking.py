@@ -45,10 +45,10 @@ from dragoman.hub.naming import ttl_of
 from dragoman.hub.parking import note_success
 from dragoman.hub.prices import price, read_prices
 from dragoman.hub.report import Report, report_of
-from dragoman.hub.sessions.records import new_job_id, new_session_key
 from dragoman.hub.worktree.look import Look
 from dragoman.policy import allows_everything
 from dragoman.policy.approver import Approver
+from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from dragoman.hub.keeping import Keeper
     from dragoman.hub.lineage import Lineage
     from dragoman.hub.place import Place
-    from dragoman.hub.sessions.records import SessionRecord
+    from dragoman.store.records import SessionRecord
 
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds for an agent to close its session. What it says of that changes nothing."""

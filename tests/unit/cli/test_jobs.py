@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.cli.jobs import show_result
 from dragoman.cli.options import Format
-from dragoman.hub.sessions import root_of
-from dragoman.hub.storing import open_store
+from dragoman.store import root_of
+from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
 from tests.unit.hub.stored import job, session
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.ledger import Ledger, ledger_path
-from dragoman.hub.ledger.values import Arm, Posterior
+from dragoman.store.ledger import Ledger, ledger_path
+from dragoman.store.values import Arm, Posterior
 from tests.unit.cli.calling import Shell
-from tests.unit.hub.ledger.samples import attempt, done, ending
+from tests.unit.store.ledger.samples import attempt, done, ending
 
 OLD = 1_700_000_000.0
 

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.cli import talk
-from dragoman.hub.sessions import SessionRecord
-from dragoman.hub.storing import open_store
+from dragoman.store import SessionRecord
+from dragoman.store.open import open_store
 from tests.unit.cli.acting import ActedAgent
 from tests.unit.cli.calling import Shell
 

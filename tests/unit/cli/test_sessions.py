@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from dragoman.hub.sessions import root_of
-from dragoman.hub.storing import open_store
+from dragoman.store import root_of
+from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
 from tests.unit.hub.stored import job, said, session
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.stats import By
-from dragoman.hub.ledger import Ledger, ledger_path
-from dragoman.hub.ledger.records import WAYS
+from dragoman.store.ledger import Ledger, ledger_path
+from dragoman.store.ledger.records import WAYS
 from tests.unit.cli.calling import Shell
-from tests.unit.hub.ledger.samples import START, attempt, done, ending
+from tests.unit.store.ledger.samples import START, attempt, done, ending
 
 
 @pytest.fixture

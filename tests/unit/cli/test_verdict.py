@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.ledger import Ending, Ledger, ledger_path
 from dragoman.paths import find_paths
+from dragoman.store.ledger import Ending, Ledger, ledger_path
 from tests.unit.cli.calling import Shell, shell_in
 from tests.unit.hub.delegating.test_books import ATTEMPT
 

@@ -9,7 +9,7 @@ import pytest
 from dragoman.cli import watching
 from dragoman.cli.options import Format
 from dragoman.errors import UnknownJob
-from dragoman.hub.storing import open_store
+from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
 from tests.unit.hub.stored import job, said, session
 

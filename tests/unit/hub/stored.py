@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dragoman.hub.sessions import JobRecord, SessionRecord, Store, store_path
 from dragoman.paths import Paths
+from dragoman.store import JobRecord, SessionRecord, Store, store_path
 
 ROOT = "/project"
 

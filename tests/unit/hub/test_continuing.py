@@ -49,7 +49,7 @@ from dragoman.hub.continuing import (
     unstored_of,
     wait_stored,
 )
-from dragoman.hub.storing import open_store
+from dragoman.store.open import open_store
 from tests.aio import aio
 from tests.unit.hub.stored import ROOT, session, store_in
 

@@ -11,7 +11,7 @@ from dragoman.catalogue.card_store import CardStore
 from dragoman.hub.doctor import Finding, Machine, State, examine
 from dragoman.hub.leftovers import Leftover
 from dragoman.hub.place import Place
-from dragoman.hub.sessions.store import Store
+from dragoman.store.store import Store
 from tests.aio import aio
 from tests.unit.hub.places import agent_file, card_of, place_in, program
 

@@ -21,7 +21,7 @@ from dragoman.hub.health import (
     greeted,
     read,
 )
-from dragoman.hub.ledger.values import Health, Park
+from dragoman.store.values import Health, Park
 
 NOW = 1_800_000_000.0
 WELL = Reading(sign=Sign.WELL)

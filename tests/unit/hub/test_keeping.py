@@ -17,7 +17,7 @@ from dragoman.events.parts import Failure, Image, Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.hub.continuing import Opened
 from dragoman.hub.keeping import Keeper, keeper_for
-from dragoman.hub.sessions import Store, writing
+from dragoman.store import Store, writer
 from tests.aio import aio
 from tests.unit.hub.stored import paths_in, said, session, store_in
 
@@ -128,7 +128,7 @@ async def test_that_a_disk_takes_it_again_is_told_and_nothing_is_missing(
     def full(*_: object) -> None:
         raise StoreFull("the store", "no space is left")
 
-    monkeypatch.setattr(writing, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(writer, "RETRY_INTERVAL", 0.01)
     troubles: list[str] = []
     keeper = keeper_in(tmp_path, troubles)
     keeper.opened(opened(), None, name=None)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
-from dragoman.hub.ledger import Ledger, ledger_path
-from dragoman.hub.ledger.values import Health, Park
 from dragoman.hub.parking import LEDGER, note_success, surroundings_of, unpark
 from dragoman.paths import Paths, find_paths
+from dragoman.store.ledger import Ledger, ledger_path
+from dragoman.store.values import Health, Park
 
 KNOWN = Descriptor(
     name="a",

@@ -10,8 +10,8 @@ import pytest
 
 from dragoman.errors import ConfigInvalid
 from dragoman.events.parts import Cost, Usage
-from dragoman.hub.ledger.values import UNKNOWN, Charge, Provenance
 from dragoman.hub.prices import Price, listed_prices, price, price_of, read_prices
+from dragoman.store.values import UNKNOWN, Charge, Provenance
 
 TEN = Price(input=10.0, output=20.0, cache_read=1.0)
 OWN = {"mine": TEN}

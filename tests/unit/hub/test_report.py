@@ -13,11 +13,11 @@ from dragoman.client.results import Result, explain
 from dragoman.errors import BudgetExceeded, NotInstalled, ProcessExited
 from dragoman.events.parts import Failure, FileChange, Usage
 from dragoman.events.words import FileOp, Outcome
-from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.report import SHOWN_FILES, Report, report_of, report_of_error
 from dragoman.hub.worktree.check import CheckResult
 from dragoman.hub.worktree.patching import Applied, Conflict
 from dragoman.hub.worktree.snapshot import Changed
+from dragoman.store.values import Charge, Provenance
 
 TIMES = {"started_at": 100.0, "ended_at": 103.5}
 NEW = FileChange("new.py", FileOp.ADD)

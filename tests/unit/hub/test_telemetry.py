@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dragoman.hub import telemetry
-from dragoman.hub.ledger.records import Tokens
-from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.telemetry import CONTEXT_KEYS, calling
-from tests.unit.hub.ledger.samples import START, attempt
+from dragoman.store.ledger.records import Tokens
+from dragoman.store.values import Charge, Provenance
+from tests.unit.store.ledger.samples import START, attempt
 
 ENDED = attempt(
     ended_at=START + 4,

@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.errors import BrokerError, UnknownJob
 from dragoman.hub import stop_notes
-from dragoman.hub.sessions.job_table import is_alive
 from dragoman.hub.stop_notes import note_reader
 from dragoman.hub.working import address_of, cancel_job, find_job, list_jobs, updated, wait_for
+from dragoman.store.jobs import is_alive
 from dragoman.transports.identity import own_identity
 from tests.aio import aio
 from tests.unit.hub.stored import ROOT, job, paths_in, said, session, store_in

@@ -17,11 +17,11 @@ from pydantic import FileUrl
 from dragoman.events.words import Outcome
 from dragoman.hub.delegating import Audience
 from dragoman.hub.report import Report
-from dragoman.hub.sessions import root_of
-from dragoman.hub.storing import open_store
 from dragoman.mcp_server import front as module
 from dragoman.mcp_server.asking import Asked, Lead, Question
 from dragoman.mcp_server.front import Front
+from dragoman.store import root_of
+from dragoman.store.open import open_store
 from tests.aio import aio
 from tests.unit.hub.stored import job, session
 

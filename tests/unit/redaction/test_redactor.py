@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dragoman.redaction.redactor import LONG, LONGEST, REACH, Redactor
-from tests.unit.hub.sessions.stores import SECRET
+from tests.unit.store.stores import SECRET
 
 
 def test_what_has_no_secret_comes_back_as_the_same_object() -> None:

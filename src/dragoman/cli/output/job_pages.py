@@ -1,6 +1,6 @@
 """Jobs as rows, results and lines of JSON.
 
-Owns how a job looks in a list and at its end. What a job is belongs to `dragoman.hub.sessions`.
+Owns how a job looks in a list and at its end. What a job is belongs to `dragoman.store`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dragoman.cli.output.sums import duration
 from dragoman.cli.output.times import ago, iso
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions import JobRecord
+    from dragoman.store import JobRecord
 
 HEAD: Final = ("job", "state", "peer", "begun", "took", "session", "prompt")
 

@@ -1,7 +1,7 @@
 """Stored sessions as rows, pages and lines of JSON.
 
 Owns how a session looks in a list and by itself. What a session is, and which ones are listed, is
-the hub's business: `dragoman.hub.sessions` and `dragoman.hub.continuing`.
+the hub's business: `dragoman.store` and `dragoman.hub.continuing`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dragoman.cli.output.times import ago, iso
 
 if TYPE_CHECKING:
     from dragoman.hub.continuing import Listed
-    from dragoman.hub.sessions import SessionRecord
+    from dragoman.store import SessionRecord
 
 HEAD: Final = ("session", "name", "peer", "state", "events", "last used", "title")
 

@@ -1,7 +1,7 @@
 """Sums of the ledger as a table, as bars, as lines of JSON and as CSV.
 
 Owns the wording and the layout. What nobody knows is said to be unknown and never shown as zero,
-and a cost that had to be estimated has a mark. The sums are made by `dragoman.hub.ledger`.
+and a cost that had to be estimated has a mark. The sums are made by `dragoman.store.ledger`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dragoman.cli.output.tables import columns, cut
 from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, put, width_of
 
 if TYPE_CHECKING:
-    from dragoman.hub.ledger.records import StatRow
+    from dragoman.store.ledger.records import StatRow
 
 UNNAMED: Final = "(not told)"
 """For attempts that have no model."""

@@ -90,7 +90,7 @@ def explain_text(place: Place, role: str, workspace: Path) -> str:
 
 def stats_text(place: Place) -> str:
     """How delegation went, by role and by peer."""
-    from dragoman.hub.ledger.ledger import Ledger, ledger_path
+    from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     pages = []
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:

@@ -40,9 +40,9 @@ from dragoman.hub.agent_door.choices import (
 from dragoman.hub.agent_door.shelf import Shelf, instant
 from dragoman.hub.agent_door.talk import Talk
 from dragoman.hub.place import Place, look_around
-from dragoman.hub.sessions.records import new_session_key
 from dragoman.rpc import Connection, End, Settings
 from dragoman.rpc.tasks import finish
+from dragoman.store.records import new_session_key
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
 from dragoman.wire import codes

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import StoreError, UnknownSession
-from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
-from dragoman.hub.storing import open_store
+from dragoman.store.open import open_store
+from dragoman.store.records import JobRecord, SessionRecord, root_of
 
 if TYPE_CHECKING:
-    from dragoman.hub.sessions.store import Store
     from dragoman.paths import Paths
+    from dragoman.store.store import Store
 
 DOOR: Final = "dragoman"
 """Stands where a peer has its name: whoever works in the session is in its notes."""

@@ -36,8 +36,8 @@ from dragoman.hub.agent_door.shelf import Kept, Shelf, title_of
 from dragoman.hub.agent_door.voice import Voice
 from dragoman.hub.agent_door.worker import Worker
 from dragoman.hub.continuing import RESTORED
-from dragoman.hub.sessions.history import events_of
-from dragoman.hub.sessions.records import new_job_id
+from dragoman.store.history import events_of
+from dragoman.store.records import new_job_id
 from dragoman.wire import codes
 
 if TYPE_CHECKING:

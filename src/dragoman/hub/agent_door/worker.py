@@ -59,16 +59,16 @@ from dragoman.hub.lineage import inherited
 from dragoman.hub.models import use_model
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.parking import note_success
-from dragoman.hub.sessions.records import new_session_key
 from dragoman.policy import Approver, allows_everything
+from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
     from dragoman.hub.agent_door.asking import Asking
     from dragoman.hub.keeping import Keeper
     from dragoman.hub.place import Place
-    from dragoman.hub.sessions.records import SessionRecord
     from dragoman.hub.worktree.look import Look
     from dragoman.rpc.tasks import TaskOwner
+    from dragoman.store.records import SessionRecord
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds for a peer to be left. A broker takes none; a child of our own is ended by then."""

@@ -8,7 +8,7 @@ docs/explanation/routing-and-bandit.md.
 from dragoman.hub.bandit.arms import prior, size_of
 from dragoman.hub.bandit.choosing import Chance, Draw, believed, best_of, sample
 from dragoman.hub.bandit.learning import HALF_LIFE, SCALES, Scale, decayed, reward, updated
-from dragoman.hub.ledger.values import DEFAULT_TIER, Arm, Posterior, Size
+from dragoman.store.values import DEFAULT_TIER, Arm, Posterior, Size
 
 __all__ = [
     "DEFAULT_TIER",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.hub.ledger.values import FLOOR, Arm, Posterior, Size
+from dragoman.store.values import FLOOR, Arm, Posterior, Size
 
 SMALL_PROMPT_SIZE: Final = 400
 """Characters up to which a prompt is a question or a single request: some five lines."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.hub.bandit.arms import prior
 from dragoman.hub.bandit.learning import HALF_LIFE, decayed, weight_left
-from dragoman.hub.ledger.values import FLOOR, Arm, Posterior
+from dragoman.store.values import FLOOR, Arm, Posterior
 
 SHARPNESS: Final = 2.0
 """How often each piece of evidence counts in a draw. Forgetting keeps every belief wide, so draws

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.hub.ledger.values import FLOOR, Posterior, Size
+from dragoman.store.values import FLOOR, Posterior, Size
 
 HALF_LIFE: Final = 30 * 24 * 3600.0
 """Seconds in which evidence loses half of its weight. Peers change with their releases; whoever

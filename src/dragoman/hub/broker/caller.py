@@ -25,8 +25,8 @@ from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.peer_side import CLOSE, LOAD, NEW, RESUME
 from dragoman.hub.broker.reading import renamed
 from dragoman.hub.broker.turning import PROMPT
-from dragoman.hub.sessions.records import new_job_id
 from dragoman.rpc import LATER, Call, Connection, End, Settings, boundary
+from dragoman.store.records import new_job_id
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id, Notification, Request

@@ -37,7 +37,7 @@ from dragoman.hub.broker.eventlog import Room
 from dragoman.hub.broker.extensions import MODEL, NOTHING, SessionMeta, pack, with_our_meta
 from dragoman.hub.broker.peer_side import NEW, PeerSide, loads, takes_up, wanted
 from dragoman.hub.broker.session import NOTHING_SPENT, Keeping, LiveSession
-from dragoman.hub.sessions.records import SessionRecord, new_session_key
+from dragoman.store.records import SessionRecord, new_session_key
 
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets

@@ -3,7 +3,7 @@
 Owns the way from the logs to the store: in batches, with secrets taken out on the way (`scribing`),
 and written in the store's own thread. The disk never holds up a turn: when it fails, that is said
 once, and everything goes on in memory until the disk takes it again. What a store is, and what
-becomes of events for which there was no room, is in `dragoman.hub.sessions`.
+becomes of events for which there was no room, is in `dragoman.store`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.scribing import TEXT_SIZE, Scribe, said_in
 from dragoman.hub.broker.session import LiveSession
 from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
-from dragoman.hub.sessions.records import JobRecord, SessionRecord
-from dragoman.hub.sessions.store import Store, store_path
-from dragoman.hub.sessions.writing import Writer
 from dragoman.redaction.redactor import Redactor
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.records import JobRecord, SessionRecord
+from dragoman.store.store import Store, store_path
+from dragoman.store.writer import StoreWriter
 
 log: Final = logging.getLogger("dragoman.broker")
 
@@ -61,7 +61,7 @@ class Recording:
         self._runner = runner or {}
         self._redact = Redactor(spec.secret_values)
         self._loop = asyncio.get_running_loop()
-        self._writer: Writer | None = None
+        self._writer: StoreWriter | None = None
         self._marked: list[LiveSession] = []
         self._timer: asyncio.TimerHandle | None = None
         self._hurrying: asyncio.TimerHandle | None = None
@@ -97,7 +97,7 @@ class Recording:
         except StoreError as error:
             self._in_trouble(error)
             trouble = error
-        self._writer = Writer(
+        self._writer = StoreWriter(
             store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
         )
         self._writer.start()
@@ -123,7 +123,7 @@ class Recording:
             if writer.is_open:
                 await asyncio.to_thread(writer.store.close)
 
-    def _leave_slip(self, writer: Writer) -> None:
+    def _leave_slip(self, writer: StoreWriter) -> None:
         """Let the next broker know which events nobody will store any more."""
         store = writer.store
         reached = self._left | {key: scribe.next for key, scribe in self._scribes.items()}
@@ -142,7 +142,7 @@ class Recording:
             slips.leave(Path(self._spec.paths.runtime), store.path, lost, why=why)
 
     @property
-    def _works(self) -> Writer | None:
+    def _works(self) -> StoreWriter | None:
         """The writer, if what it is given reaches the disk now."""
         writer = self._writer
         return writer if writer is not None and writer.trouble is None else None

@@ -2,7 +2,7 @@
 
 Owns which number a line gets there, that no secret is in it, and what the agent has said in it for
 the job of the turn. It writes nothing (`recording` does); how secrets are found is in
-`dragoman.hub.sessions.runs`.
+`dragoman.store.stream_redaction`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.hub.broker.jobs import Job
-from dragoman.hub.sessions.runs import LineRedactor
 from dragoman.redaction.redactor import Redactor
+from dragoman.store.stream_redaction import LineRedactor
 
 TEXT_SIZE: Final = 1024 * 1024
 """Characters of an answer that a job keeps; the events have all of it."""

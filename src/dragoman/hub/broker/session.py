@@ -30,7 +30,7 @@ from dragoman.hub.broker.cancelling import Cancelling, Phase
 from dragoman.hub.broker.eventlog import EventLog, Room
 from dragoman.hub.broker.permitting import PERMISSION, Questions
 from dragoman.hub.broker.reading import Reader, renamed
-from dragoman.hub.sessions.records import root_of
+from dragoman.store.records import root_of
 from dragoman.wire.messages import Notification, Request
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Owns the slips: a small file in the runtime folder, which is on another disk than the store as a
 rule, for a broker that ends while the store takes nothing. The next one that opens the same store
-notes the gap there. What a gap is, is in `dragoman.hub.sessions`.
+notes the gap there. What a gap is, is in `dragoman.store`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.files import write_whole
-from dragoman.hub.sessions.store import Store
+from dragoman.store.store import Store
 
 log: Final = logging.getLogger("dragoman.broker")
 

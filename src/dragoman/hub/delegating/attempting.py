@@ -27,7 +27,6 @@ from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits, tightened
 from dragoman.hub.delegating.stopping import Reins
 from dragoman.hub.delegating.trial import Seen, Terms, Trial
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.ledger.records import RuntimeRole
 from dragoman.hub.naming import ttl_of
 from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.prices import Price, price
@@ -38,6 +37,7 @@ from dragoman.hub.worktree.git import is_folder
 from dragoman.hub.worktree.look import without_own
 from dragoman.policy import Policy, allows_everything
 from dragoman.policy.approver import Approver
+from dragoman.store.ledger.records import RuntimeRole
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit

@@ -15,11 +15,13 @@ from msgspec import structs
 from dragoman.config.secrets import redactor
 from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
 from dragoman.hub.health import Reading
-from dragoman.hub.ledger import (
+from dragoman.hub.stop_notes import note_reader
+from dragoman.store.jobs import is_alive
+from dragoman.store.ledger import (
     AttemptRecord,
     Ending,
-    EventLog,
     EventName,
+    EventsFile,
     HealthChange,
     Learned,
     Ledger,
@@ -27,17 +29,15 @@ from dragoman.hub.ledger import (
     ledger_path,
     logged,
 )
-from dragoman.hub.sessions.job_table import is_alive
-from dragoman.hub.sessions.records import JobRecord, root_of
-from dragoman.hub.stop_notes import note_reader
-from dragoman.hub.storing import open_store
+from dragoman.store.open import open_store
+from dragoman.store.records import JobRecord, root_of
 
 if TYPE_CHECKING:
     from dragoman.hub.delegating.wishes import Wish
     from dragoman.hub.place import Place
     from dragoman.hub.report import Report
     from dragoman.hub.routing import Decision
-    from dragoman.hub.sessions.store import Store
+    from dragoman.store.store import Store
 
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Books:
         self._told = False
         names = [name for peer in place.catalogue for name in peer.credentials.env]
         self._redact = redactor(names, place.environ)
-        self._log = EventLog(events_path(self._paths.state), self._redact)
+        self._log = EventsFile(events_path(self._paths.state), self._redact)
         self.runner = note_reader()
         self.ledger: Ledger | None = None
         """None where it cannot be used."""

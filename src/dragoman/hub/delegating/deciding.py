@@ -15,9 +15,9 @@ from dragoman.config.schema import Fallback
 from dragoman.errors import NoPeer
 from dragoman.hub.delegating.gathering import LOCAL, gather
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.ledger.ledger import Ledger, ledger_path
 from dragoman.hub.lineage import Lineage, inherited
 from dragoman.hub.routing import Candidate, Decision, Reason, decide
+from dragoman.store.ledger.ledger import Ledger, ledger_path
 
 if TYPE_CHECKING:
     from dragoman.hub.place import Place

@@ -29,17 +29,17 @@ from dragoman.hub.delegating.results import Delegation
 from dragoman.hub.delegating.stopping import Reins
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Reading, Sign, backoff
-from dragoman.hub.ledger import AttemptRecord, Ending, new_decision_id
 from dragoman.hub.lineage import Lineage, inherited
 from dragoman.hub.parking import surroundings_here
 from dragoman.hub.prices import read_prices
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate, Decision, decide
-from dragoman.hub.sessions.records import new_job_id
 from dragoman.hub.stop_notes import obey_note
 from dragoman.hub.telemetry import calling
 from dragoman.hub.worktree import sweep
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.ledger import AttemptRecord, Ending, new_decision_id
+from dragoman.store.records import new_job_id
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit

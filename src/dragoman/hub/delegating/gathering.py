@@ -23,8 +23,6 @@ from dragoman.hub.delegating.ceiling import Ceilings, inherited_ceilings, policy
 from dragoman.hub.delegating.limits import DAY, has_daily, over_budget
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Breaker
-from dragoman.hub.ledger.ledger import Ledger
-from dragoman.hub.ledger.values import Health
 from dragoman.hub.lineage import Lineage
 from dragoman.hub.localmodel.model import MAX_TOKENS, LocalModel
 from dragoman.hub.overview import Row, row_of
@@ -32,6 +30,8 @@ from dragoman.hub.parking import surroundings_here
 from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.routing import CardFacts, Inputs, PeerFacts
 from dragoman.policy import allows_everything
+from dragoman.store.ledger.ledger import Ledger
+from dragoman.store.values import Health
 
 LOCAL: Final = "local-model"
 """What the local model is called where peers have their names."""

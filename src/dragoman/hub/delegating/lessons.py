@@ -23,10 +23,10 @@ from dragoman.events.parts import Failure, Limit
 from dragoman.events.words import Outcome
 from dragoman.hub.bandit import SCALES, prior, reward, updated
 from dragoman.hub.health import Breaker, Reading, greeted, read
-from dragoman.hub.ledger import AttemptRecord, Ending, HealthChange, Learned
-from dragoman.hub.ledger.records import Verdict
-from dragoman.hub.ledger.values import DOLLARS, FLOOR, Arm, Health, Posterior
 from dragoman.hub.report import Report
+from dragoman.store.ledger import AttemptRecord, Ending, HealthChange, Learned
+from dragoman.store.ledger.records import Verdict
+from dragoman.store.values import DOLLARS, FLOOR, Arm, Health, Posterior
 
 SAYS_NOTHING = frozenset({Outcome.CANCELLED, Outcome.DENIED})
 """Ends that somebody here has caused: no arm is worth less for them."""

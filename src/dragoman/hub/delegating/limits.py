@@ -13,8 +13,8 @@ from typing import Final
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import DelegationLimits
 from dragoman.events import model
-from dragoman.hub.ledger.records import Spent
-from dragoman.hub.ledger.values import DOLLARS
+from dragoman.store.ledger.records import Spent
+from dragoman.store.values import DOLLARS
 
 DAY: Final = 24 * 3600.0
 """Seconds. The last 24 hours count, so that no limit doubles at midnight."""

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from dragoman.config.schema import Adaptive
 from dragoman.events.words import Outcome
-from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Decision
+from dragoman.store.values import Charge, Provenance
 
 
 class Delegation(Struct, frozen=True, kw_only=True):

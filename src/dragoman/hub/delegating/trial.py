@@ -40,8 +40,8 @@ from dragoman.hub.delegating.ceiling import unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
 from dragoman.hub.delegating.wishes import Attach
-from dragoman.hub.sessions.records import new_session_key
 from dragoman.policy.approver import Approver
+from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
     from dragoman.hub.keeping import Keeper

@@ -15,16 +15,16 @@ from msgspec import structs
 from dragoman.config.secrets import redactor
 from dragoman.errors import UnknownJob
 from dragoman.hub.delegating.lessons import revision
-from dragoman.hub.ledger import (
+from dragoman.store.ledger import (
     AttemptRecord,
-    EventLog,
     EventName,
+    EventsFile,
     Ledger,
     events_path,
     ledger_path,
     logged,
 )
-from dragoman.hub.ledger.records import Verdict
+from dragoman.store.ledger.records import Verdict
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths
@@ -49,7 +49,7 @@ def give_verdict(
         )
     after = structs.replace(before, verdict=word, verdict_source="user")
     at = time.time() if now is None else now
-    log = EventLog(events_path(paths.state), redact)
+    log = EventsFile(events_path(paths.state), redact)
     log.write(logged(EventName.VERDICT_RECORDED, after, at=at, detail=f"{word}, by the user"))
     return before
 

@@ -15,10 +15,10 @@ from msgspec import structs
 
 from dragoman.errors import UnknownPeer, UnknownRole
 from dragoman.hub.bandit import Chance, best_of
-from dragoman.hub.ledger.values import DEFAULT_TIER, Arm
 from dragoman.hub.routing.decision import Candidate, Decision, PassedOver
 from dragoman.hub.routing.facts import Inputs, PeerFacts
 from dragoman.hub.routing.sieving import is_last_resort, is_named, offers, reason_against
+from dragoman.store.values import DEFAULT_TIER, Arm
 
 MODEL_TIER: Final = "model:"
 """Before the id of a model that was asked for and is no tier of the peer."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.hub.ledger.values import Arm, Size
+from dragoman.store.values import Arm, Size
 
 
 class Reason(enum.StrEnum):

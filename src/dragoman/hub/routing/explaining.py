@@ -6,8 +6,8 @@ itself, which holds all that is said here.
 
 from __future__ import annotations
 
-from dragoman.hub.ledger.values import DEFAULT_TIER
 from dragoman.hub.routing.decision import Candidate, Decision
+from dragoman.store.values import DEFAULT_TIER
 
 
 def explain(decision: Decision) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from dragoman.hub.ledger.values import Arm, Posterior, Size
+from dragoman.store.values import Arm, Posterior, Size
 
 Adaptive: TypeAlias = Literal["off", "shadow", "on"]
 Breaker: TypeAlias = Literal["closed", "open", "half_open"]

@@ -3,7 +3,7 @@
 It owns the declaration of checks, their grading, and the `Lab`: the agent processes that checks
 talk to. Harmless checks share one process and one session, because real agents take seconds to
 start; whatever may upset an agent asks for a process of its own. What is checked is in `handshake`,
-`messages`, `sessions` and `turns`; `agents` runs them.
+`messages`, `store` and `turns`; `agents` runs them.
 """
 
 from __future__ import annotations

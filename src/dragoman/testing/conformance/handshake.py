@@ -1,6 +1,6 @@
 """Checks of how an agent shakes hands: versions, capabilities, who it is, how to log in.
 
-It owns what is sent and expected before any session exists. Sessions are in `sessions`.
+It owns what is sent and expected before any session exists. Sessions are in `store`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It owns the strange lines that an agent has to survive, and the rules that hold for every line it
 sends: `WATCHING` are checks over the whole run, made when all others are done. Methods and their
-meaning are in `handshake`, `sessions` and `turns`.
+meaning are in `handshake`, `store` and `turns`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It owns prompts, what an agent streams and answers, cancelling, and getting a conversation back.
 They run only when they are asked for, because a model call costs money. What needs no model is in
-`sessions`.
+`store`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 from dragoman.cli.output.past import Answers, Past
-from dragoman.hub.sessions.history import history
+from dragoman.store.history import history
 from tests.unit.hub.stored import job, said, session, store_in
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.cli.output import stat_pages
-from dragoman.hub.ledger.records import StatRow
+from dragoman.store.ledger.records import StatRow
 
 ROW = StatRow(
     key="codex",

@@ -9,8 +9,8 @@ import pytest
 from dragoman.errors import UnknownRole, UsageError
 from dragoman.events.parts import Command
 from dragoman.hub.agent_door import commands
-from dragoman.hub.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.redaction.redactor import Redactor
+from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from tests.unit.hub.places import place_in
 
 

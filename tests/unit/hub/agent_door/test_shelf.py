@@ -10,8 +10,8 @@ import pytest
 from dragoman.errors import UnknownSession
 from dragoman.hub.agent_door.shelf import Shelf, instant, title_of
 from dragoman.hub.place import Place
-from dragoman.hub.sessions.records import JobRecord, SessionRecord, root_of
-from dragoman.hub.storing import open_store
+from dragoman.store.open import open_store
+from dragoman.store.records import JobRecord, SessionRecord, root_of
 from tests.aio import aio
 from tests.unit.hub.places import place_in
 

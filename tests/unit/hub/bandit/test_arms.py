@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.hub.bandit import prior, size_of
-from dragoman.hub.ledger.values import Arm, Size
+from dragoman.store.values import Arm, Size
 
 
 def arm(tier: str = "default", size: Size = "medium") -> Arm:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from dragoman.hub.bandit import believed, best_of, prior, sample
-from dragoman.hub.ledger.values import Arm, Posterior
+from dragoman.store.values import Arm, Posterior
 
 GOOD = Posterior(alpha=18, beta=4, pulls=20)
 BAD = Posterior(alpha=4, beta=18, pulls=20)

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.hub.bandit import HALF_LIFE, SCALES, decayed, reward, updated
 from dragoman.hub.bandit.learning import MEMORY, OK_FLOOR
-from dragoman.hub.ledger.values import Posterior
+from dragoman.store.values import Posterior
 
 
 def ok(cost: float | None = 0.1, seconds: float = 120.0) -> float:

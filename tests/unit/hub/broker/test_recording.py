@@ -18,7 +18,7 @@ from dragoman.hub.broker import recording
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.recording import Recording
 from dragoman.hub.broker.session import LiveSession
-from dragoman.hub.sessions import Store, store_path, writing
+from dragoman.store import Store, store_path, writer
 from dragoman.wire.messages import Notification
 from tests.aio import aio
 from tests.integration.broker_stage import spec_of, stored
@@ -124,7 +124,7 @@ async def test_the_end_of_a_turn_and_what_is_asked_for_do_not_wait_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long that nothing but hurry can bring it to the disk.
-    monkeypatch.setattr(writing, "BATCH_INTERVAL", 1000.0)
+    monkeypatch.setattr(writer, "BATCH_INTERVAL", 1000.0)
     monkeypatch.setattr(recording, "SAVE_INTERVAL", 1000.0)
 
     async def stored_events(count: int) -> None:

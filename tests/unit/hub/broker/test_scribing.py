@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from dragoman.hub.broker.jobs import Job
 from dragoman.hub.broker.scribing import Scribe, collect
-from dragoman.hub.sessions import Redactor
+from dragoman.store import Redactor
 from tests.unit.hub.broker.near import notice
 
 

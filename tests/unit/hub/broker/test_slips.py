@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.hub.broker import slips
-from dragoman.hub.sessions.records import Gap
-from tests.unit.hub.sessions.stores import open_store, session
+from dragoman.store.records import Gap
+from tests.unit.store.stores import open_store, session
 
 
 def test_a_slip_is_taken_once_and_only_for_its_store(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from dragoman.events.words import Outcome
 from dragoman.hub.delegating.books import Books
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Reading, Sign
-from dragoman.hub.ledger import AttemptRecord, Ending
 from dragoman.hub.place import Place
 from dragoman.hub.report import Report
-from dragoman.hub.sessions.records import JobRecord, SessionRecord
-from dragoman.hub.storing import open_store
+from dragoman.store.ledger import AttemptRecord, Ending
+from dragoman.store.open import open_store
+from dragoman.store.records import JobRecord, SessionRecord
 from tests.unit.hub.delegating.test_results import DECISION
 from tests.unit.hub.places import place_in
 

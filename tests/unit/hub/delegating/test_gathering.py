@@ -11,11 +11,11 @@ from dragoman.catalogue.card import MeasuredFacts, RungVerdict
 from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.hub.delegating.gathering import LOCAL, gather, in_fixed_order, local_model, login_of
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.ledger import AttemptRecord, Ending, Ledger, ledger_path
-from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.lineage import Lineage
 from dragoman.hub.place import Place
 from dragoman.hub.routing import Inputs, PeerFacts
+from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
+from dragoman.store.values import Charge, Provenance
 from tests.unit.hub.places import card_of, place_in, program
 
 NOW = 1_000_000.0

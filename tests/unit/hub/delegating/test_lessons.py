@@ -23,10 +23,10 @@ from dragoman.events.words import ErrorKind, Outcome
 from dragoman.hub.bandit import prior
 from dragoman.hub.delegating import lessons
 from dragoman.hub.health import Breaker, Sign
-from dragoman.hub.ledger import AttemptRecord
-from dragoman.hub.ledger.values import Arm, Charge, Health, Posterior, Provenance
 from dragoman.hub.report import Report
 from dragoman.hub.worktree import Changed, CheckResult
+from dragoman.store.ledger import AttemptRecord
+from dragoman.store.values import Arm, Charge, Health, Posterior, Provenance
 
 ARM = Arm(role="review", size="small", peer="alpha")
 

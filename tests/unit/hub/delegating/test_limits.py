@@ -13,7 +13,7 @@ from dragoman.events.model import Event, Source, TurnStarted, UsageReported
 from dragoman.events.parts import Cost, Usage
 from dragoman.events.place import Place
 from dragoman.hub.delegating.limits import TurnLimits, has_daily, over_budget, tightened
-from dragoman.hub.ledger import Spent
+from dragoman.store.ledger import Spent
 
 PLACE = Place(Source("acp", "c"), count(), "s")
 

@@ -9,10 +9,10 @@ import msgspec
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.hub.delegating.results import Delegation
-from dragoman.hub.ledger.values import Charge, Provenance
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate, Decision
 from dragoman.hub.worktree import Changed, CheckResult
+from dragoman.store.values import Charge, Provenance
 
 DECISION = Decision(
     role="review",

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dragoman.errors import UnknownJob
 from dragoman.hub.delegating.verdicts import give_verdict
-from dragoman.hub.ledger import Ending, Ledger, ledger_path
+from dragoman.store.ledger import Ending, Ledger, ledger_path
 from tests.unit.hub.delegating.test_books import ATTEMPT
 from tests.unit.hub.places import place_in
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from dragoman.errors import UnknownPeer, UnknownRole
-from dragoman.hub.ledger.values import Arm, Posterior
 from dragoman.hub.routing import CardFacts, Inputs, Reason, decide
+from dragoman.store.values import Arm, Posterior
 from tests.unit.hub.routing.peers import NOW, decided, names, peer, scout
 
 GOOD = Posterior(alpha=45, beta=5, pulls=50, updated_at=NOW)

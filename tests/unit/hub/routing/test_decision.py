@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.hub.ledger.values import Arm
 from dragoman.hub.routing import Decision
+from dragoman.store.values import Arm
 from tests.unit.hub.routing.peers import NOW, decided, peer, scout
 
 

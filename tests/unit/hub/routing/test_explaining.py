@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.hub.ledger.values import Arm, Posterior
 from dragoman.hub.routing import explain
+from dragoman.store.values import Arm, Posterior
 from tests.unit.hub.routing.peers import NOW, decided, peer, scout
 
 

@@ -1,0 +1,80 @@
+"""Sessions and jobs that outlive the process they were started from.
+
+Owns what is kept of them, in one file, and what is not: secrets are taken out before anything
+reaches the disk. It starts no peer and serves nobody; `dragoman.hub.broker` does. The parts:
+`records`, `store`, `store.stream_redaction`, `store.writer`, `store.run_recorder`, `store.history`.
+
+The names below are loaded at their first use: a command that goes through a broker makes an id for
+its job, and needs neither the store nor what is written to it. What `store.history` has is not among
+them, because a module and a function of one name cannot both be loaded that way.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.redaction.redactor import Redactor
+    from dragoman.store.records import (
+        JobRecord,
+        JobState,
+        Note,
+        SessionRecord,
+        new_job_id,
+        new_session_key,
+        root_of,
+    )
+    from dragoman.store.retention import KEPT_AGE, Pruned
+    from dragoman.store.run_recorder import RunRecorder
+    from dragoman.store.store import FILE_NAME, Store, store_path
+    from dragoman.store.stream_redaction import LineRedactor
+    from dragoman.store.writer import StoreWriter
+
+__all__ = [
+    "FILE_NAME",
+    "KEPT_AGE",
+    "JobRecord",
+    "JobState",
+    "LineRedactor",
+    "Note",
+    "Pruned",
+    "RunRecorder",
+    "Redactor",
+    "SessionRecord",
+    "Store",
+    "StoreWriter",
+    "new_job_id",
+    "new_session_key",
+    "root_of",
+    "store_path",
+]
+
+_HOMES = {
+    "FILE_NAME": "store",
+    "KEPT_AGE": "retention",
+    "JobRecord": "records",
+    "JobState": "records",
+    "LineRedactor": "runs",
+    "Note": "records",
+    "Pruned": "retention",
+    "RunRecorder": "recording",
+    "Redactor": "dragoman.redaction.redactor",
+    "SessionRecord": "records",
+    "Store": "store",
+    "StoreWriter": "writing",
+    "new_job_id": "records",
+    "new_session_key": "records",
+    "root_of": "records",
+    "store_path": "store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = home if "." in home else f"{__name__}.{home}"
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

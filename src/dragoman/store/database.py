@@ -1,0 +1,562 @@
+"""One SQLite file: opened with care, written in transactions, and failing with words.
+
+Owns the connection, who may read the file, the bounds of every wait for it, the migrations, and
+what SQLite's errors mean. It knows no table: a subclass names its `Form`. Those of the store are in
+`sessions`, `jobs` and `events`; the ledger has its own.
+
+Any number of processes may have the file open. Whoever writes takes the lock at once, so that two
+never find out halfway that one of them has to give up. What was committed survives the death of
+every process; a machine that loses its power may lose the last moments, and never the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import shutil
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+import msgspec
+
+from dragoman.client.folders import make_state
+from dragoman.errors import (
+    StoreBusy,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreTooNew,
+)
+from dragoman.redaction.redactor import Redactor
+from dragoman.store.damage import identity_of, is_damage, set_aside
+from dragoman.store.schema import APPLICATION_ID, MIGRATIONS
+
+BUSY_TIMEOUT: Final = 10.0
+"""A writer holds the file for milliseconds; ten seconds mean that one is stopped or stuck."""
+
+RETRY_INTERVAL: Final = 0.02
+"""Between two tries of what SQLite refuses at once while another process opens the same file."""
+
+LOG_SIZE: Final = 16 * 1024 * 1024
+"""What the write-ahead log may keep of the disk when it is empty."""
+
+INCREMENTAL: Final = 2
+"""SQLite's number for files that give the space of deleted content back in steps."""
+
+VACUUM_STEP: Final = 2048
+"""Pages that are given back at once: some megabytes, and a few milliseconds."""
+
+VACUUM_SIZE: Final = 512 * 1024 * 1024
+"""Content up to which an older file is written anew, once: some seconds."""
+
+FILE_MODE: Final = 0o600
+
+_PRIMARY: Final = 0xFF
+"""SQLite's extended codes have the plain one in the lowest byte."""
+
+_REFUSALS: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a file holds, and what to say of it when it cannot be used."""
+
+    application_id: int
+    """In the header of the file, so that another's is not taken for it."""
+    migrations: tuple[tuple[str, ...], ...]
+    """Statements by version: the number of those that were applied is the version of the file."""
+    make_room: str
+    """What to do when the disk is full."""
+    upgraded_by: str
+    """What changes a file of an older version."""
+
+    @property
+    def version(self) -> int:
+        return len(self.migrations)
+
+
+_MAKE_ROOM: Final = "make room; `dragoman sessions prune` deletes old sessions"
+
+
+class Database:
+    """An open file. Threads may share it: they wait for each other."""
+
+    form: ClassVar[Form] = Form(
+        application_id=APPLICATION_ID,
+        migrations=MIGRATIONS,
+        make_room=_MAKE_ROOM,
+        upgraded_by="any `dragoman run` does that",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        redact: Redactor,
+        *,
+        read_only: bool = False,
+        replaced: str = "",
+    ) -> None:
+        self.path = path
+        self.redact = redact
+        self.replaced = replaced
+        """Says that the file was damaged, where it is now, and that a new one was begun."""
+        self._connection = connection
+        self._read_only = read_only
+        self._identity = identity_of(path)
+        self._lock = threading.RLock()
+        self._depth = 0
+
+    @classmethod
+    def open(cls, path: Path, redact: Redactor | None = None, *, read_only: bool = False) -> Self:
+        """Open the file, and make it where there is none.
+
+        To read is to change nothing, not even where there is no file yet: that reads as an empty
+        one. To write is to set a damaged file aside and to begin a new one, see `replaced`.
+        Raises `StoreError`.
+        """
+        form = cls.form
+        replaced = ""
+        identity = identity_of(path)
+        try:
+            with _explained(path, form):
+                connection = _open_to_read(path, form) if read_only else _open_to_write(path, form)
+        except StoreCorrupt as error:
+            if read_only or not error.damaged:
+                raise
+            connection, replaced = _replace(path, form, identity)
+        return cls(path, connection, redact or Redactor(), read_only=read_only, replaced=replaced)
+
+    def check_kept(self) -> None:
+        """Raise `StoreCorrupt` if the file was damaged and a new one was begun: for those who look
+        for something in it and have no other way to tell."""
+        if self.replaced:
+            raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
+
+    def close(self) -> None:
+        with self._lock, _explained(self.path, self.form):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Everything in the block is stored, or nothing of it. Blocks may be nested: an inner one
+        that fails takes back only its own part."""
+        with self._lock, self._mending(), _explained(self.path, self.form):
+            self._follow()
+            begin, end, undo = _BRACKETS[bool(self._depth)]
+            connection = self._connection
+            connection.execute(begin)
+            self._depth += 1
+            try:
+                yield connection
+                connection.execute(end)
+            except BaseException:
+                # SQLite ends a transaction by itself where the disk fails.
+                if connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        for statement in undo:
+                            connection.execute(statement)
+                raise
+            finally:
+                self._depth -= 1
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._mending(), _explained(self.path, self.form):
+            try:
+                yield self._connection
+            except msgspec.ValidationError as error:
+                # It is whole, but a newer dragoman may have written it.
+                raise StoreCorrupt(
+                    str(self.path),
+                    f"it holds a value that this dragoman does not know ({error})",
+                    remedy=f"use the dragoman that wrote it, or {_MOVE_AWAY}",
+                ) from error
+            except msgspec.DecodeError as error:
+                raise _damaged(self.path, error) from error
+
+    @contextlib.contextmanager
+    def _mending(self) -> Iterator[None]:
+        """Where the file turns out to be damaged, set it aside and go on with a new one. What was
+        to be done in the block is not done, and `StoreCorrupt` says what happened."""
+        try:
+            yield
+        except StoreCorrupt as error:
+            if not error.damaged or self._read_only or self._depth:
+                raise
+            self.replace()
+            raise StoreCorrupt(str(self.path), self.replaced, replaced=True) from error
+
+    def _follow(self) -> None:
+        """Go on with the file that stands in the place of ours now. Another process may have set
+        ours aside, or a user deleted it: what would be written there is lost. What was to be done
+        is not done, and `StoreCorrupt` says what happened."""
+        if self._depth or self._read_only or identity_of(self.path) == self._identity:
+            return
+        # First: where that fails, ours may still be there and only out of reach.
+        found = _open_to_write(self.path, self.form)
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        self._connection, self._identity = found, identity_of(self.path)
+        self.replaced = "it was moved or deleted meanwhile; what comes goes into the one there now"
+        raise StoreCorrupt(str(self.path), self.replaced, replaced=True)
+
+    def replace(self) -> None:
+        """Set the file, which is damaged, aside, and go on with a new one. Raises `StoreError`."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        self._connection, self.replaced = _replace(self.path, self.form, self._identity)
+        self._identity = identity_of(self.path)
+
+    def _conflict(self, problem: str, remedy: str = "") -> StoreConflict:
+        return StoreConflict(str(self.path), problem, remedy=remedy)
+
+    @property
+    def used_size(self) -> int:
+        """Bytes of the file that hold something."""
+        with self._reading() as connection:
+            return _used_size(connection)
+
+    def _give_space_back(self) -> None:
+        """Give the space of what was deleted back to the disk, and let nothing of it stay in the
+        write-ahead log. Another process may hinder it; then a later one does it."""
+        with contextlib.suppress(sqlite3.Error), self._lock:
+            if self._depth:
+                return
+            connection = self._connection
+            if _pragma(connection, "auto_vacuum") != INCREMENTAL:
+                # A file of before: it is written anew once, if that is quick and there is room.
+                if _used_size(connection) <= min(VACUUM_SIZE, _free_size(self.path) // 2):
+                    connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+                    connection.execute("VACUUM")
+            else:
+                free = int(_pragma(connection, "freelist_count"))
+                while free:
+                    # In steps, so that who writes meanwhile does not wait for all of them.
+                    connection.execute(f"PRAGMA incremental_vacuum({VACUUM_STEP})").fetchall()
+                    before, free = free, int(_pragma(connection, "freelist_count"))
+                    if free >= before:
+                        break
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+_BRACKETS: Final[dict[bool, tuple[str, str, tuple[str, ...]]]] = {
+    False: ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",)),
+    True: ("SAVEPOINT inner", "RELEASE inner", ("ROLLBACK TO inner", "RELEASE inner")),
+}
+
+
+# -- opening
+
+
+def _replace(
+    path: Path, form: Form, identity: tuple[int, int] | None
+) -> tuple[sqlite3.Connection, str]:
+    """A new file in the place of a damaged one, and the sentence that says so."""
+    try:
+        aside = set_aside(path, identity)
+    except OSError as error:
+        raise _of_os(path, error, form) from error
+    with _explained(path, form):
+        connection = _open_to_write(path, form)
+    where = "set aside" if aside is None else f"is now {aside}"
+    return connection, f"it was damaged and {where}; a new one was begun"
+
+
+def _open_to_write(path: Path, form: Form) -> sqlite3.Connection:
+    try:
+        make_state(path.parent)
+        _make_private(path)
+    except OSError as error:
+        raise _of_os(path, error, form) from error
+    connection = _connect(f"{path.absolute().as_uri()}?mode=rw")
+    try:
+        if not _refuse_strangers(path, connection, form):
+            # Before anything is written: afterwards it would mean to write the file anew.
+            connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+        _log_ahead(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # What a user deletes is overwritten, and not only forgotten.
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE}")
+        _migrate(path, connection, form)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_to_read(path: Path, form: Form) -> sqlite3.Connection:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return _empty(form)
+    except OSError as error:
+        raise _of_os(path, error, form) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _connect(address)
+    try:
+        version = _refuse_strangers(path, connection, form)
+    except sqlite3.OperationalError as error:
+        connection.close()
+        log = path.with_name(f"{path.name}-wal")
+        if _code(error) not in _REFUSALS or (log.exists() and log.stat().st_size):
+            raise
+        # Readers, too, write beside the file, unless they are told that nobody changes it. In a
+        # folder that cannot be written nobody does.
+        connection = _connect(f"{address}&immutable=1")
+        try:
+            version = _refuse_strangers(path, connection, form)
+        except BaseException:
+            connection.close()
+            raise
+    except BaseException:
+        connection.close()
+        raise
+    if version == form.version:
+        return connection
+    connection.close()
+    if not version:
+        # Somebody is about to make it, or died in doing so.
+        return _empty(form)
+    raise StoreRefused(
+        str(path),
+        f"it has the older form {version}, which has to be changed before it can be read",
+        remedy=form.upgraded_by,
+    )
+
+
+def _connect(address: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        address,
+        uri=True,
+        timeout=BUSY_TIMEOUT,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _empty(form: Form) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    for statement in (statement for migration in form.migrations for statement in migration):
+        connection.execute(statement)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does, so that it never is anybody else's to read. Its
+    companions get the same mode from SQLite.
+
+    A file that is there is not opened: closing it would drop the locks that SQLite holds for
+    another connection of this process, and another process would then take the log away.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        os.close(os.open(path, flags, FILE_MODE))
+        found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreCorrupt(str(path), "it is no ordinary file", remedy=_MOVE_AWAY)
+    if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+        os.chmod(path, FILE_MODE)
+
+
+def _refuse_strangers(path: Path, connection: sqlite3.Connection, form: Form) -> int:
+    """The version of the file; raises for what is newer than us, or not ours."""
+    with _at_one_moment(connection):
+        version = int(_pragma(connection, "user_version"))
+        owner = int(_pragma(connection, "application_id"))
+        if owner == form.application_id and version > form.version:
+            # Before its tables are read: an older SQLite may not know their syntax, which it calls
+            # damage.
+            raise StoreTooNew(
+                str(path),
+                f"a newer dragoman has written it (form {version}, "
+                f"and this one knows {form.version})",
+                remedy="use that dragoman, or let DRAGOMAN_STATE_HOME name another folder",
+            )
+        if owner and owner != form.application_id:
+            raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if owner != form.application_id and (names or version):
+        raise StoreCorrupt(str(path), _STRANGER, remedy=_MOVE_AWAY)
+    if version == form.version and (missing := _tables(form) - names):
+        raise _damaged(path, sqlite3.DatabaseError(f"no table {', '.join(sorted(missing))}"))
+    return version
+
+
+@functools.cache
+def _tables(form: Form) -> frozenset[str]:
+    """The tables of a file that is up to date."""
+    connection = _empty(form)
+    try:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        return frozenset(name for (name,) in connection.execute(query))
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def _at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let everything that is read in the block be of one moment: another process may be about to
+    make the file."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    # SQLite does not wait for this one: two that open a new file at once would wait for each other.
+    give_up_at = time.monotonic() + BUSY_TIMEOUT
+    while _pragma(connection, "journal_mode") != "wal":
+        try:
+            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                # A file system without shared memory. The older way is slower, and as safe.
+                return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+                raise
+            time.sleep(RETRY_INTERVAL)
+
+
+def _migrate(path: Path, connection: sqlite3.Connection, form: Form) -> None:
+    if _pragma(connection, "user_version") == form.version:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it while we waited for the lock.
+        done = _refuse_strangers(path, connection, form)
+        for migration in form.migrations[done:]:
+            for statement in migration:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {form.application_id}")
+        connection.execute(f"PRAGMA user_version = {form.version}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _used_size(connection: sqlite3.Connection) -> int:
+    pages = int(_pragma(connection, "page_count")) - int(_pragma(connection, "freelist_count"))
+    return pages * int(_pragma(connection, "page_size"))
+
+
+def _free_size(path: Path) -> int:
+    """Bytes that are free on the disk of a file; 0 if that cannot be told."""
+    try:
+        return shutil.disk_usage(path.parent).free
+    except OSError:
+        return 0
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
+    value: int | str = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
+# -- what went wrong
+
+_MOVE_AWAY: Final = "move it away, and a new one is made"
+_STRANGER: Final = "it is a file of another program"
+
+
+@contextlib.contextmanager
+def _explained(path: Path, form: Form) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(path, error, make_room=form.make_room) from error
+
+
+def explain(path: Path, error: sqlite3.Error, *, make_room: str = _MAKE_ROOM) -> StoreError:
+    """An error of SQLite as one of ours, with what to do."""
+    code = _code(error)
+    where = str(path)
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
+        return StoreFull(where, "the disk is full", remedy=make_room)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            where,
+            f"another process has held it for more than {BUSY_TIMEOUT:g} s",
+            remedy="see whether a dragoman is stopped, and try again",
+        )
+    if code in _REFUSALS:
+        return StoreRefused(
+            where,
+            f"it cannot be opened or written ({error})",
+            remedy="let this user write the folder, or let DRAGOMAN_STATE_HOME name another",
+        )
+    if is_damage(error):
+        return _damaged(path, error)
+    if code == sqlite3.SQLITE_CONSTRAINT:
+        return StoreConflict(where, f"it does not fit what is stored ({error})")
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreError(
+            where,
+            f"the disk does not take or give it ({error})",
+            remedy="see whether the disk is full, limited for this user, or broken",
+        )
+    return StoreError(where, f"{error}")
+
+
+def _damaged(path: Path, error: Exception) -> StoreCorrupt:
+    return StoreCorrupt(str(path), f"it is damaged ({error})", remedy=_MOVE_AWAY, damaged=True)
+
+
+FULL_SIZE: Final = 64 * 1024
+"""A disk with less space than this is full for a file that grows by pages."""
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        found = os.statvfs(path.parent)
+    except (OSError, AttributeError):
+        return False
+    return found.f_bavail * found.f_frsize < FULL_SIZE
+
+
+def _of_os(path: Path, error: OSError, form: Form) -> StoreError:
+    detail = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(str(path), detail, remedy=form.make_room)
+    return StoreRefused(
+        str(path),
+        f"its folder cannot be used ({detail})",
+        remedy="let this user write it, or let DRAGOMAN_STATE_HOME name another",
+    )
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's plain code; errors of the module itself have none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY

@@ -1,0 +1,174 @@
+"""The events of sessions in the store, and the notes between them.
+
+Owns their order: every event of a session has a number, none is there twice, and where some could
+not be stored a note of the kind `GAP` says which and why. A stored event is one line, the `params`
+of a `session/update` of ACP v1. What is in a line it does not know, and secrets were taken out of
+it before (`stream_redaction`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.errors import UnknownSession
+from dragoman.store.database import Database
+from dragoman.store.records import GAP, Gap, Note
+from dragoman.store.sessions import missing
+
+ROW_SIZE: Final = 256 * 1024
+"""Bytes of lines in one row, about: a reader takes a row at a time."""
+
+
+class EventTable(Database):
+    """What a store knows of events."""
+
+    def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
+        """Keep events behind those that are there. `first` is the number of the first of them.
+
+        Raises `StoreConflict` where that is not the session's next number, and `UnknownSession`.
+        """
+        if not lines:
+            return
+        with self.transaction() as connection:
+            next_event = _next_event(connection, key)
+            if next_event != first:
+                raise self._conflict(
+                    f"event {first} of session {key} cannot be stored: the next is {next_event}"
+                )
+            number = first
+            for part in _parts(lines):
+                connection.execute(
+                    "INSERT INTO events (session_key, first, count, job, data)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    (key, number, len(part), job, _joined(part)),
+                )
+                number += len(part)
+            connection.execute(
+                "UPDATE sessions SET next_event = ?, updated_at = ? WHERE key = ?",
+                (number, time.time(), key),
+            )
+
+    def skip(self, key: str, next: int, why: str) -> None:
+        """Events up to before `next` could not be stored: note which, and go on behind them.
+        Without effect where that many are there. Raises `UnknownSession`."""
+        with self.transaction() as connection:
+            next_event = _next_event(connection, key)
+            if next_event >= next:
+                return
+            self.note(key, next_event, GAP, {"first": next_event, "next": next, "why": why})
+            connection.execute("UPDATE sessions SET next_event = ? WHERE key = ?", (next, key))
+
+    def gaps(self, key: str) -> list[Gap]:
+        """What could not be stored of a session, in its order."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT data FROM notes WHERE session_key = ? AND kind = ?"
+                " ORDER BY at_event, number",
+                (key, GAP),
+            ).fetchall()
+        return [msgspec.json.decode(data, type=Gap) for (data,) in rows]
+
+    def lines(
+        self, key: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """The events from `start` to before `stop`, as they are when the first is asked for, with
+        their numbers. Those that retention has taken, or a gap, are left out."""
+        with self._reading() as connection:
+            end = _next_event(connection, key)
+        if stop is not None:
+            end = min(stop, end)
+        number = start
+        # A row at a time, so that a reader who stops in the middle holds nothing open.
+        while number < end and (row := self._row_with(key, number)) is not None:
+            first, lines = row[0], row[1].split(b"\n")
+            number = max(number, first)
+            for line in lines[number - first : end - first]:
+                yield number, line
+                number += 1
+
+    def first_event(self, key: str) -> int:
+        """The number of the first event that is still there; where none is, of the next."""
+        with self._reading() as connection:
+            found = connection.execute(
+                "SELECT coalesce(min(first), (SELECT next_event FROM sessions WHERE key = ?))"
+                " FROM events WHERE session_key = ?",
+                (key, key),
+            ).fetchone()
+        if found[0] is None:
+            raise UnknownSession(missing(key))
+        return int(found[0])
+
+    def note(self, key: str, at_event: int, kind: str, data: dict[str, Any]) -> None:
+        """Keep something beside the events. Raises `UnknownSession`."""
+        clean = self.redact.line(msgspec.json.encode(data)).decode()
+        with self.transaction() as connection:
+            try:
+                connection.execute(
+                    "INSERT INTO notes (session_key, at_event, kind, data, at)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    (key, at_event, kind, clean, time.time()),
+                )
+            except sqlite3.IntegrityError as error:
+                raise UnknownSession(missing(key)) from error
+
+    def notes(self, key: str) -> list[Note]:
+        """What was kept beside the events, in their order."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT at_event, kind, data, at FROM notes WHERE session_key = ?"
+                " ORDER BY at_event, number",
+                (key,),
+            ).fetchall()
+        return [
+            Note(at_event=at_event, kind=kind, data=msgspec.json.decode(data), at=at)
+            for at_event, kind, data, at in rows
+        ]
+
+    def _row_with(self, key: str, number: int) -> tuple[int, bytes] | None:
+        """The row that has this event, or else the first behind it."""
+        with self._reading() as connection:
+            row = connection.execute(
+                "SELECT first, data, count FROM events WHERE session_key = ? AND first <= ?"
+                " ORDER BY first DESC LIMIT 1",
+                (key, number),
+            ).fetchone()
+            if row is None or row[0] + row[2] <= number:
+                row = connection.execute(
+                    "SELECT first, data, count FROM events WHERE session_key = ? AND first > ?"
+                    " ORDER BY first LIMIT 1",
+                    (key, number),
+                ).fetchone()
+        return None if row is None else (row[0], row[1])
+
+
+def _next_event(connection: sqlite3.Connection, key: str) -> int:
+    found = connection.execute("SELECT next_event FROM sessions WHERE key = ?", (key,)).fetchone()
+    if found is None:
+        raise UnknownSession(missing(key))
+    return int(found[0])
+
+
+def _parts(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The lines in rows of about one size."""
+    begin = size = 0
+    for index, line in enumerate(lines):
+        size += len(line)
+        if size >= ROW_SIZE:
+            yield lines[begin : index + 1]
+            begin, size = index + 1, 0
+    if begin < len(lines):
+        yield lines[begin:]
+
+
+def _joined(lines: Sequence[bytes]) -> bytes:
+    data = b"\n".join(lines)
+    if data.count(b"\n") != len(lines) - 1:
+        # Between the parts of a JSON text a line break is as good as a blank, and elsewhere there
+        # is none.
+        data = b"\n".join(line.replace(b"\n", b" ") for line in lines)
+    return data

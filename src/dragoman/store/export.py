@@ -1,0 +1,169 @@
+"""A session as lines of JSON, to take along or to read with other tools, and the way back.
+
+Owns the format, which docs/reference/sessions-store.md describes: a head, the jobs, the events with
+their gaps, the notes, and an end that counts them, so that a file that was cut off is not taken for
+a whole one. What comes from a file is searched for secrets again: it may be anybody's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from dragoman.errors import UnknownSession, UsageError
+from dragoman.store.events import EventTable
+from dragoman.store.jobs import JobTable
+from dragoman.store.records import (
+    GAP,
+    Gap,
+    JobRecord,
+    Note,
+    SessionRecord,
+    new_job_id,
+    new_session_key,
+)
+from dragoman.store.sessions import SessionTable, missing
+from dragoman.store.stream_redaction import LineRedactor
+
+FORMAT: Final = 1
+
+BATCH: Final = 1000
+"""Events that are stored at once."""
+
+
+class _Head(Struct, rename="camel"):
+    session: SessionRecord
+    format: int
+    first_event: int = 0
+
+
+class _Line(Struct, rename="camel"):
+    """Any line but the first: one of these."""
+
+    job: JobRecord | None = None
+    event: int | None = None
+    params: Raw = Raw()
+    gap: Gap | None = None
+    note: Note | None = None
+    end: dict[str, Any] | None = None
+
+
+class Portable(SessionTable, JobTable, EventTable):
+    """What a store does with sessions that travel."""
+
+    def export(self, key: str) -> Iterator[bytes]:
+        """A session as lines of JSON, without line breaks. Raises `UnknownSession`."""
+        session = self.session(key)
+        if session is None:
+            raise UnknownSession(missing(key))
+        encode = msgspec.json.encode
+        first = self.first_event(key)
+        gaps = [gap for gap in self.gaps(key) if first <= gap.next <= session.next_event]
+        # Events before the first gap may all be missing.
+        first = min([first, *(gap.first for gap in gaps)])
+        yield encode({"session": session, "format": FORMAT, "firstEvent": first})
+        jobs = self.jobs(session_key=key, limit=-1)
+        for job in reversed(jobs):
+            yield encode({"job": job})
+        events = 0
+        for number, line in self.lines(key, stop=session.next_event):
+            while gaps and gaps[0].first < number:
+                yield encode({"gap": gaps.pop(0)})
+            events += 1
+            yield b'{"event":%d,"params":%b}' % (number, line)
+        for gap in gaps:
+            yield encode({"gap": gap})
+        notes = [note for note in self.notes(key) if note.kind != GAP]
+        for note in notes:
+            yield encode({"note": note})
+        yield encode({"end": {"jobs": len(jobs), "events": events, "notes": len(notes)}})
+
+    def import_(self, lines: Iterable[bytes]) -> SessionRecord:
+        """Store an exported session, whole or not at all, and return it as it is here.
+
+        It keeps its key, its name and the ids of its jobs where they are free. Raises `UsageError`
+        for lines that are no exported session.
+        """
+        with self.transaction():
+            return self._take(iter(lines))
+
+    def _take(self, lines: Iterator[bytes]) -> SessionRecord:
+        head = _decoded(next(lines, b""), _Head, 1)
+        if head.format != FORMAT:
+            raise UsageError(
+                f"the session was exported in format {head.format}, and this dragoman reads "
+                f"format {FORMAT}: import it with the dragoman that made it, or a newer one"
+            )
+        session = self._placed(head)
+        self.create_session(session)
+        seen = {"jobs": 0, "events": 0, "notes": 0}
+        runs = LineRedactor(self.redact)
+        held: list[bytes] = []
+        stored = number = session.next_event
+        for count, text in enumerate(lines, 2):
+            line = _decoded(text, _Line, count)
+            if line.job is not None:
+                self._take_job(line.job, session.key)
+                seen["jobs"] += 1
+            elif line.event is not None:
+                if line.event != number:
+                    raise UsageError(f"line {count}: event {number} is missing before it")
+                held += runs.feed(bytes(line.params))
+                number += 1
+                seen["events"] += 1
+                if len(held) >= BATCH:
+                    self.append(session.key, stored, held)
+                    stored += len(held)
+                    held = []
+            elif line.gap is not None:
+                # What stood before may not run on behind it: half a secret does not look like one.
+                held += runs.flush()
+                self.append(session.key, stored, held)
+                held = []
+                self.skip(session.key, line.gap.next, line.gap.why)
+                stored = number = max(number, line.gap.next)
+            elif line.note is not None:
+                note = line.note
+                self.note(session.key, note.at_event, note.kind, note.data)
+                seen["notes"] += 1
+            elif line.end is not None:
+                self.append(session.key, stored, held + runs.flush())
+                if line.end != seen:
+                    raise UsageError(f"it should have {line.end}, and it has {seen}")
+                # Closed here and now: what is old goes by itself, counted from that.
+                closed_at = None if session.closed_at is None else time.time()
+                self.update_session(
+                    session.key, updated_at=head.session.updated_at, closed_at=closed_at
+                )
+                return structs.replace(session, next_event=number, closed_at=closed_at)
+        raise UsageError("it has no end: it is not whole")
+
+    def _placed(self, head: _Head) -> SessionRecord:
+        """The session with a key and a name that are free here."""
+        session = structs.replace(head.session, next_event=head.first_event)
+        if self.session(session.key) is not None:
+            session = structs.replace(session, key=new_session_key())
+        if session.name is not None and session.closed_at is None:
+            if self.find_session(session.peer, session.root, session.name) is not None:
+                session = structs.replace(session, name=None)
+        return session
+
+    def _take_job(self, job: JobRecord, key: str) -> None:
+        job = structs.replace(job, session_key=key, endpoint=None, runner={})
+        if self.job(job.id) is not None:
+            job = structs.replace(job, id=new_job_id())
+        if job.state != "ended":
+            # Whatever became of it, here it does not run.
+            job = structs.replace(job, state="ended", outcome=job.outcome or "unknown")
+        self.create_job(job)
+
+
+def _decoded(text: bytes, kind: Any, number: int) -> Any:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"line {number} is none of an exported session: {error}") from error

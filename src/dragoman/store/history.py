@@ -1,0 +1,171 @@
+"""What a stored session was, read without its peer.
+
+Owns the way back from stored lines and jobs to events, all of them marked as replayed, which fold
+to what the session looked like. It changes nothing, and asks nobody.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.dialects.acp.v1 import codec, content, meaning, updates
+from dragoman.errors import UnknownSession
+from dragoman.events import model, parts
+from dragoman.events.place import Place
+from dragoman.events.words import ErrorKind, Outcome
+from dragoman.store.records import Gap, JobRecord, counted
+from dragoman.store.sessions import missing
+from dragoman.store.store import Store
+
+CONNECTION: Final = "stored"
+"""Stands for the connection in the source of events that come from the store."""
+
+_decode = codec.decoder(updates.SessionNotification)
+
+
+def history(store: Store, key: str) -> Iterator[model.Event]:
+    """The events of a stored session, with the beginnings and ends of its turns. Raises
+    `UnknownSession`."""
+    session = store.session(key)
+    if session is None:
+        raise UnknownSession(missing(key))
+    source = model.Source(meaning.DIALECT, CONNECTION)
+    place = Place(source, itertools.count(1), session.peer_session_id)
+    place.replay = True
+    yield model.SessionOpened(
+        *place.base("", None), "load", session.cwd, session.title, session.model
+    )
+    gaps = store.gaps(key)
+    jobs = store.jobs(session_key=key, limit=-1, texts=False)
+    turns = _Turns(place, [job for job in jobs if job.started_at])
+    for number, line in store.lines(key, stop=session.next_event):
+        while gaps and gaps[0].first < number:
+            yield from turns.before(gaps[0].first)
+            yield _missing(gaps.pop(0), place)
+        yield from turns.before(number)
+        yield from events_of(line, place)
+    for gap in gaps:
+        yield from turns.before(gap.first)
+        yield _missing(gap, place)
+    yield from turns.rest()
+
+
+def text_of(store: Store, job: JobRecord) -> str:
+    """What the agent has said in a job: the whole answer, or as much of it as was stored."""
+    if job.text or not job.session_key or job.started_at is None:
+        return job.text
+    stop = job.next_event if job.state == "ended" else None
+    said = []
+    for _, line in store.lines(job.session_key, job.first_event, stop):
+        update = _update(line)
+        if isinstance(update, updates.AgentMessageChunk):
+            piece = update.content
+            if isinstance(piece, content.TextContent):
+                said.append(piece.text)
+    return "".join(said)
+
+
+class _Turns:
+    """Puts the beginnings and ends of turns between the events, where they were."""
+
+    def __init__(self, place: Place, jobs: list[JobRecord]) -> None:
+        self._place = place
+        self._left = sorted(jobs, key=lambda job: (job.first_event, job.created_at), reverse=True)
+        self._open: JobRecord | None = None
+
+    def before(self, number: int) -> Iterator[model.Event]:
+        while True:
+            job = self._open
+            following = self._left[-1] if self._left else None
+            if job is not None and (
+                (job.state == "ended" and job.next_event <= number)
+                or (following is not None and following.first_event <= number)
+            ):
+                yield from self._end(job)
+            elif job is None and following is not None and following.first_event <= number:
+                yield self._begin(self._left.pop())
+            else:
+                return
+
+    def rest(self) -> Iterator[model.Event]:
+        while self._open is not None or self._left:
+            if self._open is not None:
+                yield from self._end(self._open)
+            else:
+                yield self._begin(self._left.pop())
+
+    def _begin(self, job: JobRecord) -> model.Event:
+        self._open = job
+        self._place.turn = job.id
+        prompt = (parts.Text(job.prompt),) if job.prompt else ()
+        return model.TurnStarted(*self._place.base("", None), prompt)
+
+    def _end(self, job: JobRecord) -> Iterator[model.Event]:
+        self._open = None
+        if job.state == "ended":
+            yield model.TurnEnded(
+                *self._place.base("", None),
+                _outcome(job.outcome),
+                job.stop or "",
+                _failure(job.failure),
+                usage=_usage(job.usage),
+            )
+        self._place.turn = None
+
+
+def _missing(gap: Gap, place: Place) -> model.Event:
+    """Says that something is not there, where it would be."""
+    title = f"{counted(gap.next - gap.first)} missing here that could not be stored"
+    return model.Noticed(*place.base("", None), "warning", title, gap.why or None)
+
+
+def _update(line: bytes) -> Any:
+    try:
+        return _decode(line).update
+    except msgspec.ValidationError:
+        return None
+
+
+def events_of(line: bytes, place: Place) -> Iterator[model.Event]:
+    """What one stored line says, also one that was stored just now."""
+    raw = b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % line
+    update = _update(line)
+    if update is None:
+        yield model.Unknown(*place.base("session/update", raw), "a line that is no update")
+    else:
+        yield from meaning.of_update(update, place, raw)
+
+
+def _outcome(word: str | None) -> Outcome:
+    try:
+        return Outcome(word or "")
+    except ValueError:
+        return Outcome.UNKNOWN
+
+
+def _failure(failure: dict[str, Any] | None) -> parts.Failure | None:
+    if failure is None:
+        return None
+    try:
+        kind = ErrorKind(str(failure.get("kind", "")))
+    except ValueError:
+        kind = ErrorKind.PEER
+    code = failure.get("code", failure.get("errorClass"))
+    return parts.Failure(
+        str(failure.get("message", "")), kind, code if isinstance(code, int | str) else None
+    )
+
+
+def _usage(usage: dict[str, Any] | None) -> parts.Usage | None:
+    """What was used, in our spelling or in the protocol's."""
+    if usage is None:
+        return None
+    told = {"".join(f"_{c.lower()}" if c.isupper() else c for c in k): v for k, v in usage.items()}
+    try:
+        return msgspec.convert(told, parts.Usage)
+    except msgspec.ValidationError:
+        return None

@@ -1,0 +1,202 @@
+"""The jobs in the store.
+
+Owns the rows of jobs, the count of what is missing of each, and the verdict over jobs whose process
+is gone. Who is gone, it is told. The gaps themselves are noted in `events`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from dragoman.errors import UnknownJob
+from dragoman.events.words import Outcome
+from dragoman.store.database import Database
+from dragoman.store.records import GAP, Gap, JobRecord, JobState
+from dragoman.store.sessions import MANY
+from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
+
+PROMPT_SIZE: Final = 64 * 1024
+"""Characters of a prompt that are kept; more is a file somebody has pasted."""
+
+TEXT_SIZE: Final = 1024 * 1024
+"""Characters of an answer that are kept beside its job. The events have all of it."""
+
+_COUNTED: Final = "missing_events"
+"""The field that is no column: it is counted when a job is read."""
+
+COLUMNS: Final = tuple(name for name in JobRecord.__struct_fields__ if name != _COUNTED)
+_NAMES: Final = ", ".join(COLUMNS)
+_TEXTLESS: Final = ", ".join("''" if name == "text" else name for name in COLUMNS)
+_MARKS: Final = ", ".join("?" * len(COLUMNS))
+_JSON: Final = frozenset({"failure", "usage", "runner"})
+_TEXTS: Final = {"prompt": PROMPT_SIZE, "text": TEXT_SIZE}
+_FIXED: Final = frozenset({"id", "created_at"})
+
+
+class JobTable(Database):
+    """What a store knows of jobs."""
+
+    def create_job(self, record: JobRecord) -> None:
+        """Keep a new job. Raises `StoreConflict` if there is one with its id, or no such
+        session."""
+        row = self._row({name: getattr(record, name) for name in COLUMNS})
+        with self.transaction() as connection:
+            try:
+                connection.execute(
+                    f"INSERT INTO jobs ({_NAMES}) VALUES ({_MARKS})", tuple(row.values())
+                )
+            except sqlite3.IntegrityError as error:
+                if self.job(record.id) is not None:
+                    problem = f"there is a job {record.id} already"
+                else:
+                    problem = f"there is no session {record.session_key} for the job {record.id}"
+                raise self._conflict(problem) from error
+
+    def update_job(self, id: str, **fields: Any) -> None:
+        """Change fields of a job. Raises `UnknownJob` where there is none."""
+        wrong = fields.keys() - set(COLUMNS) | fields.keys() & _FIXED
+        if wrong:
+            raise TypeError(f"no field of a job that changes: {', '.join(sorted(wrong))}")
+        if not fields:
+            return
+        row = self._row(fields)
+        changes = ", ".join(f"{name} = ?" for name in row)
+        with self.transaction() as connection:
+            found = connection.execute(
+                f"UPDATE jobs SET {changes} WHERE id = ?", (*row.values(), id)
+            )
+            if not found.rowcount:
+                raise UnknownJob(f"there is no job {id}; it may have been deleted")
+
+    def job(self, id: str) -> JobRecord | None:
+        """The job with this id."""
+        with self._reading() as connection:
+            row = connection.execute(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,)).fetchone()
+            return None if row is None else self._counted([_record(row)])[0]
+
+    def jobs(
+        self,
+        state: JobState | None = None,
+        root: str | None = None,
+        *,
+        session_key: str | None = None,
+        limit: int = MANY,
+        texts: bool = True,
+    ) -> list[JobRecord]:
+        """Jobs, the newest first; without `texts`, what was answered in them is left out."""
+        wanted = ["TRUE"]
+        values: list[Any] = []
+        for column, value in (("state", state), ("root", root), ("session_key", session_key)):
+            if value is not None:
+                wanted.append(f"{column} = ?")
+                values.append(value)
+        where = " AND ".join(wanted)
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_NAMES if texts else _TEXTLESS} FROM jobs WHERE {where}"
+                " ORDER BY created_at DESC, id DESC LIMIT ?",
+                (*values, limit),
+            ).fetchall()
+            return self._counted([_record(row) for row in rows])
+
+    def _counted(self, jobs: list[JobRecord]) -> list[JobRecord]:
+        """The jobs, each with how many of its events are missing. Nearly always there is no gap,
+        which is one look for each session."""
+        gaps: dict[str, list[Gap]] = {}
+        with self._reading() as connection:
+            for key in {job.session_key for job in jobs if job.session_key}:
+                rows = connection.execute(
+                    "SELECT data FROM notes WHERE session_key = ? AND kind = ?", (key, GAP)
+                ).fetchall()
+                if rows:
+                    gaps[key] = [msgspec.json.decode(data, type=Gap) for (data,) in rows]
+        if not gaps:
+            return jobs
+        return [
+            structs.replace(
+                job,
+                missing_events=sum(_shared(job, gap) for gap in gaps.get(job.session_key, ())),
+            )
+            for job in jobs
+        ]
+
+    def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
+        """End the jobs whose `runner` is gone, as crashed, and return their ids."""
+        ended = []
+        with self.transaction() as connection:
+            rows = connection.execute(
+                f"SELECT {_NAMES} FROM jobs WHERE state != 'ended'"
+            ).fetchall()
+            for job in map(_record, rows):
+                if is_alive(job.runner):
+                    continue
+                last = connection.execute(
+                    "SELECT next_event FROM sessions WHERE key = ?", (job.session_key,)
+                ).fetchone()
+                begun = job.state == "running"
+                self.update_job(
+                    job.id,
+                    state="ended",
+                    outcome=Outcome.CRASHED.value,
+                    ended_at=time.time(),
+                    failure={"message": "the process that ran it is gone"},
+                    next_event=last[0] if last and begun else job.next_event,
+                )
+                ended.append(job.id)
+        return ended
+
+    def _row(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Values as the table has them, without secrets."""
+        row = dict(fields)
+        for name, value in fields.items():
+            if name in _JSON and value is not None:
+                row[name] = self.redact.line(msgspec.json.encode(value)).decode()
+            elif name in _TEXTS:
+                # Only now is it cut: half a secret does not look like one.
+                row[name] = shortened(self.redact.text(value), _TEXTS[name])
+            elif name == "session_key":
+                row[name] = value or None
+            elif name in ("outcome", "stop") and value is not None:
+                row[name] = self.redact.text(str(value))
+        return row
+
+
+def shortened(text: str, size: int) -> str:
+    """The beginning and the end of a text that is too long, with the gap shown."""
+    if len(text) <= size:
+        return text
+    half = size // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"
+
+
+def _shared(job: JobRecord, gap: Gap) -> int:
+    """How many events of a gap are the job's. One that runs has all that came since it began."""
+    if job.started_at is None:
+        return 0
+    stop = min(gap.next, job.next_event) if job.state == "ended" else gap.next
+    return max(0, stop - max(gap.first, job.first_event))
+
+
+def _record(row: tuple[Any, ...]) -> JobRecord:
+    fields = dict(zip(COLUMNS, row, strict=True))
+    for name in _JSON:
+        if fields[name] is not None:
+            fields[name] = msgspec.json.decode(fields[name])
+    fields["session_key"] = fields["session_key"] or ""
+    return JobRecord(**fields)
+
+
+def is_alive(runner: dict[str, Any]) -> bool:
+    """Whether the process that runs a job may still live. What cannot be told is taken for alive:
+    work is never written off by a guess."""
+    try:
+        identity = msgspec.convert(runner, ProcessIdentity)
+    except msgspec.ValidationError:
+        return True
+    return state_of(identity) is not ProcessState.DEAD

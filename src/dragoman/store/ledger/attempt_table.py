@@ -1,0 +1,267 @@
+"""The decisions and attempts in the ledger.
+
+Owns their rows and the two transactions of an attempt: one when it begins and one when it ends, in
+which what was learned and how the peer is doing are stored, too. So a process that is killed loses
+at most the end of what it was doing, and `end_orphans` closes that later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from dragoman.errors import UnknownJob
+from dragoman.events.words import Outcome
+from dragoman.store.ledger.belief_table import TEXT_SIZE, BeliefTable, HealthChange, Learned
+from dragoman.store.ledger.records import AttemptRecord, Ending, Tokens, Verdict, VerdictSource
+from dragoman.store.values import Charge
+
+PAGE: Final = 1000
+"""Rows that are read at a time, so that a long export keeps nobody waiting."""
+
+PROCESS_GONE: Final = "process_gone"
+"""The `error_class` of an attempt whose own process died before it could tell the end."""
+
+_NESTED: Final = frozenset({"tokens", "cost"})
+_PLAIN: Final = tuple(name for name in AttemptRecord.__struct_fields__ if name not in _NESTED)
+COLUMNS: Final = (
+    *_PLAIN,
+    *("input_tokens", "output_tokens", "total_tokens", "tokens_provenance"),
+    *("cost", "currency", "cost_provenance"),
+)
+_NAMES: Final = ", ".join(COLUMNS)
+_TEXTS: Final = ("model", "error_class", "reason", "peer", "role", "tier", "unenforced")
+
+
+class AttemptTable(BeliefTable):
+    """What the ledger knows of decisions and attempts."""
+
+    def begin(
+        self,
+        decision_id: str,
+        decision: Mapping[str, Any],
+        attempt: AttemptRecord,
+        *,
+        health: HealthChange | None = None,
+    ) -> int:
+        """Keep that an attempt begins, and return the id that it got.
+
+        The decision is kept with its first attempt. `health` changes what is known of the peer in
+        the same transaction. Raises `StoreConflict` where the job has an attempt of this number.
+        """
+        data = self.redact.line(msgspec.json.encode(decision, enc_hook=str)).decode()
+        row = self._row(structs.replace(attempt, decision_id=decision_id))
+        del row["id"]
+        row["day"] = day_of(attempt.started_at)
+        with self.transaction() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO decisions (id, at, data) VALUES (?, ?, ?)",
+                (decision_id, attempt.started_at, data),
+            )
+            made = connection.execute(
+                f"INSERT INTO attempts ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
+                tuple(row.values()),
+            )
+            if health is not None:
+                self.change_health(attempt.peer, health)
+        assert made.lastrowid is not None
+        return made.lastrowid
+
+    def finish(
+        self,
+        attempt_id: int,
+        ending: Ending,
+        *,
+        learned: Learned | None = None,
+        health: HealthChange | None = None,
+    ) -> AttemptRecord:
+        """Keep how an attempt ended, and what follows for the arm and the health of its peer.
+
+        Raises `StoreConflict` if there is no such attempt, or it has ended before.
+        """
+        with self.transaction() as connection:
+            before = self.attempt(attempt_id)
+            if before is None or before.outcome is not None:
+                what = "has ended before" if before else "is not there"
+                raise self._conflict(f"the attempt {attempt_id} {what}")
+            fields = structs.asdict(ending)
+            # A clock that was set back between the two must not take time from the sums.
+            fields["ended_at"] = max(ending.ended_at, before.started_at)
+            if ending.model is None:
+                del fields["model"]
+            after = structs.replace(before, **fields)
+            row = self._row(after)
+            connection.execute(
+                f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in row)} WHERE id = ?",
+                (*row.values(), attempt_id),
+            )
+            if learned is not None:
+                self._learn(learned)
+            if health is not None:
+                self.change_health(before.peer, health)
+        return after
+
+    def verdict(
+        self,
+        job: str,
+        word: Verdict,
+        *,
+        source: VerdictSource = "user",
+        learned: Callable[[AttemptRecord], Learned | None] | None = None,
+    ) -> AttemptRecord:
+        """Keep what somebody thinks of a job, at the attempt that answered it: the last that ended.
+
+        Returns that attempt as it was before, so that a verdict that is given twice can be told
+        from a new one; `learned` is asked with the same. Raises `UnknownJob`.
+        """
+        with self.transaction() as connection:
+            found = self._attempts(
+                "job = ? AND outcome IS NOT NULL ORDER BY number DESC LIMIT 1", job
+            )
+            if not found:
+                raise UnknownJob(f"no attempt of a job {job} has ended here")
+            before = found[0]
+            connection.execute(
+                "UPDATE attempts SET verdict = ?, verdict_source = ? WHERE id = ?",
+                (word, source, before.id),
+            )
+            change = learned(before) if learned is not None else None
+            if change is not None:
+                self._learn(change)
+        return before
+
+    def attempt(self, attempt_id: int) -> AttemptRecord | None:
+        """One attempt."""
+        found = self._attempts("id = ?", attempt_id)
+        return found[0] if found else None
+
+    def attempts(self, job: str) -> list[AttemptRecord]:
+        """The attempts of a job, in their order."""
+        return self._attempts("job = ? ORDER BY number", job)
+
+    def decision(self, decision_id: str) -> dict[str, Any] | None:
+        """A decision, as it was handed to `begin`."""
+        with self._reading() as connection:
+            row = connection.execute(
+                "SELECT data FROM decisions WHERE id = ?", (decision_id,)
+            ).fetchone()
+            return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
+
+    def end_orphans(
+        self, is_alive: Callable[[dict[str, Any]], bool], *, now: float | None = None
+    ) -> list[AttemptRecord]:
+        """End the attempts whose process is gone, as crashed. What they cost stays unknown."""
+        ended = []
+        with self.transaction():
+            for attempt in self._attempts("outcome IS NULL"):
+                if is_alive(attempt.runner):
+                    continue
+                ending = Ending(
+                    ended_at=time.time() if now is None else now,
+                    outcome=Outcome.CRASHED.value,
+                    error_class=PROCESS_GONE,
+                )
+                ended.append(self.finish(attempt.id, ending))
+        return ended
+
+    def export(self) -> Iterator[dict[str, Any]]:
+        """Everything, one object at a time: decisions, attempts, posteriors, health."""
+        for at, id, data in self._pages("SELECT at, id, data FROM decisions", "id", 1):
+            yield {"type": "Decision", "id": id, "at": at, "decision": msgspec.json.decode(data)}
+        for row in self._pages(f"SELECT {_NAMES} FROM attempts", "id", 0):
+            yield {"type": "Attempt", **msgspec.to_builtins(_record(row))}
+        for arm, posterior in self.posteriors().items():
+            yield {
+                "type": "Posterior",
+                **msgspec.to_builtins(arm),
+                **msgspec.to_builtins(posterior),
+            }
+        for health in self.healths().values():
+            yield {"type": "Health", **msgspec.to_builtins(health)}
+
+    def prune(self, before: float) -> int:
+        """Delete the attempts that ended before an instant, and decisions without attempts."""
+        with self.transaction() as connection:
+            gone = connection.execute(
+                "DELETE FROM attempts WHERE started_at < ? AND ended_at < ?", (before, before)
+            ).rowcount
+            connection.execute(
+                "DELETE FROM decisions WHERE at < ? AND NOT EXISTS"
+                " (SELECT 1 FROM attempts WHERE decision_id = decisions.id)",
+                (before,),
+            )
+        self._give_space_back()
+        return gone
+
+    def _attempts(self, where: str, *values: Any) -> list[AttemptRecord]:
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_NAMES} FROM attempts WHERE {where}", values
+            ).fetchall()
+            return [_record(row) for row in rows]
+
+    def _pages(self, select: str, key: str, place: int) -> Iterable[tuple[Any, ...]]:
+        """Rows in the order of a key that is the column at `place`."""
+        last: Any = None
+        while True:
+            where = "TRUE" if last is None else f"{key} > ?"
+            values = () if last is None else (last,)
+            with self._reading() as connection:
+                rows = connection.execute(
+                    f"{select} WHERE {where} ORDER BY {key} LIMIT {PAGE}", values
+                ).fetchall()
+            yield from rows
+            if len(rows) < PAGE:
+                return
+            last = rows[-1][place]
+
+    def _row(self, attempt: AttemptRecord) -> dict[str, Any]:
+        """An attempt as the table has it, without secrets."""
+        row: dict[str, Any] = {name: getattr(attempt, name) for name in _PLAIN}
+        for name in _TEXTS:
+            if row[name] is not None:
+                # Only then is it cut: half a secret does not look like one.
+                row[name] = self.redact.text(str(row[name]))[:TEXT_SIZE]
+        for name in ("outcome", "verdict", "verdict_source"):
+            row[name] = None if row[name] is None else str(row[name])
+        row["runner"] = msgspec.json.encode(attempt.runner).decode()
+        tokens, cost = attempt.tokens, attempt.cost
+        row["input_tokens"], row["output_tokens"] = tokens.input, tokens.output
+        row["total_tokens"], row["tokens_provenance"] = tokens.total, tokens.provenance.value
+        row["cost"], row["currency"] = cost.amount, cost.currency
+        row["cost_provenance"] = cost.provenance.value
+        return row
+
+
+def day_of(at: float) -> str:
+    """The day of an instant, by the clock of this machine."""
+    return datetime.fromtimestamp(at).date().isoformat()
+
+
+def _record(row: tuple[Any, ...]) -> AttemptRecord:
+    fields = dict(zip(COLUMNS, row, strict=True))
+    tokens = {
+        "input": fields.pop("input_tokens"),
+        "output": fields.pop("output_tokens"),
+        "total": fields.pop("total_tokens"),
+        "provenance": fields.pop("tokens_provenance"),
+    }
+    cost = {
+        "amount": fields.pop("cost"),
+        "currency": fields.pop("currency"),
+        "provenance": fields.pop("cost_provenance"),
+    }
+    fields["runner"] = msgspec.json.decode(fields["runner"])
+    return msgspec.convert(
+        {
+            **fields,
+            "tokens": msgspec.convert(tokens, Tokens),
+            "cost": msgspec.convert(cost, Charge),
+        },
+        AttemptRecord,
+    )

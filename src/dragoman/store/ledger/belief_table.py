@@ -1,0 +1,140 @@
+"""What was learned of peers: the posteriors of the bandit, and how each peer is doing.
+
+Owns their rows. A change is a function of what is stored, and is made while nobody else can write:
+two processes that learn at the same time both count. What to learn is decided by `bandit` and
+`health`, which know nothing of files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from dragoman.store.database import Database, Form
+from dragoman.store.ledger.schema import FORM
+from dragoman.store.values import Arm, Health, Posterior
+
+Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
+"""An arm, and what becomes of its posterior; None is one that was never tried."""
+
+HealthChange: TypeAlias = Callable[[Health], Health]
+
+TEXT_SIZE: Final = 2000
+"""Characters of a text that are kept."""
+
+_ARM: Final = Arm.__struct_fields__
+_POSTERIOR: Final = Posterior.__struct_fields__
+_COLUMNS: Final = (*_ARM, *_POSTERIOR)
+_SAVE: Final = (
+    f"INSERT OR REPLACE INTO posteriors ({', '.join(_COLUMNS)})"
+    f" VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+
+
+class BeliefTable(Database):
+    """What the ledger knows of peers."""
+
+    form: ClassVar[Form] = FORM
+
+    def posteriors(self) -> dict[Arm, Posterior]:
+        """What is believed of every arm that was tried."""
+        with self._reading() as connection:
+            rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM posteriors").fetchall()
+        size = len(_ARM)
+        return {
+            msgspec.convert(dict(zip(_ARM, row[:size], strict=True)), Arm): msgspec.convert(
+                dict(zip(_POSTERIOR, row[size:], strict=True)), Posterior
+            )
+            for row in rows
+        }
+
+    def posterior(self, arm: Arm) -> Posterior | None:
+        """What is believed of one arm."""
+        where = " AND ".join(f"{name} = ?" for name in _ARM)
+        with self._reading() as connection:
+            row = connection.execute(
+                f"SELECT {', '.join(_POSTERIOR)} FROM posteriors WHERE {where}",
+                structs.astuple(arm),
+            ).fetchone()
+        if row is None:
+            return None
+        return msgspec.convert(dict(zip(_POSTERIOR, row, strict=True)), Posterior)
+
+    def save_posterior(self, arm: Arm, posterior: Posterior) -> None:
+        """Believe this of an arm, whatever was believed before."""
+        self._learn((arm, lambda _: posterior))
+
+    def forget_posteriors(self) -> int:
+        """Forget everything that was learned; how many arms that were."""
+        with self.transaction() as connection:
+            return connection.execute("DELETE FROM posteriors").rowcount
+
+    def health(self, peer: str) -> Health:
+        """How a peer is doing; of one that was never tried nothing is known."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT data FROM health WHERE peer = ?", (peer,)).fetchone()
+            return Health(peer=peer) if row is None else msgspec.json.decode(row[0], type=Health)
+
+    def healths(self) -> dict[str, Health]:
+        """How every peer is doing that was ever tried."""
+        with self._reading() as connection:
+            rows = connection.execute("SELECT peer, data FROM health ORDER BY peer").fetchall()
+            return {peer: msgspec.json.decode(data, type=Health) for peer, data in rows}
+
+    def change_health(self, peer: str, change: HealthChange) -> Health:
+        """Change what is known of a peer, and return it."""
+        with self.transaction() as connection:
+            changed = change(self.health(peer))
+            after = structs.replace(
+                changed,
+                peer=peer,
+                last_error=self._cleaned(changed.last_error),
+                parked_why=self._cleaned(changed.parked_why),
+                logins={
+                    name: structs.replace(park, why=self._cleaned(park.why))
+                    for name, park in changed.logins.items()
+                },
+            )
+            connection.execute(
+                "INSERT OR REPLACE INTO health (peer, data) VALUES (?, ?)",
+                (peer, msgspec.json.encode(after).decode()),
+            )
+        return after
+
+    def park(self, peer: str, until: float, why: str) -> Health:
+        """Leave a peer alone until then."""
+        if not math.isfinite(until):
+            raise ValueError("a peer is parked until an instant, and not for ever")
+        return self.change_health(
+            peer, lambda health: structs.replace(health, parked_until=until, parked_why=why)
+        )
+
+    def unpark(self, peer: str) -> Health:
+        """Use a peer again, and forget its failures."""
+        return self.change_health(
+            peer,
+            lambda health: structs.replace(
+                health,
+                parked_until=None,
+                parked_why=None,
+                logins={},
+                failures=0,
+                opened_at=None,
+                trial_at=None,
+            ),
+        )
+
+    def _cleaned(self, text: str | None) -> str | None:
+        # A peer's error may be a page of HTML. It is cut behind the search: half a secret does not
+        # look like one.
+        return None if text is None else self.redact.text(text)[:TEXT_SIZE]
+
+    def _learn(self, learned: Learned) -> None:
+        arm, change = learned
+        with self.transaction() as connection:
+            after = change(self.posterior(arm))
+            connection.execute(_SAVE, (*structs.astuple(arm), *structs.astuple(after)))

@@ -1,0 +1,290 @@
+"""``events.jsonl``: one line for everything that happens to a delegation, for other programs.
+
+Owns the shape of a line, which only grows, and how it reaches the file: whole or not at all, from
+any number of processes, without secrets, in files of a bounded size. It is a stream to follow and
+not the memory of dragoman: that is the ledger beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct, structs
+
+from dragoman.client.folders import make_private
+from dragoman.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreRefused
+from dragoman.redaction.redactor import Redactor
+from dragoman.store.ledger.records import AttemptRecord, RuntimeRole
+from dragoman.store.values import Provenance
+
+FILE_NAME: Final = "events.jsonl"
+
+MAX_SIZE: Final = 10 * 1024 * 1024
+"""Bytes of a file before the next one is begun: some thirty thousand lines."""
+
+KEPT: Final = 3
+"""Older files that stay: ``events.1.jsonl`` is the last one before."""
+
+LOCK_TIMEOUT: Final = 5.0
+"""Seconds to wait for others that write: each takes microseconds, so somebody is stopped."""
+
+LOCK_INTERVAL: Final = 0.005
+
+TEXT_SIZE: Final = 2000
+"""Characters of a text that are kept."""
+
+_TEXTS: Final = (
+    *("job", "decision", "peer_id", "role", "tier", "model", "outcome", "error_class"),
+    *("currency", "detail"),
+)
+
+
+class EventName(enum.StrEnum):
+    """What can happen to a delegation."""
+
+    DELEGATION_DECIDED = "delegation_decided"
+    PEER_CALL_STARTED = "peer_call_started"
+    PEER_CALL_COMPLETED = "peer_call_completed"
+    PEER_CALL_FAILED = "peer_call_failed"
+    PEER_CALL_FELL_BACK = "peer_call_fell_back"
+    PROTOCOL_MISMATCH = "protocol_mismatch"
+    PEER_PARKED = "peer_parked"
+    VERDICT_RECORDED = "verdict_recorded"
+
+
+class LoggedEvent(Struct, frozen=True, kw_only=True):
+    """One line. Every line has every field; what is not known, or makes no sense, is null."""
+
+    time: str
+    """ISO 8601, in UTC."""
+    event: EventName
+    job: str | None = None
+    decision: str | None = None
+    attempt: int | None = None
+    """The number of the attempt within its job, from 1."""
+    runtime_role: RuntimeRole | None = None
+    """`peer`, or `host` where this process itself did the work."""
+    peer_id: str | None = None
+    role: str | None = None
+    tier: str | None = None
+    model: str | None = None
+    outcome: str | None = None
+    error_class: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    tokens_provenance: Provenance | None = None
+    cost: float | None = None
+    currency: str | None = None
+    cost_provenance: Provenance | None = None
+    duration: float | None = None
+    """Seconds."""
+    detail: str | None = None
+    """A sentence: why this peer, what went wrong, until when it is parked."""
+
+
+def logged(
+    event: EventName,
+    attempt: AttemptRecord | None = None,
+    *,
+    at: float,
+    job: str | None = None,
+    role: str | None = None,
+    peer: str | None = None,
+    error_class: str | None = None,
+    detail: str | None = None,
+) -> LoggedEvent:
+    """A line about an attempt, or about what comes before the first one."""
+    line = LoggedEvent(
+        time=datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
+        event=event,
+        job=job,
+        role=role,
+        peer_id=peer,
+        error_class=error_class,
+        detail=detail,
+    )
+    if attempt is None:
+        return line
+    return structs.replace(
+        line,
+        job=attempt.job,
+        decision=attempt.decision_id,
+        attempt=attempt.number,
+        runtime_role=attempt.runtime_role,
+        peer_id=attempt.peer,
+        role=attempt.role,
+        tier=attempt.tier,
+        model=attempt.model,
+        outcome=attempt.outcome,
+        error_class=error_class or attempt.error_class,
+        tokens_in=attempt.tokens.input,
+        tokens_out=attempt.tokens.output,
+        tokens_provenance=attempt.tokens.provenance,
+        cost=attempt.cost.amount,
+        currency=attempt.cost.currency,
+        cost_provenance=attempt.cost.provenance,
+        duration=attempt.seconds,
+    )
+
+
+class EventsFile:
+    """The file. It is opened for every line, so that anybody may move or delete it."""
+
+    def __init__(
+        self, path: Path, redact: Redactor | None = None, *, max_size: int = MAX_SIZE
+    ) -> None:
+        self.path = path
+        self.redact = redact or Redactor()
+        self._max_size = max_size
+
+    def write(self, event: LoggedEvent) -> None:
+        """Add a line. Raises `StoreError`; then nothing of it is in the file."""
+        line = msgspec.json.encode(self._clean(event)) + b"\n"
+        try:
+            make_private(self.path.parent)
+            with self._locked(len(line)) as descriptor:
+                _append(descriptor, line)
+        except OSError as error:
+            raise self._explained(error) from error
+
+    def _clean(self, event: LoggedEvent) -> LoggedEvent:
+        """The event without secrets. A text is cut only then: half of one does not look like one.
+        The names of the fields are ours, so that only their values are searched."""
+        texts = {
+            name: self.redact.text(value)[:TEXT_SIZE]
+            for name in _TEXTS
+            if (value := getattr(event, name)) is not None
+        }
+        return structs.replace(event, **texts)
+
+    @contextlib.contextmanager
+    def _locked(self, size: int) -> Iterator[int]:
+        """The file, held by us, with room for a line. A file that is full is moved away first."""
+        give_up_at = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            descriptor = os.open(self.path, _FLAGS, 0o600)
+            try:
+                found = os.fstat(descriptor)
+                if not stat.S_ISREG(found.st_mode):
+                    raise StoreCorrupt(str(self.path), "it is no ordinary file", remedy="move it")
+                self._wait_for(descriptor, give_up_at)
+                # While we waited, somebody may have moved this file away and begun another.
+                if _is_at(descriptor, self.path):
+                    used = os.fstat(descriptor).st_size
+                    fits = not used or used + size <= self._max_size
+                    # A line matters more than the size of the file, where it cannot be moved.
+                    if fits or not self._move_away():
+                        yield descriptor
+                        return
+            finally:
+                # Closing gives the lock free, too.
+                os.close(descriptor)
+
+    def _wait_for(self, descriptor: int, give_up_at: float) -> None:
+        while not _take(descriptor):
+            if time.monotonic() > give_up_at:
+                raise StoreBusy(
+                    str(self.path),
+                    f"another process has held it for more than {LOCK_TIMEOUT:g} s",
+                    remedy="see whether a dragoman is stopped",
+                )
+            time.sleep(LOCK_INTERVAL)
+
+    def _move_away(self) -> bool:
+        """Begin a new file. Only who holds the lock of the one that is there may do this."""
+        names = [self.path, *(older(self.path, number) for number in range(1, KEPT + 1))]
+        for source, target in zip(names[-2::-1], names[:0:-1], strict=True):
+            try:
+                os.replace(source, target)
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                # The folder takes no changes, or the system moves no file that somebody has open.
+                return False
+        return True
+
+    def _explained(self, error: OSError) -> StoreError:
+        detail = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return StoreFull(str(self.path), detail, remedy="make room")
+        return StoreRefused(
+            str(self.path),
+            f"it cannot be written ({detail})",
+            remedy="let this user write it, or let DRAGOMAN_STATE_HOME name another folder",
+        )
+
+
+def events_path(state: Path) -> Path:
+    """Where the file is, below dragoman's state folder."""
+    return state / FILE_NAME
+
+
+def older(path: Path, number: int) -> Path:
+    """The name of an older file."""
+    return path.with_name(f"{path.stem}.{number}{path.suffix}")
+
+
+_FLAGS: Final = (
+    os.O_RDWR
+    | os.O_CREAT
+    | os.O_APPEND
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """Write a line with one call, and take back what a full disk has taken of it."""
+    before = os.fstat(descriptor).st_size
+    if before and not _ends_a_line(descriptor, before):
+        # Somebody else's program, or a machine that lost its power, has left half a line.
+        line = b"\n" + line
+    try:
+        written = os.write(descriptor, line)
+        if written != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, before)
+        raise
+
+
+def _ends_a_line(descriptor: int, size: int) -> bool:
+    os.lseek(descriptor, size - 1, os.SEEK_SET)
+    return os.read(descriptor, 1) == b"\n"
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+if sys.platform == "win32":
+
+    def _take(descriptor: int) -> bool:
+        # A locked byte could not be read there, and appending is one call anyway.
+        return True
+
+else:
+    import fcntl
+
+    def _take(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

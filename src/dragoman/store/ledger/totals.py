@@ -1,0 +1,158 @@
+"""Sums over the ledger: what was spent, and how it went by role, peer, model or day.
+
+Owns the two questions. Both are answered from one index that holds all they need, day by day, so
+the work grows with the attempts of the time that is asked about and never touches the table. What
+is shown of it is the business of `dragoman.cli`.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dragoman.store.ledger.belief_table import BeliefTable
+from dragoman.store.ledger.records import By, Spent, StatRow
+from dragoman.store.values import DOLLARS
+
+MARGIN: Final = 2 * 86_400.0
+"""Seconds by which the day of an instant can differ between any two zones of time, and more."""
+
+_FIRST_DAY: Final = ""
+_LAST_DAY: Final = "~"
+"""Texts before and behind every day."""
+
+# Each is a sum that can be summed again. Every step counts two hundred thousand times, so what is
+# not there is counted by what is.
+_SUMS: Final = {
+    "attempts": "count(*)",
+    "finished": "count(outcome)",
+    "ok": "sum(outcome = 'ok')",
+    "fallbacks": "sum(number > 1)",
+    "judged": "count(verdict)",
+    "good": "sum(verdict = 'good')",
+    "took": "sum(ended_at - started_at)",
+    "ended": "count(ended_at)",
+    "waited": "sum(first_event_at - started_at)",
+    "began": "count(first_event_at)",
+    "input_tokens": "sum(input_tokens)",
+    "output_tokens": "sum(output_tokens)",
+    "counted": "count(coalesce(total_tokens, input_tokens, output_tokens))",
+    "costs": "sum(cost)",
+    "priced": "count(cost)",
+    "estimated": "sum(cost_provenance = 'estimated')",
+}
+
+# The inner question is answered in the order of the index, without sorting; only its few rows are
+# sorted by what is asked for.
+_STATS: Final = f"""
+SELECT {{key}}, currency, {", ".join(f"sum({name})" for name in _SUMS)}
+FROM (
+    SELECT day, role, peer, model, currency,
+        {", ".join(f"{sum} AS {name}" for name, sum in _SUMS.items())}
+    FROM attempts INDEXED BY attempts_summed
+    WHERE day >= ? AND day <= ? AND started_at >= ? AND started_at < ?
+    GROUP BY day, role, peer, model, currency
+)
+GROUP BY 1, 2
+"""
+
+_SPENT: Final = """
+SELECT currency, count(*), sum(ended_at - started_at),
+    sum(coalesce(total_tokens, coalesce(input_tokens, 0) + coalesce(output_tokens, 0))),
+    sum(total_tokens IS NULL AND input_tokens IS NULL AND output_tokens IS NULL),
+    sum(cost), sum(cost IS NULL)
+FROM attempts INDEXED BY attempts_summed
+WHERE day >= ? AND started_at >= ?{peer}
+GROUP BY 1
+"""
+
+
+class Totals(BeliefTable):
+    """What the ledger adds up."""
+
+    def spent(self, peer: str | None, since: float) -> Spent:
+        """What one peer, or all of them, have used since then."""
+        where, values = (" AND peer = ?", (peer,)) if peer is not None else ("", ())
+        with self._reading() as connection:
+            rows = connection.execute(
+                _SPENT.format(peer=where), (_day(since - MARGIN, _FIRST_DAY), since, *values)
+            ).fetchall()
+        costs: dict[str, float] = {}
+        turns = tokens = tokens_unknown = cost_unknown = 0
+        seconds = 0.0
+        for currency, count, took, used, untold, cost, unpriced in rows:
+            turns += count
+            seconds += took or 0.0
+            tokens += used or 0
+            tokens_unknown += untold or 0
+            cost_unknown += unpriced or 0
+            if cost is not None:
+                costs[currency or ""] = costs.get(currency or "", 0.0) + cost
+        return Spent(
+            turns=turns,
+            seconds=seconds,
+            tokens=tokens,
+            tokens_unknown=tokens_unknown,
+            cost=costs.pop(DOLLARS, 0.0),
+            other_costs=costs,
+            cost_unknown=cost_unknown,
+        )
+
+    def stats(
+        self, by: By = "role", *, since: float | None = None, until: float | None = None
+    ) -> list[StatRow]:
+        """Sums of the attempts that began in a time: the busiest first, days in their order."""
+        since = -math.inf if since is None else since
+        until = math.inf if until is None else until
+        days = (_day(since - MARGIN, _FIRST_DAY), _day(until + MARGIN, _LAST_DAY))
+        with self._reading() as connection:
+            rows = connection.execute(_STATS.format(key=by), (*days, since, until)).fetchall()
+        grouped: dict[str | None, list[tuple[Any, ...]]] = {}
+        for key, *values in rows:
+            grouped.setdefault(key, []).append(tuple(values))
+        found = [_stat(key, values) for key, values in grouped.items()]
+        if by == "day":
+            return sorted(found, key=lambda row: row.key or "")
+        return sorted(found, key=lambda row: (-row.attempts, row.key or ""))
+
+
+def _day(at: float, beyond: str) -> str:
+    """The day of an instant somewhere on earth; `beyond` where the calendar has none for it."""
+    try:
+        return datetime.fromtimestamp(at, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return beyond
+
+
+def _stat(key: str | None, rows: list[tuple[Any, ...]]) -> StatRow:
+    """One row of what SQLite keeps apart by currency."""
+    currencies, *columns = zip(*rows, strict=True)
+    told = dict(zip(_SUMS, columns, strict=True))
+    # A sum of nothing is NULL, and means that nobody has told anything.
+    sums = {
+        name: sum(known) if (known := [each for each in values if each is not None]) else None
+        for name, values in told.items()
+    }
+    count = {name: value or 0 for name, value in sums.items()}
+    costs: dict[str, float] = {}
+    for currency, cost in zip(currencies, told["costs"], strict=True):
+        if cost is not None:
+            costs[currency or ""] = costs.get(currency or "", 0.0) + cost
+    return StatRow(
+        key=key,
+        attempts=count["attempts"],
+        ok=count["ok"],
+        unfinished=count["attempts"] - count["finished"],
+        fallbacks=count["fallbacks"],
+        good=count["good"],
+        bad=count["judged"] - count["good"],
+        seconds=count["took"] / count["ended"] if count["ended"] else None,
+        first_event_seconds=count["waited"] / count["began"] if count["began"] else None,
+        input_tokens=sums["input_tokens"],
+        output_tokens=sums["output_tokens"],
+        tokens_unknown=count["finished"] - count["counted"],
+        costs=costs,
+        cost_unknown=count["finished"] - count["priced"],
+        cost_estimated=count["estimated"],
+    )

@@ -1,0 +1,55 @@
+"""The one store of this user, as surfaces open it.
+
+Owns where it is and whose secrets must not get into it. What is in it is `store`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from dragoman.config.secrets import redactor
+from dragoman.paths import find_paths
+from dragoman.store.store import Store, store_path
+
+if TYPE_CHECKING:
+    from dragoman.paths import Paths
+
+
+def open_store(
+    *,
+    read_only: bool = False,
+    paths: Paths | None = None,
+    credentials: Iterable[str] = (),
+    handed: Iterable[str] = (),
+    workspace: str | os.PathLike[str] = ".",
+    environ: Mapping[str, str] | None = None,
+) -> Store:
+    """The store, for use as ``with``. Raises `StoreError`.
+
+    Values of the variables named in `credentials`, and of all whose names look like it, are cut out
+    of whatever is written, and so are those of the variables that a user has `handed` to an agent,
+    if they are long enough and no places of its `workspace` or elsewhere.
+    """
+    paths = paths or find_paths()
+    if read_only:
+        return Store.open(store_path(paths.state), read_only=True)
+    redact = redactor(credentials, environ, handed=handed, workspace=workspace)
+    return Store.open(store_path(paths.state), redact)
+
+
+def open_told(on_notice: Callable[[str], None], *, paths: Paths | None = None) -> Store:
+    """The store, to write. If it was damaged and set aside, `on_notice` is told."""
+    store = open_store(paths=paths)
+    if store.replaced:
+        on_notice(f"{store.path}: {store.replaced}")
+    return store
+
+
+def replace_damaged(*, paths: Paths | None = None) -> str:
+    """Set the store aside, which has been found damaged; the sentence that says so."""
+    with open_store(paths=paths) as store:
+        if not store.replaced:
+            store.replace()
+        return f"{store.path}: {store.replaced}"

@@ -1,0 +1,155 @@
+"""What is old is deleted, and what is large is cut.
+
+Owns the choice of what goes. A session with a job that is not over never goes. It decides nothing
+by itself: whoever calls says how much may stay.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.store.events import EventTable
+from dragoman.store.jobs import JobTable
+from dragoman.store.sessions import SessionTable
+
+KEPT_AGE: Final = 90 * 24 * 3600.0
+"""Seconds after which a session that nobody used goes, unless somebody says otherwise."""
+
+
+LEFT_AT: Final = "max(updated_at, closed_at)"
+"""When a closed session was last of use: one that is closed or imported today stays for its time,
+however long ago it was talked with."""
+
+RECENT_AGE: Final = 24 * 3600.0
+"""Seconds for which a session stays though there is too much: somebody may want to read it."""
+
+
+class Pruned(Struct, frozen=True, kw_only=True):
+    """What was deleted."""
+
+    sessions: int = 0
+    jobs: int = 0
+    events: int = 0
+    keys: tuple[str, ...] = ()
+    """Of the sessions."""
+
+
+class Retention(SessionTable, JobTable, EventTable):
+    """What a store does against its own growth."""
+
+    def prune(
+        self,
+        older_than: float | None = None,
+        keep: int = 0,
+        *,
+        closed_only: bool = False,
+        peer: str | None = None,
+        root: str | None = None,
+        dry_run: bool = False,
+        now: float | None = None,
+    ) -> Pruned:
+        """Delete sessions that were last used more than `older_than` seconds ago (None: however
+        long ago), but never the `keep` used last. With `closed_only` it is those that were closed
+        so long ago, too."""
+        now = time.time() if now is None else now
+        before = now if older_than is None else now - older_than
+        with self.transaction() as connection:
+            wanted = [f"{LEFT_AT} <= ?" if closed_only else "updated_at <= ?"]
+            values: list[object] = [before]
+            for column, value in (("peer", peer), ("root", root)):
+                if value is not None:
+                    wanted.append(f"{column} = ?")
+                    values.append(value)
+            if closed_only:
+                wanted.append("closed_at IS NOT NULL")
+            rows = connection.execute(
+                f"SELECT key, next_event FROM sessions WHERE {' AND '.join(wanted)}"
+                " AND key NOT IN (SELECT key FROM sessions ORDER BY updated_at DESC LIMIT ?)"
+                " AND NOT EXISTS (SELECT 1 FROM jobs"
+                " WHERE jobs.session_key = sessions.key AND state != 'ended')",
+                (*values, keep),
+            ).fetchall()
+            keys = tuple(key for key, _ in rows)
+            jobs = events = 0
+            for key in keys:
+                jobs += connection.execute(
+                    "SELECT count(*) FROM jobs WHERE session_key = ?", (key,)
+                ).fetchone()[0]
+                events += connection.execute(
+                    "SELECT coalesce(sum(count), 0) FROM events WHERE session_key = ?", (key,)
+                ).fetchone()[0]
+                if not dry_run:
+                    connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+            if peer is None and root is None:
+                # Work that failed before it had a session.
+                loose = "FROM jobs WHERE session_key IS NULL AND state = 'ended' AND created_at < ?"
+                jobs += connection.execute(f"SELECT count(*) {loose}", (before,)).fetchone()[0]
+                if not dry_run:
+                    connection.execute(f"DELETE {loose}", (before,))
+        if keys and not dry_run:
+            self._give_space_back()
+        return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=keys)
+
+    def shrink(self, max_size: int, *, now: float | None = None) -> Pruned:
+        """Delete closed sessions, those used longest ago first, until what is stored takes no more
+        than about `max_size` bytes. One that was used or closed in the last day stays, however
+        large."""
+        excess = self.used_size - max_size
+        if excess <= 0:
+            return Pruned()
+        before = (time.time() if now is None else now) - RECENT_AGE
+        keys: list[str] = []
+        jobs = events = 0
+        with self.transaction() as connection:
+            rows = connection.execute(
+                f"SELECT key FROM sessions WHERE closed_at IS NOT NULL AND {LEFT_AT} < ?"
+                " AND NOT EXISTS (SELECT 1 FROM jobs"
+                " WHERE jobs.session_key = sessions.key AND state != 'ended')"
+                f" ORDER BY {LEFT_AT}",
+                (before,),
+            ).fetchall()
+            for (key,) in rows:
+                if excess <= 0:
+                    break
+                count, size = connection.execute(
+                    "SELECT coalesce(sum(count), 0), coalesce(sum(length(data)), 0)"
+                    " FROM events WHERE session_key = ?",
+                    (key,),
+                ).fetchone()
+                made, said = connection.execute(
+                    "SELECT count(*), coalesce(sum(length(prompt) + length(text)), 0)"
+                    " FROM jobs WHERE session_key = ?",
+                    (key,),
+                ).fetchone()
+                connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+                excess -= size + said
+                events, jobs = events + count, jobs + made
+                keys.append(key)
+        if keys:
+            self._give_space_back()
+        return Pruned(sessions=len(keys), jobs=jobs, events=events, keys=tuple(keys))
+
+    def trim(self, key: str, max_size: int) -> int:
+        """Let a session have no more than about `max_size` bytes of events: the oldest go. Their
+        numbers are not given again. Returns how many went."""
+        with self.transaction() as connection:
+            rows = connection.execute(
+                "SELECT first, count, length(data) FROM events WHERE session_key = ?"
+                " ORDER BY first DESC",
+                (key,),
+            ).fetchall()
+            total = gone = 0
+            for first, count, size in rows:
+                total += size
+                # The newest row stays, however large.
+                if total > max_size and first != rows[0][0]:
+                    gone += count
+                    connection.execute(
+                        "DELETE FROM events WHERE session_key = ? AND first = ?", (key, first)
+                    )
+        if gone:
+            self._give_space_back()
+        return gone

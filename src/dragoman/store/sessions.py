@@ -1,0 +1,145 @@
+"""The sessions in the store.
+
+Owns the rows of sessions: made, changed, found and deleted. Their events are in `events`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from dragoman.errors import UnknownSession
+from dragoman.store.database import Database
+from dragoman.store.records import SessionRecord
+
+MANY: Final = 1000
+"""Rows that a list has at most unless its caller wants more."""
+
+COLUMNS: Final = SessionRecord.__struct_fields__
+_NAMES: Final = ", ".join(COLUMNS)
+_MARKS: Final = ", ".join("?" * len(COLUMNS))
+_FIXED: Final = frozenset({"key", "peer", "created_at", "next_event"})
+"""What never changes, and the number that only events move."""
+
+
+class SessionTable(Database):
+    """What a store knows of sessions."""
+
+    def create_session(self, record: SessionRecord) -> None:
+        """Keep a new session. Raises `StoreConflict` if its name is taken by another open one of
+        the same peer and root: then `find_session` finds that."""
+        record = structs.replace(record, title=self._clean(record.title))
+        with self.transaction() as connection:
+            try:
+                connection.execute(
+                    f"INSERT INTO sessions ({_NAMES}) VALUES ({_MARKS})", structs.astuple(record)
+                )
+            except sqlite3.IntegrityError as error:
+                if self.session(record.key) is not None:
+                    problem = f"there is a session {record.key} already"
+                else:
+                    problem = (
+                        f"an open session of {record.peer} in {record.root} "
+                        f"has the name {record.name!r} already"
+                    )
+                raise self._conflict(problem) from error
+
+    def update_session(self, key: str, **fields: Any) -> None:
+        """Change fields of a session. Raises `UnknownSession` where there is none."""
+        wrong = fields.keys() - set(COLUMNS) | fields.keys() & _FIXED
+        if wrong:
+            raise TypeError(f"no field of a session that changes: {', '.join(sorted(wrong))}")
+        if not fields:
+            return
+        if "title" in fields:
+            fields["title"] = self._clean(fields["title"])
+        changes = ", ".join(f"{name} = ?" for name in fields)
+        with self.transaction() as connection:
+            found = connection.execute(
+                f"UPDATE sessions SET {changes} WHERE key = ?", (*fields.values(), key)
+            )
+            if not found.rowcount:
+                raise UnknownSession(missing(key))
+
+    def session(self, key: str) -> SessionRecord | None:
+        """The session with this key."""
+        return self._first_session("key = ?", key)
+
+    def find_session(
+        self, peer: str, root: str, name: str, *, include_closed: bool = False
+    ) -> SessionRecord | None:
+        """The open session of this name; with `include_closed`, else the one closed last."""
+        found = self._first_session(
+            "peer = ? AND root = ? AND name = ? AND closed_at IS NULL", peer, root, name
+        )
+        if found is None and include_closed:
+            found = self._first_session(
+                "peer = ? AND root = ? AND name = ? ORDER BY closed_at DESC", peer, root, name
+            )
+        return found
+
+    def find_by_peer_id(self, peer: str, peer_session_id: str) -> SessionRecord | None:
+        """The session that a peer knows by this id of its own, an open one before others."""
+        return self._first_session(
+            "peer = ? AND peer_session_id = ? ORDER BY closed_at IS NOT NULL, updated_at DESC",
+            peer,
+            peer_session_id,
+        )
+
+    def sessions(
+        self,
+        peer: str | None = None,
+        root: str | None = None,
+        *,
+        include_closed: bool = True,
+        limit: int = MANY,
+    ) -> list[SessionRecord]:
+        """Sessions, the one used last first."""
+        wanted = ["TRUE"]
+        values: list[Any] = []
+        for column, value in (("peer", peer), ("root", root)):
+            if value is not None:
+                wanted.append(f"{column} = ?")
+                values.append(value)
+        if not include_closed:
+            wanted.append("closed_at IS NULL")
+        where = " AND ".join(wanted)
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_NAMES} FROM sessions WHERE {where}"
+                " ORDER BY updated_at DESC, key DESC LIMIT ?",
+                (*values, limit),
+            ).fetchall()
+            return [_record(row) for row in rows]
+
+    def delete_session(self, key: str) -> None:
+        """Delete a session with its events, notes and jobs. Raises `UnknownSession`."""
+        with self.transaction() as connection:
+            if not connection.execute("DELETE FROM sessions WHERE key = ?", (key,)).rowcount:
+                raise UnknownSession(missing(key))
+        self._give_space_back()
+
+    def _first_session(self, where: str, *values: str) -> SessionRecord | None:
+        with self._reading() as connection:
+            row = connection.execute(
+                f"SELECT {_NAMES} FROM sessions WHERE {where} LIMIT 1", values
+            ).fetchone()
+            return None if row is None else _record(row)
+
+    def _clean(self, text: str | None) -> str | None:
+        return None if text is None else self.redact.text(text)
+
+
+def _record(row: tuple[Any, ...]) -> SessionRecord:
+    return msgspec.convert(dict(zip(_ENCODED, row, strict=True)), SessionRecord)
+
+
+_ENCODED: Final = SessionRecord.__struct_encode_fields__
+
+
+def missing(key: str) -> str:
+    """What to say of a session that is not there."""
+    return f"there is no stored session {key}; it may have been deleted"

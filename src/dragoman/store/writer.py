@@ -1,0 +1,507 @@
+"""Writing without making anybody wait.
+
+Owns the thread that does the writing for an event loop, the queue before it and its bound. Small
+writes that come close together go to the disk as one. When the disk fails, that is told once and
+the work whose events were to be stored goes on; what was to be written waits, is tried again, and
+where it becomes too much the events are left out as a gap that is noted (`Store.skip`). What is
+written belongs to `store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+from dragoman.errors import (
+    DragomanError,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreTooNew,
+    UnknownJob,
+    UnknownSession,
+)
+from dragoman.store.records import counted
+from dragoman.store.store import Store
+
+log: Final = logging.getLogger("dragoman.hub")
+
+T = TypeVar("T")
+Operation: TypeAlias = Callable[[Store], object]
+
+BATCH_INTERVAL: Final = 0.05
+"""Seconds that a write may wait for others: what a killed process can lose, and nobody sees."""
+
+QUEUE_SIZE: Final = 16 * 1024 * 1024
+"""Bytes that wait before `is_full` asks for patience. While nothing can be stored, events beyond
+are left out."""
+
+HARD_SIZE: Final = 4 * QUEUE_SIZE
+"""Bytes that wait at most. Who goes on beyond has a gap in the store, and not in the memory."""
+
+PART_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of one transaction, about: a disk that has little room takes a part of what waits."""
+
+OPERATION_SIZE: Final = 512
+"""Bytes that an operation counts for at least: it is kept while it waits, like what it writes."""
+
+RETRY_INTERVAL: Final = 1.0
+"""Seconds after a failure before the disk is tried again, also where somebody asks for that."""
+
+MAX_RETRY_INTERVAL: Final = 30.0
+"""Seconds between two tries when many have failed: a person who made room looks again by then."""
+
+_LOCAL: Final = (StoreConflict, UnknownSession, UnknownJob)
+"""What is wrong with one session or job, and says nothing of the others."""
+
+_FINAL: Final = (StoreCorrupt, StoreTooNew)
+"""What no waiting mends: the file is left to its owner, and nothing more is stored."""
+
+
+@dataclass(slots=True)
+class _Append:
+    key: str
+    first: int
+    lines: list[bytes]
+    job: str | None
+    size: int
+
+
+@dataclass(slots=True)
+class _Work:
+    operation: Operation
+    size: int
+    done: Callable[[Any, BaseException | None], None] | None = None
+    reads: bool = False
+    result: Any = field(default=None)
+    error: BaseException | None = None
+
+
+_Item: TypeAlias = _Append | _Work
+
+
+class StoreWriter:
+    """Writes into a store from a thread of its own. Use it as `async with`.
+
+    `on_trouble` is called in the loop: once with the error after which nothing is stored, and once
+    for every session or job that could not be stored although others can. `on_recovery` is called
+    there when the disk takes it again, with the number of events that were left out meanwhile.
+
+    In place of a store there may be what opens it, and the `trouble` for which that failed: then
+    opening it is what is tried again.
+    """
+
+    def __init__(
+        self,
+        store: Store | Callable[[], Store],
+        *,
+        on_trouble: Callable[[DragomanError], None] | None = None,
+        on_recovery: Callable[[int], None] | None = None,
+        trouble: StoreError | None = None,
+    ) -> None:
+        self._store = store if isinstance(store, Store) else None
+        self._open = None if isinstance(store, Store) else store
+        self.trouble: StoreError | None = trouble
+        """Why nothing is stored now."""
+        self._on_trouble = on_trouble
+        self._on_recovery = on_recovery
+        self._queue: deque[_Item | None] = deque()
+        self._work = threading.Event()
+        self._hurry = threading.Event()
+        # Each of the two is written by one thread only.
+        self._put_size = 0
+        self._done_size = 0
+        self._lost: dict[str, tuple[int, int]] = {}
+        """By session, the events that were left out since the last that was taken."""
+        self._left_out = 0
+        self._why = "" if trouble is None else trouble.problem
+        """The last trouble, in a few words."""
+        self._mute: set[str] = set()
+        self._over = False
+        """Whether nothing will ever be stored again."""
+        self._tried_at = time.monotonic()
+        self._pause = None if trouble is None else RETRY_INTERVAL
+        """Seconds from the last try to the next; None while all is well."""
+        self._asked = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._ended: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def start(self) -> None:
+        """Begin to write. Call it in the loop that the writer serves."""
+        self._loop = asyncio.get_running_loop()
+        # A process that ends without closing must not wait for a disk.
+        self._thread = threading.Thread(target=self._run, name="dragoman-store", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store could be opened."""
+        return self._store is not None
+
+    @property
+    def store(self) -> Store:
+        """The store, which is open."""
+        assert self._store is not None, "the store could not be opened yet"
+        return self._store
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more waits than should. `drain` waits until less does."""
+        return self._put_size - self._done_size > QUEUE_SIZE
+
+    async def drain(self) -> None:
+        """Wait until there is room."""
+        if self.is_full:
+            await self.flush()
+
+    def append(self, key: str, first: int, lines: Sequence[bytes], job: str | None = None) -> None:
+        """Store events soon (`Store.append`). They have no secrets in them."""
+        if self._over or not lines:
+            return
+        size = sum(map(len, lines))
+        limit = HARD_SIZE
+        if self.trouble is not None:
+            # What would fit behind a gap is left out, too: one long gap is better than many.
+            limit = 0 if key in self._lost else QUEUE_SIZE
+        if self._put_size - self._done_size + size > limit:
+            self._lost[key] = (self._lost.get(key, (first, 0))[0], first + len(lines))
+            self._left_out += len(lines)
+            self._too_slow()
+            return
+        self._note_gap(key)
+        self._put(_Append(key, first, list(lines), job, size))
+
+    def put(self, operation: Operation, *, size: int = 0) -> None:
+        """Do something with the store soon, behind everything that was put before."""
+        if self._over:
+            return
+        size = max(size, OPERATION_SIZE)
+        if self._put_size - self._done_size + size > HARD_SIZE:
+            log.error("something is not stored, because too much waits for the disk")
+            self._too_slow()
+            return
+        self._put(_Work(operation, size))
+
+    async def call(self, operation: Callable[[Store], T], *, reads: bool = False) -> T:
+        """Do something with the store now, behind everything that was put before, and return what
+        it returns, once it is on the disk. Raises what it raises.
+
+        What only `reads` is done also while nothing can be written, without what waits for that.
+        """
+        if self._loop is None or self._thread is None:
+            raise RuntimeError("the writer was not started, or is closed")
+        if self.trouble is not None and not reads:
+            raise self.trouble.fresh()
+        loop, future = self._loop, self._loop.create_future()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        def done(result: Any, error: BaseException | None) -> None:
+            _tell(loop, settle, result, error)
+
+        self._queue.append(_Work(operation, 0, done, reads))
+        self._wake()
+        result: T = await future
+        return result
+
+    async def flush(self) -> bool:
+        """Wait until everything that was put is on the disk. False: it is not, see `trouble`."""
+        if self.trouble is not None or self._thread is None:
+            return self.trouble is None
+        try:
+            await self.call(lambda store: None)
+        except StoreError:
+            return False
+        return True
+
+    def hurry(self) -> None:
+        """Write what was put now, without waiting for more."""
+        if self._pause is None:
+            self._hurry.set()
+
+    def retry(self) -> None:
+        """Try the disk now if it has failed, and not in a while. Somebody is about to use it."""
+        if self.trouble is not None and not self._asked:
+            self._asked = True
+            self._hurry.set()
+
+    async def close(self) -> bool:
+        """Write what waits, and end. The store stays open. Returns what `flush` returns."""
+        if self._thread is None or self._loop is None:
+            return self.trouble is None
+        thread, self._thread = self._thread, None
+        self._ended = self._loop.create_future()
+        for key in list(self._lost):
+            self._note_gap(key)
+        self._queue.append(None)
+        self._wake()
+        # Where this is cancelled, the thread writes what waits all the same, and then ends.
+        await self._ended
+        thread.join()
+        return self.trouble is None
+
+    def _wake(self) -> None:
+        self._hurry.set()
+        self._work.set()
+
+    def _put(self, item: _Item) -> None:
+        self._put_size += item.size
+        self._queue.append(item)
+        if not self._work.is_set():
+            self._work.set()
+        if self._put_size - self._done_size > QUEUE_SIZE // 4:
+            self._hurry.set()
+
+    def _note_gap(self, key: str) -> None:
+        """Have it noted what was left out of a session, before what comes next."""
+        lost = self._lost.pop(key, None)
+        if lost is not None:
+            next = lost[1]
+            why = self._why
+            log.warning("session %s: events %d to %d are not stored", key, lost[0], next - 1)
+            self._put(_Work(lambda store: store.skip(key, next, why), OPERATION_SIZE))
+
+    def _too_slow(self) -> None:
+        if self.trouble is None:
+            self._fall(
+                StoreError(
+                    str(self.store.path),
+                    "the disk is too slow for what is to be stored",
+                    remedy="some of it is left out",
+                )
+            )
+            # Whatever was written meanwhile, the thread finds out that the disk works.
+            self._wake()
+
+    def _recovered(self) -> None:
+        count, self._left_out = self._left_out, 0
+        but = f", but for {counted(count)}" if count else ""
+        log.log(self._level, "sessions are stored again%s", but)
+        for key in list(self._lost):
+            self._note_gap(key)
+        if self._on_recovery is not None:
+            self._on_recovery(count)
+
+    # -- in the thread
+
+    def _run(self) -> None:
+        waiting: list[_Item] = []
+        while True:
+            self._wait()
+            ended = False
+            while self._queue:
+                item = self._queue.popleft()
+                if item is None:
+                    ended = True
+                elif self._pause is not None and isinstance(item, _Work) and item.done is not None:
+                    self._answer(item)
+                else:
+                    _gather(waiting, item)
+            if not self._over and (ended or self._is_due()):
+                waiting = self._write(waiting)
+            if ended:
+                break
+        if waiting:
+            events = sum(len(item.lines) for item in waiting if isinstance(item, _Append))
+            text = "%d events and what became of their jobs are lost: %s"
+            log.log(self._level, text, events, self.trouble)
+        if self._loop is not None and self._ended is not None:
+            _tell(self._loop, _settle, self._ended)
+
+    def _wait(self) -> None:
+        if self._pause is not None and not self._over:
+            self._hurry.wait(max(0.0, self._tried_at + self._pause - time.monotonic()))
+        else:
+            self._work.wait()
+            self._hurry.wait(BATCH_INTERVAL)
+        self._hurry.clear()
+        # Cleared before the queue is emptied: what comes later sets it again.
+        self._work.clear()
+
+    def _is_due(self) -> bool:
+        if self._pause is None:
+            return True
+        if self._asked:
+            # Who asks too early is heard when the time has come.
+            self._pause = min(self._pause, RETRY_INTERVAL)
+        return time.monotonic() >= self._tried_at + self._pause
+
+    def _write(self, batch: list[_Item], *, again: bool = False) -> list[_Item]:
+        """Write all of it, and return what could not be written and may be later."""
+        done = 0
+        muted = set(self._mute)
+        reports: list[DragomanError] = []
+        try:
+            store = self._opened()
+            for part in _parts(batch):
+                muted, reports = set(self._mute), []
+                with store.transaction():
+                    for item in part:
+                        self._do(store, item, reports)
+                done += len(part)
+                # Before anybody is told, who then may ask for the room there is.
+                self._done_size += sum(item.size for item in part)
+                for error in reports:
+                    self._report(error)
+                for item in part:
+                    if isinstance(item, _Work) and item.done is not None:
+                        item.done(item.result, item.error)
+        except StoreError as error:
+            # What was found wrong was taken back with the rest, and will be found again.
+            self._mute = muted
+            if _begun_anew(error) and not again:
+                self._report(error)
+                return self._write(batch[done:], again=True)
+            return self._failed(error, batch[done:])
+        self._pause = None
+        self._asked = False
+        if self.trouble is not None:
+            self.trouble = None
+            if self._loop is not None:
+                _tell(self._loop, self._recovered)
+        return []
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            assert self._open is not None
+            self._store = self._open()
+        return self._store
+
+    def _failed(self, error: StoreError, rest: list[_Item]) -> list[_Item]:
+        self._tried_at = time.monotonic()
+        self._asked = False
+        self._pause = min(max(2 * (self._pause or 0.0), RETRY_INTERVAL), MAX_RETRY_INTERVAL)
+        self._over = isinstance(error, _FINAL) and not _begun_anew(error)
+        self._fall(error)
+        kept: list[_Item] = []
+        for item in rest:
+            if isinstance(item, _Work) and item.done is not None:
+                self._answer(item)
+            elif self._over:
+                self._done_size += item.size
+            else:
+                kept.append(item)
+        return kept
+
+    def _answer(self, item: _Work) -> None:
+        """Do what was called for while nothing can be written, if that is possible."""
+        assert item.done is not None
+        if self._store is None or self._over or not item.reads:
+            item.done(None, None if self.trouble is None else self.trouble.fresh())
+            return
+        try:
+            item.result, item.error = item.operation(self._store), None
+        except DragomanError as error:
+            item.error = error
+        except Exception as error:
+            log.exception("the store could not be read")
+            item.error = error
+        item.done(item.result, item.error)
+
+    def _do(self, store: Store, item: _Item, reports: list[DragomanError]) -> None:
+        if isinstance(item, _Append):
+            if item.key not in self._mute:
+                try:
+                    store.append(item.key, item.first, item.lines, item.job)
+                except _LOCAL as error:
+                    self._mute.add(item.key)
+                    reports.append(error)
+            return
+        item.error = None
+        try:
+            with store.transaction():
+                item.result = item.operation(store)
+        except _LOCAL as error:
+            item.error = error
+            if item.done is None:
+                reports.append(error)
+        except StoreError:
+            raise
+        except Exception as error:
+            item.error = error
+            if item.done is None:
+                log.exception("something could not be stored")
+
+    def _fall(self, error: StoreError) -> None:
+        if self.trouble is None:
+            self.trouble = error
+            self._why = error.problem
+            self._report(error)
+
+    @property
+    def _level(self) -> int:
+        """How loud our log is: a person whom `on_trouble` told need not read it twice."""
+        return logging.WARNING if self._on_trouble is None else logging.INFO
+
+    def _report(self, error: DragomanError) -> None:
+        log.log(self._level, "sessions are not stored: %s", error)
+        if self._on_trouble is not None and self._loop is not None:
+            _tell(self._loop, self._on_trouble, error)
+
+
+def _begun_anew(error: StoreError) -> bool:
+    """Whether a new file is in the place of a damaged one, which takes what comes."""
+    return isinstance(error, StoreCorrupt) and error.replaced
+
+
+def _gather(batch: list[_Item], item: _Item) -> None:
+    """Events that follow each other become one write."""
+    last = batch[-1] if batch else None
+    if (
+        isinstance(item, _Append)
+        and isinstance(last, _Append)
+        and last.key == item.key
+        and last.job == item.job
+        and last.first + len(last.lines) == item.first
+        and last.size < PART_SIZE
+    ):
+        last.lines += item.lines
+        last.size += item.size
+    else:
+        batch.append(item)
+
+
+def _parts(batch: list[_Item]) -> Iterator[list[_Item]]:
+    """What is written in one transaction each: at least one, of nothing if there is nothing."""
+    part: list[_Item] = []
+    size = 0
+    for item in batch:
+        part.append(item)
+        size += item.size
+        if size >= PART_SIZE:
+            yield part
+            part, size = [], 0
+    if part or not batch:
+        yield part
+
+
+def _settle(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[..., None], *values: object) -> None:
+    try:
+        loop.call_soon_threadsafe(tell, *values)
+    except RuntimeError:
+        log.debug("the loop is gone before the store was")

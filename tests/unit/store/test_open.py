@@ -1,0 +1,53 @@
+"""The user's store, as surfaces open it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import StoreError
+from dragoman.store.open import open_store
+from tests.unit.hub.stored import job, paths_in, session
+
+SECRET = "correct-horse-battery-staple"
+
+
+def test_reading_makes_no_file(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    with open_store(read_only=True, paths=paths) as store:
+        assert store.sessions() == []
+    assert not paths.state.exists()
+
+
+def test_values_of_credentials_do_not_get_in(tmp_path: Path) -> None:
+    environ = {"ACME": SECRET, "MY_API_KEY": SECRET[::-1]}
+    paths = paths_in(tmp_path)
+    with open_store(paths=paths, credentials=["ACME"], environ=environ) as store:
+        store.create_session(session())
+        store.create_job(job(text=f"it is {SECRET} or {SECRET[::-1]}"))
+        text = store.job("j-0000000001")
+    assert text is not None
+    assert SECRET not in text.text
+    assert SECRET[::-1] not in text.text
+    for file in paths.state.iterdir():
+        assert SECRET.encode() not in file.read_bytes()
+
+
+def test_values_that_a_user_hands_over_do_not_get_in_whatever_their_names(tmp_path: Path) -> None:
+    environ = {"COLOUR": SECRET, "OTHER": SECRET[::-1]}
+    paths = paths_in(tmp_path)
+    with open_store(paths=paths, handed=["COLOUR"], workspace=tmp_path, environ=environ) as store:
+        store.create_session(session())
+        store.create_job(job(text=f"it is {SECRET} or {SECRET[::-1]}"))
+        text = store.job("j-0000000001")
+    assert text is not None
+    assert SECRET not in text.text
+    assert SECRET[::-1] in text.text, "nobody has handed it over"
+
+
+def test_a_folder_that_is_none_is_an_error_with_words(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    paths.state.write_text("no folder")
+    with pytest.raises(StoreError, match="state"):
+        open_store(paths=paths)

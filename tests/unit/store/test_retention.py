@@ -1,0 +1,118 @@
+"""What is old goes, and what still runs or is among the newest stays."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from dragoman.store import events
+from dragoman.store.retention import RECENT_AGE
+from tests.unit.store.stores import chunk, job, open_store, session
+
+
+def test_only_sessions_nobody_used_for_long_go(tmp_path: Path) -> None:
+    old, new = session(updated_at=100.0), session(updated_at=900.0)
+    with open_store(tmp_path) as store:
+        for one in (old, new):
+            store.create_session(one)
+            store.create_job(job(one.key, state="ended"))
+        counts = store.prune(200.0, now=1000.0)
+        assert (counts.sessions, counts.jobs, counts.keys) == (1, 1, (old.key,))
+        assert store.sessions() == [new]
+
+
+def test_the_newest_stay_however_old_they_are(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for age in range(5):
+            store.create_session(session(updated_at=float(age)))
+        assert store.prune(1.0, keep=2, now=1000.0).sessions == 3
+        assert [one.updated_at for one in store.sessions()] == [4.0, 3.0]
+
+
+def test_a_session_with_work_that_is_not_over_stays(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for state in ("queued", "running", "ended"):
+            one = session()
+            store.create_session(one)
+            store.create_job(job(one.key, state=state))
+        assert store.prune().sessions == 1
+        assert {found.state for found in store.jobs()} == {"queued", "running"}
+
+
+def test_what_to_delete_can_be_narrowed_and_tried(tmp_path: Path) -> None:
+    closed, other, plain = session(closed_at=1.0), session(peer="gemini"), session(root="/x")
+    with open_store(tmp_path) as store:
+        for one in (closed, other, plain):
+            store.create_session(one)
+            store.append(one.key, 0, [chunk("a"), chunk("b")])
+        tried = store.prune(dry_run=True)
+        assert (tried.sessions, tried.events) == (3, 6)
+        assert store.prune(closed_only=True, dry_run=True).keys == (closed.key,)
+        assert store.prune(peer="gemini", dry_run=True).keys == (other.key,)
+        assert store.prune(root="/x").keys == (plain.key,)
+        assert len(store.sessions()) == 2
+
+
+def test_work_that_never_had_a_session_goes_with_the_old(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        old, new, running = job(created_at=1.0), job(created_at=900.0), job(created_at=1.0)
+        for made, state in ((old, "ended"), (new, "ended"), (running, "running")):
+            store.create_job(made)
+            store.update_job(made.id, state=state)
+        assert store.prune(200.0, now=1000.0).jobs == 1
+        assert {found.id for found in store.jobs()} == {new.id, running.id}
+
+
+def test_a_session_that_grows_too_large_loses_its_oldest_events_and_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "ROW_SIZE", 100)
+    with open_store(tmp_path) as store:
+        one = session()
+        store.create_session(one)
+        store.append(one.key, 0, [b"%010d" % number for number in range(100)])
+        assert store.trim(one.key, 10_000) == 0
+        gone = store.trim(one.key, 300)
+        assert 60 <= gone < 100
+        assert store.first_event(one.key) == gone
+        left = list(store.lines(one.key))
+        assert left == [(number, b"%010d" % number) for number in range(gone, 100)]
+        store.append(one.key, 100, [b"{}"])
+        # The newest are left whatever the bound.
+        store.trim(one.key, 0)
+        assert list(store.lines(one.key)) == [(100, b"{}")]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_what_is_deleted_gives_its_space_back_to_the_disk(tmp_path: Path, older: bool) -> None:
+    path = tmp_path / "state" / "sessions.db"
+    with open_store(tmp_path) as store:
+        for key in ("s-large", "s-small"):
+            store.create_session(session(key=key, peer_session_id=key))
+        store.append("s-large", 0, [b'"' + b"x" * 100_000 + b'"'] * 50)
+        store.append("s-small", 0, [b"{}"])
+    if older:
+        # A file of a dragoman that did not give space back.
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("VACUUM")
+        connection.close()
+    assert path.stat().st_size > 5_000_000
+    with open_store(tmp_path) as store:
+        store.delete_session("s-large")
+        assert path.stat().st_size < 500_000
+        assert [number for number, _ in store.lines("s-small")] == [0]
+
+
+def test_a_session_of_today_and_an_open_one_stay_however_large(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        for key, closed_at in (("s-today", 1.0), ("s-open", None), ("s-old", 1.0)):
+            store.create_session(session(key=key, closed_at=closed_at, peer_session_id=key))
+            store.append(key, 0, [b'"' + b"x" * 100_000 + b'"'])
+            store.update_session(key, updated_at=1000.0 if key == "s-today" else 1.0)
+        gone = store.shrink(1, now=1000.0 + RECENT_AGE)
+        assert gone.keys == ("s-old",) and (gone.sessions, gone.events) == (1, 1)
+        assert store.shrink(10**9).keys == ()
