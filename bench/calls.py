@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import dragoman
+from dragoman.broker.client import connect
 from dragoman.hub import naming
-from dragoman.hub.broker import calling
 
-IMPORTED = (naming, calling)
+IMPORTED = (naming, connect)
 """What `dragoman.connect` loads with its first call. It is loaded before the clock starts: how long
 Python takes to load modules is told with the commands."""
 

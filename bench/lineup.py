@@ -117,7 +117,7 @@ def lineup(python: str) -> Sequence[Contestant]:
             "dragoman's ACP client and agent kit with a warm broker between them",
             client=(*module("broker", python), "client"),
             agent=(*module("dragoman_acp", python), "agent"),
-            imports="import dragoman.hub.broker.calling",
+            imports="import dragoman.broker.client.connect",
             subject=True,
             direct=ACP,
             works=("W1", "W2.sequential", "W4"),

@@ -21,10 +21,10 @@ class Client(dragoman_acp.Client):
     """The driver of `bench.works`."""
 
     async def open(self, agent: Sequence[str]) -> int:
+        from dragoman.broker.client.find_or_start import ensure
+        from dragoman.broker.spec import BrokerSpec, Folders
         from dragoman.client.acp import ClientOptions, use_agent
         from dragoman.client.permissions import approve_all
-        from dragoman.hub.broker.spec import BrokerSpec, Folders
-        from dragoman.hub.broker.starting import ensure
 
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-bench-")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
-from dragoman.hub.broker import extensions, life
+from dragoman.broker import protocol
+from dragoman.broker.server import lifecycle
 from tests.docs.markdown import ROOT, blocks, section, table
 
 DOCUMENT = ROOT / "docs" / "explanation" / "brokers.md"
@@ -13,13 +14,13 @@ DOCUMENT = ROOT / "docs" / "explanation" / "brokers.md"
 
 def test_the_picture_is_made_of_the_table() -> None:
     (picture,) = [block for block in blocks(DOCUMENT) if block.info == "mermaid"]
-    assert picture.text == life.diagram()
+    assert picture.text == lifecycle.diagram()
 
 
 def test_every_state_is_explained_as_in_the_code() -> None:
-    source = inspect.getsource(life.State)
+    source = inspect.getsource(lifecycle.BrokerState)
     said = dict(re.findall(r'    [A-Z]+ = "(\w+)"\n    """(.*?)"""', source))
-    assert list(said) == [state.value for state in life.State]
+    assert list(said) == [state.value for state in lifecycle.BrokerState]
     told = {cells[0].strip("`"): cells[1] for cells in table(section(DOCUMENT, "Its states"))}
     assert told == said
 
@@ -27,7 +28,7 @@ def test_every_state_is_explained_as_in_the_code() -> None:
 def test_every_method_on_the_socket_is_listed() -> None:
     methods = {
         value
-        for value in vars(extensions).values()
+        for value in vars(protocol).values()
         if isinstance(value, str) and value.startswith("_dragoman/")
     }
     listed = [

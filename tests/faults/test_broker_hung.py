@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.broker.server.liveness import Liveness
 from dragoman.client.budgets import Budgets
 from dragoman.errors import RemoteError
-from dragoman.hub.broker.liveness import Liveness
 from tests.aio import aio
 from tests.integration.broker_stage import Stage, stage
 from tests.integration.cli_shell import Cli, warm_cli

@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.broker.client import launch
+from dragoman.broker.client.find_or_start import StartTimes, ensure
+from dragoman.broker.client.reap import sweep
+from dragoman.broker.endpoint import Endpoint
+from dragoman.broker.lock import is_held, try_lock
+from dragoman.broker.records import BrokerRecord
 from dragoman.config.files import write_whole
 from dragoman.errors import BrokerUnavailable
-from dragoman.hub.broker import launch
-from dragoman.hub.broker.endpoint import Endpoint
-from dragoman.hub.broker.locking import is_held, try_lock
-from dragoman.hub.broker.reaping import sweep
-from dragoman.hub.broker.records import Record
-from dragoman.hub.broker.starting import StartTimes, ensure
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
 from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, state_of
@@ -138,8 +138,8 @@ async def test_a_number_that_belongs_to_somebody_else_now_is_never_killed(place:
 
 def record_of(
     endpoint: Endpoint, broker: ProcessIdentity, children: tuple[ProcessIdentity, ...] = ()
-) -> Record:
-    return Record(
+) -> BrokerRecord:
+    return BrokerRecord(
         name=endpoint.name,
         address=endpoint.address,
         peer="tool",
@@ -205,8 +205,8 @@ async def test_a_broker_whose_starter_was_killed_is_there_for_the_next_caller(
 CALLER = """
 import asyncio, sys
 import msgspec
-from dragoman.hub.broker.spec import BrokerSpec
-from dragoman.hub.broker.starting import ensure
+from dragoman.broker.spec import BrokerSpec
+from dragoman.broker.client.find_or_start import ensure
 asyncio.run(ensure(msgspec.json.decode(sys.argv[1], type=BrokerSpec), program=sys.argv[2:]))
 """
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from dragoman.hub.broker.endpoint import Endpoint, endpoint_of
-from dragoman.hub.broker.knocking import STATUS, ask_broker
-from dragoman.hub.broker.records import Record, read_records
-from dragoman.hub.broker.spec import BrokerSpec, Folders, endpoint_name
+from dragoman.broker.client.hello import STATUS, ask_broker
+from dragoman.broker.endpoint import Endpoint, endpoint_of
+from dragoman.broker.records import BrokerRecord, read_records
+from dragoman.broker.spec import BrokerSpec, Folders, endpoint_name
 from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, kill, state_of
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("broker_standin.py")))
@@ -53,7 +53,7 @@ class Place:
     def endpoint(self, spec: BrokerSpec) -> Endpoint:
         return endpoint_of(endpoint_name(spec), spec.paths)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[BrokerRecord]:
         return [record for _, record in read_records(self.brokers) if record is not None]
 
     def log(self, spec: BrokerSpec) -> str:

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from dragoman.broker.client.find_or_start import ensure
+from dragoman.broker.endpoint import endpoint_of
+from dragoman.broker.spec import BrokerSpec, endpoint_name
 from dragoman.errors import ConnectionLost, DragomanError
-from dragoman.hub.broker.endpoint import endpoint_of
-from dragoman.hub.broker.spec import BrokerSpec, endpoint_name
-from dragoman.hub.broker.starting import ensure
 from dragoman.rpc import Connection, End
 from dragoman.transports import connect_unix
 from tests.integration.broker_stage import TIMEOUT, TestCaller

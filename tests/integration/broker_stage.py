@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from dragoman.broker.server.broker import Broker
+from dragoman.broker.spec import BrokerSpec, Folders
 from dragoman.client.budgets import Budgets
 from dragoman.errors import ConnectionLost
-from dragoman.hub.broker.serving import Broker
-from dragoman.hub.broker.spec import BrokerSpec, Folders
 from dragoman.rpc import Connection, End
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request

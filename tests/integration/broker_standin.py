@@ -12,9 +12,9 @@ import sys
 import time
 from typing import Any
 
-from dragoman.hub.broker.hosting import Host
-from dragoman.hub.broker.process import main
-from dragoman.hub.broker.spec import PROTOCOL, BrokerSpec
+from dragoman.broker.server.interfaces import BrokerHost
+from dragoman.broker.server.process import main
+from dragoman.broker.spec import PROTOCOL, BrokerSpec
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports import spawn
 from dragoman.transports.base import Stream
@@ -23,7 +23,7 @@ SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
 
 
 class StandIn:
-    def __init__(self, spec: BrokerSpec, host: Host) -> None:
+    def __init__(self, spec: BrokerSpec, host: BrokerHost) -> None:
         self._spec = spec
         self._host = host
         self._callers = 0

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import dragoman
+from dragoman.broker.client.list import list_brokers
 from dragoman.cli.entrance import run
-from dragoman.hub.broker.listing import list_brokers
 from dragoman.paths import find_paths
 from dragoman.transports.identity import kill
 from tests.integration.pty_terminal import Terminal, in_terminal

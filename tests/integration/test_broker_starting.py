@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 import dragoman
+from dragoman.broker.client.find_or_start import FoundBroker, ensure
+from dragoman.broker.client.hello import STATUS, ask_broker
+from dragoman.broker.client.list import list_brokers, reap, status_of, stop_broker
+from dragoman.broker.spec import BrokerSpec, FileIdentity
 from dragoman.errors import BrokerUnavailable, HandshakeFailed
-from dragoman.hub.broker.knocking import STATUS, ask_broker
-from dragoman.hub.broker.listing import list_brokers, reap, status_of, stop_broker
-from dragoman.hub.broker.spec import BrokerSpec, FileIdentity
-from dragoman.hub.broker.starting import Reached, ensure
 from dragoman.paths import VARIABLES, Paths
 from dragoman.transports.identity import ProcessState, identify, state_of
 from dragoman.transports.process import start_child
@@ -36,7 +36,7 @@ def place() -> Iterator[Place]:
         yield place
 
 
-async def reach(spec: BrokerSpec) -> Reached:
+async def reach(spec: BrokerSpec) -> FoundBroker:
     return await ensure(spec, program=PROGRAM)
 
 
@@ -58,8 +58,8 @@ def read(path: str) -> bytes:
 CALLER = """
 import asyncio, sys
 import msgspec
-from dragoman.hub.broker.spec import BrokerSpec
-from dragoman.hub.broker.starting import ensure
+from dragoman.broker.spec import BrokerSpec
+from dragoman.broker.client.find_or_start import ensure
 
 async def main():
     spec = msgspec.json.decode(sys.argv[1], type=BrokerSpec)

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.hub.broker.listing import list_brokers
-from dragoman.hub.broker.records import Record
+from dragoman.broker.client.list import list_brokers
+from dragoman.broker.records import BrokerRecord
 from dragoman.paths import find_paths
 from dragoman.transports.identity import ProcessState, kill, state_of
 from tests.integration.cli_shell import Cli, Done, warm_cli
@@ -95,7 +95,7 @@ def result(done: Done) -> dict[str, Any]:
     return last
 
 
-def brokers(cli: Cli) -> list[Record]:
+def brokers(cli: Cli) -> list[BrokerRecord]:
     return [record for record in list_brokers(find_paths(cli.env)) if not record.draining]
 
 

@@ -2,7 +2,7 @@
 
 Owns the way to a peer that asks (launch, environment, mode and options as its descriptor says), the
 refusal of a peer that does not ask, and the files that changed although nothing was allowed. What a
-policy allows is decided in `policy`; how a peer is reached, in `open` and `broker.calling`.
+policy allows is decided in `policy`; how a peer is reached, in `open` and `broker.client.connect`.
 """
 
 from __future__ import annotations

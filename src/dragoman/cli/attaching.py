@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman.broker.client.connect import TERMS, complete, spec_of
+from dragoman.broker.client.find_or_start import ensure
+from dragoman.broker.spec import BrokerSpec
 from dragoman.cli.exits import Exit
 from dragoman.cli.permitting import unattended
 from dragoman.cli.plans import Plan
-from dragoman.hub.broker.calling import TERMS, complete, spec_of
-from dragoman.hub.broker.spec import BrokerSpec
-from dragoman.hub.broker.starting import ensure
 from dragoman.hub.joining import join
 from dragoman.transports.stdio import open_stdio
 

@@ -1,7 +1,7 @@
 """`dragoman broker`: the agents that are kept alive for the next command.
 
 It parses and prints. What brokers there are, and how they are asked and stopped, is
-`dragoman.hub.broker`'s business.
+`dragoman.broker`'s business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dragoman.cli.output.terminal import put_data, put_err, put_out
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dragoman.hub.broker.records import Record
+    from dragoman.broker.records import BrokerRecord
 
 HELP: Final = """
 Look after the agents that are kept for the next command.
@@ -61,10 +61,10 @@ def list_command(*, format: FormatOption = Format.TEXT) -> None:
     """
     import asyncio
 
+    from dragoman.broker.client.sessions import statuses
     from dragoman.cli.output import broker_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.visiting import statuses
     from dragoman.paths import find_paths
 
     found = asyncio.run(statuses(find_paths()))
@@ -91,9 +91,9 @@ def status_command(broker: BrokerArgument = None, *, format: FormatOption = Form
     """
     import asyncio
 
+    from dragoman.broker.client.sessions import statuses
     from dragoman.cli.output import broker_pages
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.visiting import statuses
     from dragoman.paths import find_paths
 
     wanted = {record.name for record in _found(broker)}
@@ -121,9 +121,9 @@ def logs_command(
       dragoman broker logs
       dragoman broker logs codex -n 500
     """
+    from dragoman.broker.endpoint import logs_folder
+    from dragoman.broker.spec import is_meant
     from dragoman.cli.output.neutral import neutral
-    from dragoman.hub.broker.endpoint import logs_folder
-    from dragoman.hub.broker.spec import is_meant
     from dragoman.paths import find_paths
 
     files = sorted(logs_folder(find_paths().state).glob("broker-*.log"), key=_age)
@@ -164,13 +164,13 @@ def stop_command(
     """
     import asyncio
 
+    from dragoman.broker.client.list import stop_broker
     from dragoman.errors import UsageError
-    from dragoman.hub.broker.listing import stop_broker
 
     if (broker is None) != everything:
         raise UsageError("name a broker or a peer, or say --all")
 
-    async def stop(found: list[Record]) -> list[bool]:
+    async def stop(found: list[BrokerRecord]) -> list[bool]:
         stopping = (stop_broker(record, drain=drain, if_idle=if_idle) for record in found)
         return await asyncio.gather(*stopping)
 
@@ -192,8 +192,8 @@ def reap_command(*, format: FormatOption = Format.TEXT) -> None:
     """
     import asyncio
 
+    from dragoman.broker.client.list import reap
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.broker.listing import reap
     from dragoman.paths import find_paths
 
     for reaped in asyncio.run(reap(find_paths())):
@@ -234,11 +234,11 @@ def attach_command(
     raise typer.Exit(asyncio.run(attach(plan)))
 
 
-def _found(word: str | None) -> list[Record]:
+def _found(word: str | None) -> list[BrokerRecord]:
     """The brokers that a person means; all of them if nothing is said."""
+    from dragoman.broker.client.list import list_brokers
+    from dragoman.broker.spec import is_meant
     from dragoman.errors import UsageError
-    from dragoman.hub.broker.listing import list_brokers
-    from dragoman.hub.broker.spec import is_meant
     from dragoman.paths import find_paths
 
     brokers = list_brokers(find_paths())

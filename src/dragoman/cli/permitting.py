@@ -27,7 +27,7 @@ from dragoman.client.permissions import (
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.hub.broker.extensions import PolicyTerms
+    from dragoman.broker.protocol import PolicyTerms
     from dragoman.policy import Approver, PolicySettings
     from dragoman.policy import Policy as RulesPolicy
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from dragoman.broker.client.sessions import close_at_peer
 from dragoman.cli.options import Format
 from dragoman.cli.output import session_pages
 from dragoman.cli.output.jsonl import write_json
@@ -27,7 +28,6 @@ from dragoman.cli.talk import Talk
 from dragoman.client.conversation import SessionSummary
 from dragoman.errors import UnknownSession
 from dragoman.hub.continuing import adopted, find_session, place_of, recall, retire
-from dragoman.hub.visiting import close_at_peer
 from dragoman.paths import find_paths
 from dragoman.store import root_of
 from dragoman.store.open import open_store, open_told

@@ -285,10 +285,10 @@ def delete_command(
       dragoman sessions delete parser
       dragoman sessions delete s-01h9x2k7ab --yes
     """
+    from dragoman.broker.client.sessions import lasting_job
     from dragoman.cli.output.neutral import one_line
     from dragoman.cli.output.questions import confirm
     from dragoman.errors import TurnInProgress
-    from dragoman.hub.visiting import lasting_job
     from dragoman.paths import find_paths
 
     with _store() as store:

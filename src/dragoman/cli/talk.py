@@ -230,7 +230,7 @@ class Talk:
         if not plan.warm:
             return open_peer(way, **terms)
         # Not at the top: a command without a broker does not load what speaks with one.
-        from dragoman.hub.broker.calling import open_warm
+        from dragoman.broker.client.connect import open_warm
 
         return open_warm(
             way,

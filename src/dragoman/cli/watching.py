@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from dragoman.broker.client.sessions import broker_with
 from dragoman.cli.exits import Exit, of_outcome
 from dragoman.cli.history import show_for
 from dragoman.cli.options import Format
@@ -25,7 +26,6 @@ from dragoman.cli.stage import Stage
 from dragoman.events.model import Source
 from dragoman.events.place import Place
 from dragoman.hub.following import follow_session, follow_sessions
-from dragoman.hub.visiting import broker_with
 from dragoman.hub.working import find_job
 from dragoman.paths import find_paths
 from dragoman.store.history import events_of

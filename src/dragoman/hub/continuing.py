@@ -328,7 +328,7 @@ def _names(
 
 async def _take_over(peer: Peer, record: SessionRecord) -> None:
     """Have the session to ourselves: another broker may have it open, on other terms."""
-    from dragoman.hub.visiting import take_over
+    from dragoman.broker.client.sessions import take_over
     from dragoman.paths import find_paths
 
     broker = broker_of(peer)
@@ -411,8 +411,8 @@ def _recall(word: str, *, peer: str, folder: Path) -> SessionRecord | None:
 async def begun_once(name: str, *, peer: str, folder: Path) -> AsyncIterator[None]:
     """Hold a name in which a session is about to begin: who wants the same one waits, and then
     finds it. Where nothing can be held, everybody goes on as if alone."""
+    from dragoman.broker.lock import HeldLock, try_lock
     from dragoman.client.folders import make_private
-    from dragoman.hub.broker.locking import HeldLock, try_lock
     from dragoman.paths import find_paths
     from dragoman.store.records import root_of
 
@@ -540,9 +540,9 @@ async def submit(
 ) -> str | None:
     """Leave a prompt with the broker, which runs it whether or not anybody waits. Returns why
     nothing of it is stored; None while all is well."""
+    from dragoman.broker.protocol import SUBMIT
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import meaning
-    from dragoman.hub.broker.extensions import SUBMIT
 
     wire = [meaning.to_block(block) for block in blocks]
     peer.client.require_content(wire)

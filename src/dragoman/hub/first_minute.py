@@ -3,7 +3,7 @@
 Owns the waiting for its end, and the look whether a peer is one of those (the quirk
 `loads_next_minute`). What is opened afterwards is the business of `continuing`. A broker whose peer
 still has the session loads nothing, so nobody waits for it; one that had to start its peer again
-waits by itself, too (`broker.opening`).
+waits by itself, too (`broker.server.sessions`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def wait_over(
 
 async def _has_it(broker: str, record: SessionRecord) -> bool:
     """Whether the peer of a broker has a session open: the one that runs now, not one before it."""
-    from dragoman.hub.visiting import sessions_in
+    from dragoman.broker.client.sessions import sessions_in
     from dragoman.paths import find_paths
 
     told = await sessions_in(broker, find_paths())

@@ -15,17 +15,17 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.bridge.relay import HERE, Upstream
+from dragoman.broker.client.hello import knock
+from dragoman.broker.protocol import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError
-from dragoman.hub.broker.extensions import ATTACH, RESULT
-from dragoman.hub.broker.knocking import knock
 from dragoman.hub.working import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.rpc import Lane
 from dragoman.store.open import open_store
 
 if TYPE_CHECKING:
-    from dragoman.hub.broker.records import Record
+    from dragoman.broker.records import BrokerRecord
     from dragoman.paths import Paths
     from dragoman.store.records import JobRecord, SessionRecord
     from dragoman.wire.messages import Notification, Request
@@ -56,7 +56,7 @@ class _Route:
 
 
 async def follow_session(
-    record: SessionRecord, broker: Record | None, *, start: int | None, paths: Paths
+    record: SessionRecord, broker: BrokerRecord | None, *, start: int | None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     """The lines of a session from `start` on, or from now on, until its broker ends.
 

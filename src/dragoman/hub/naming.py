@@ -66,7 +66,7 @@ async def open_named(
     opened: Callable[..., AbstractAsyncContextManager[Peer]] = open_peer
     if settings.warm if warm is None else warm:
         # A call without a broker does not load what only brokers need.
-        from dragoman.hub.broker.calling import open_warm
+        from dragoman.broker.client.connect import open_warm
 
         opened = partial(
             open_warm, paths=config.paths, ttl=ttl_of(config), max_idle=settings.max_idle_brokers

@@ -102,8 +102,8 @@ async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
         return False
     if job.endpoint is None:
         return await _stop_at_runner(job, paths)
-    from dragoman.hub.broker.extensions import CANCEL
-    from dragoman.hub.broker.knocking import ask_broker
+    from dragoman.broker.client.hello import ask_broker
+    from dragoman.broker.protocol import CANCEL
 
     answer = await ask_broker(address_of(job.endpoint, paths), CANCEL, {"job": id})
     return isinstance(answer, dict) and answer.get("cancelled") is True
@@ -135,8 +135,8 @@ async def ask(
     job: JobRecord, *, wait: bool, paths: Paths, timeout: float = WAIT_TIMEOUT
 ) -> JobRecord:
     """A job as its broker knows it; with `wait`, when it has ended."""
-    from dragoman.hub.broker.extensions import RESULT
-    from dragoman.hub.broker.knocking import knock
+    from dragoman.broker.client.hello import knock
+    from dragoman.broker.protocol import RESULT
 
     assert job.endpoint is not None
     door = await knock(address_of(job.endpoint, paths))
@@ -175,8 +175,8 @@ _TOLD: Final = frozenset(
 
 def address_of(endpoint: str, paths: Paths) -> str:
     """Where a broker listens, by the name of its endpoint."""
-    from dragoman.hub.broker.endpoint import endpoint_of
-    from dragoman.hub.broker.spec import folders_of
+    from dragoman.broker.endpoint import endpoint_of
+    from dragoman.broker.spec import folders_of
 
     return endpoint_of(endpoint, folders_of(paths)).address
 

@@ -296,7 +296,7 @@ class _Asking:
         if not warm:
             return open_peer(way, **options)
         # Not at the top: without brokers, what speaks with one is not loaded.
-        from dragoman.hub.broker.calling import open_warm
+        from dragoman.broker.client.connect import open_warm
 
         return open_warm(
             way,

@@ -1,7 +1,7 @@
 """Sessions and jobs that outlive the process they were started from.
 
 Owns what is kept of them, in one file, and what is not: secrets are taken out before anything
-reaches the disk. It starts no peer and serves nobody; `dragoman.hub.broker` does. The parts:
+reaches the disk. It starts no peer and serves nobody; `dragoman.broker` does. The parts:
 `records`, `store`, `store.stream_redaction`, `store.writer`, `store.run_recorder`, `store.history`.
 
 The names below are loaded at their first use: a command that goes through a broker makes an id for

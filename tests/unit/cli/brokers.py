@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.hub.broker.records import Record
+from dragoman.broker.records import BrokerRecord
 from dragoman.transports.identity import ProcessIdentity
 
-RECORD = Record(
+RECORD = BrokerRecord(
     name="gemini-0123456789ab",
     address="/run/brokers/gemini-0123456789ab.sock",
     peer="gemini",

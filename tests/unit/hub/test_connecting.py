@@ -53,8 +53,8 @@ async def test_a_command_line_has_no_broker() -> None:
 
 
 def test_the_options_for_brokers_are_those_for_a_direct_start_and_more() -> None:
+    from dragoman.broker.client.connect import open_warm
     from dragoman.catalogue.open import open_peer
-    from dragoman.hub.broker.calling import open_warm
 
     direct = inspect.signature(open_peer).parameters
     warm = inspect.signature(open_warm).parameters

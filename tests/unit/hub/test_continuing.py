@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.broker.error_transfer import BUSY, describe
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening, SessionSummary
 from dragoman.client.results import Result
@@ -28,7 +29,6 @@ from dragoman.events.model import Source, TurnEnded
 from dragoman.events.parts import Capabilities, Text
 from dragoman.events.words import Outcome
 from dragoman.hub import continuing, first_minute
-from dragoman.hub.broker.failures import BUSY, describe
 from dragoman.hub.continuing import (
     Opened,
     Wanted,

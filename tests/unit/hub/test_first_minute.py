@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.broker.client import sessions
 from dragoman.catalogue import load_delay
-from dragoman.hub import visiting
 from dragoman.hub.first_minute import loses_early, wait_over
 from tests.aio import aio
 from tests.unit.hub.stored import session
@@ -52,7 +52,7 @@ async def test_a_broker_that_has_the_session_is_not_waited_for_and_another_is(
     async def sessions_in(broker: str, paths: object) -> list[dict[str, object]]:
         return known.get(broker, [])
 
-    monkeypatch.setattr(visiting, "sessions_in", sessions_in)
+    monkeypatch.setattr(sessions, "sessions_in", sessions_in)
     monkeypatch.setattr(load_delay, "remaining", lambda began_at, now: 0.01)
     told: list[str] = []
     await wait_over(used, broker="gemini-1", on_notice=told.append)

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import dragoman
+from dragoman.broker.client import connect
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
 from dragoman.errors import UnknownPeer
-from dragoman.hub.broker import calling
 from dragoman.hub.naming import open_named
 from dragoman.paths import VARIABLES
 from tests.aio import aio
@@ -84,7 +84,7 @@ class Warm:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[dict[str, Any]] = []
-        monkeypatch.setattr(calling, "open_warm", self._open)
+        monkeypatch.setattr(connect, "open_warm", self._open)
 
     @asynccontextmanager
     async def _open(self, way: LaunchSpec, **options: Any) -> AsyncIterator[Peer]:

@@ -1,7 +1,7 @@
 """Brokers as rows, pages and lines of JSON.
 
 Owns how a broker looks in a list and by itself. What it says of itself comes from
-`dragoman.hub.broker`; one that does not answer is shown as what is written down of it.
+`dragoman.broker`; one that does not answer is shown as what is written down of it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.times import ago, iso, span
 
 if TYPE_CHECKING:
-    from dragoman.hub.broker.records import Record
+    from dragoman.broker.records import BrokerRecord
 
 HEAD: Final = ("broker", "peer", "state", "callers", "sessions", "memory", "idle", "workspace")
 
 Status = Mapping[str, Any]
 
 
-def as_cells(record: Record, status: Status | None, now: float) -> list[str]:
+def as_cells(record: BrokerRecord, status: Status | None, now: float) -> list[str]:
     """A broker as a row under `HEAD`."""
     told = status or {}
     return [
@@ -35,7 +35,7 @@ def as_cells(record: Record, status: Status | None, now: float) -> list[str]:
     ]
 
 
-def as_json(record: Record, status: Status | None) -> dict[str, Any]:
+def as_json(record: BrokerRecord, status: Status | None) -> dict[str, Any]:
     """A broker as a line of JSON."""
     return {
         "type": "Broker",
@@ -52,7 +52,7 @@ def as_json(record: Record, status: Status | None) -> dict[str, Any]:
     }
 
 
-def page(record: Record, status: Status | None, now: float) -> str:
+def page(record: BrokerRecord, status: Status | None, now: float) -> str:
     """What is known of a broker, line by line."""
     told = status or {}
     facts = {
@@ -80,7 +80,7 @@ def page(record: Record, status: Status | None, now: float) -> str:
     return "".join(lines)
 
 
-def state_of(record: Record, status: Status | None) -> str:
+def state_of(record: BrokerRecord, status: Status | None) -> str:
     """What it is doing."""
     if record.draining:
         return "draining"

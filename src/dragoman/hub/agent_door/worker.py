@@ -313,7 +313,7 @@ class Worker:
         }
         if not settings.warm:
             return open_peer(self._way, **terms)
-        from dragoman.hub.broker.calling import open_warm
+        from dragoman.broker.client.connect import open_warm
 
         return open_warm(
             self._way,

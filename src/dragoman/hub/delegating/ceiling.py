@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from dragoman.broker.protocol import PolicyTerms
 from dragoman.config.schema import Permissions, Settings
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.broker.extensions import PolicyTerms
 from dragoman.hub.lineage import Lineage, ancestors
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.transports.identity import PROC

@@ -222,7 +222,7 @@ class Trial:
         if not terms.warm:
             return open_peer(way, **options)
         # Not at the top: a delegation without brokers does not load what speaks with one.
-        from dragoman.hub.broker.calling import open_warm
+        from dragoman.broker.client.connect import open_warm
 
         return open_warm(
             way,

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dragoman.broker.lock import HeldLock, try_lock
 from dragoman.config.files import write_whole
 from dragoman.errors import DragomanError
-from dragoman.hub.broker.locking import HeldLock, try_lock
 from dragoman.hub.worktree import records
 from dragoman.hub.worktree.isolation import REMOVE_TIMEOUT
 from dragoman.hub.worktree.patching import keep_patch, patch_of

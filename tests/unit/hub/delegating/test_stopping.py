@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.broker.client import list as client_list
 from dragoman.errors import ConnectionEnded
-from dragoman.hub.broker import listing
 from dragoman.hub.delegating.stopping import Reins, unrest
 from dragoman.paths import find_paths
 from tests.aio import aio
@@ -81,8 +81,8 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def there(paths: object) -> Sequence[Any]:
         return [SimpleNamespace(name="beta-1"), SimpleNamespace(name="alpha-1")]
 
-    monkeypatch.setattr(listing, "list_brokers", there)
-    monkeypatch.setattr(listing, "stop_broker", stop)
+    monkeypatch.setattr(client_list, "list_brokers", there)
+    monkeypatch.setattr(client_list, "stop_broker", stop)
     return names
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.hub.broker.locking import try_lock
+from dragoman.broker.lock import try_lock
 from dragoman.hub.worktree.isolation import Isolation
 from dragoman.hub.worktree.records import Record, Tree, make_folder, read_records, write_record
 from dragoman.hub.worktree.sweeping import LOCK, sweep

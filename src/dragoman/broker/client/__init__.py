@@ -1,0 +1,1 @@
+"""The callers' side of a broker: find or start it, connect, list and stop brokers."""

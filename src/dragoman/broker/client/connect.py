@@ -1,0 +1,412 @@
+"""Talking with a peer through its broker: what callers use in place of a direct start.
+
+Owns the way from the caller's options to a spec, the client on the socket, and the fall back to a
+direct child where no broker can be had. That happens only while the connection is made, so never
+after something was prompted. Quirks that a client makes up for are applied here, as they are for a
+direct child in `catalogue.open`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.broker import error_transfer
+from dragoman.broker.client.find_or_start import FoundBroker, ensure
+from dragoman.broker.client.hello import BrokerHello
+from dragoman.broker.error_transfer import revive
+from dragoman.broker.spec import (
+    DEFAULT_MAX_IDLE,
+    DEFAULT_TTL,
+    BrokerSpec,
+    folders_of,
+    identify_files,
+    real_workspace,
+)
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import open_peer, options_of
+from dragoman.client import guarding
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.client.acp.peer import AcpPeer
+from dragoman.client.acp.peer import options_of as client_options
+from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Peer, Terms, absolute
+from dragoman.client.inquiries import Inquire
+from dragoman.client.permissions import Permit, deny_all
+from dragoman.config.secrets import handed_values, secret_values
+from dragoman.dialects.discovery import ACP, Cache
+from dragoman.errors import (
+    BrokerUnavailable,
+    BudgetExceeded,
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    Unsupported,
+)
+from dragoman.events import model
+from dragoman.paths import Paths, find_paths
+from dragoman.transports.base import Stream
+from dragoman.transports.environment import build_environment
+from dragoman.wire.messages import UNDECODABLE
+
+TERMS: Final = "_dragoman/terms"
+STDERR: Final = "_dragoman/stderr"
+READ_ONLY: Final = {"writeFiles": False}
+"""The terms of a caller in whose turns no file is written."""
+
+MAX_ATTEMPTS: Final = 3
+"""Brokers that may die under the handshake of one caller before it does without one."""
+
+BROKER_MARGIN: Final = 5.0
+"""Seconds that a caller waits longer than the broker does, so that the broker, which knows why,
+is the one to say it."""
+
+log = logging.getLogger(__name__)
+
+
+class _Stderr(msgspec.Struct):
+    text: str
+
+
+class WarmClient(AcpClient):
+    """A client of a peer behind a broker."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        options: ClientOptions,
+        *,
+        launch: Iterable[str],
+        reached: FoundBroker,
+        on_stderr: Callable[[bytes], None] | None = None,
+    ) -> None:
+        super().__init__(stream, options, launch=tuple(launch))
+        self.greeting: BrokerHello = reached.greeting
+        """What the broker says of itself."""
+        self.endpoint: str = reached.endpoint.name
+        self.started: bool = reached.started
+        """Whether the broker was started for this call."""
+        self._on_stderr = on_stderr
+        self._serving.between = self._told
+
+    async def start(self) -> None:
+        await super().start()
+        # Before any prompt: the broker would write in our place, as it does for those who can.
+        terms: dict[str, Any] = {} if self.options.write_files else dict(READ_ONLY)
+        if self._on_stderr is not None:
+            terms["agentStderr"] = True
+        if terms:
+            self.connection.post(TERMS, terms)
+
+    def _told(self, method: str, params: Raw) -> bool:
+        """What the agent wrote to its stderr, which is the broker's to read."""
+        if method != STDERR or self._on_stderr is None:
+            return False
+        try:
+            self._on_stderr(msgspec.json.decode(params, type=_Stderr).text.encode())
+        except UNDECODABLE as error:
+            log.debug("what the broker told of stderr cannot be read: %s", error)
+        return True
+
+    def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
+        """A broker writes down how a turn ended, so it is told when its time was over."""
+        if not isinstance(why, BudgetExceeded):
+            return None
+        return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}
+
+    def explain(self, error: DragomanError) -> DragomanError:
+        """The error to give to the caller: what happened in the broker is raised as if here."""
+        if isinstance(error, RemoteError):
+            revived = revive(error.data, error.message)
+            if revived is not None:
+                revived.__cause__ = error
+                return revived
+            tail, data = error_transfer.stderr_of(error.data)
+            if tail:
+                error = RemoteError(error.code, error.message, data)
+                error.stderr_tail = tail
+        return super().explain(error)
+
+
+def spec_of(
+    way: LaunchSpec,
+    *,
+    workspace: str | os.PathLike[str],
+    permit: Permit = deny_all,
+    budgets: Budgets | None = None,
+    dialect: str | None = None,
+    env: Iterable[str] = (),
+    extra_env: Mapping[str, str] | None = None,
+    terminals: bool = False,
+    read_files: bool = True,
+    write_files: bool = True,
+    unstable: bool = False,
+    max_line_size: int | None = None,
+    details: Mapping[str, Any] | None = None,
+    paths: Paths | None = None,
+    ttl: float | None = None,
+    max_idle: int | None = None,
+) -> BrokerSpec:
+    """The broker that these options ask for; the same options ask for the same broker.
+
+    Raises `BrokerUnavailable` if one of the options cannot be told to another process.
+    """
+    spoken = dialect or way.protocol
+    descriptor = way.descriptor
+    credentials = () if descriptor is None else descriptor.credentials.env
+    env = tuple(env)
+    environment = build_environment(
+        inherit=(*way.inherit, *env), extra={**way.env, **(extra_env or {})}
+    )
+    chosen = {**options_of(way, spoken, permit), **(details or {})}
+    if spoken == ACP:
+        # What only the caller's own client can do (callbacks, for example) stays with it.
+        chosen = {name: value for name, value in chosen.items() if _is_plain(value)}
+    elif not _is_plain(chosen):
+        raise BrokerUnavailable("the options for this peer cannot be handed to a broker")
+    return BrokerSpec(
+        peer=way.name,
+        title="" if descriptor is None else descriptor.title,
+        command=way.command,
+        address=way.address,
+        protocol=spoken,
+        env=environment,
+        workspace=real_workspace(workspace),
+        details=chosen,
+        budgets=_for_all(budgets, way.budgets()),
+        max_line_size=max_line_size or (None if descriptor is None else descriptor.max_line_size),
+        mode_after_open=way.quirks.mode_after_open,
+        missing_file_is_empty=way.quirks.missing_file_is_empty,
+        loads_next_minute=way.quirks.loads_next_minute,
+        command_titles=way.quirks.command_titles,
+        login_hint="" if descriptor is None else descriptor.credentials.login,
+        read_files=read_files,
+        # An agent is told that files can be written; whether that is so is each caller's matter.
+        write_files=write_files or spoken == ACP,
+        terminals=terminals,
+        unstable=unstable,
+        identity=identify_files(way.command or ()),
+        secret_values=tuple(
+            sorted(
+                {
+                    *secret_values(environment, credentials),
+                    *handed_values(environment, env, workspace),
+                }
+            )
+        ),
+        paths=folders_of(paths or find_paths()),
+        ttl=DEFAULT_TTL if ttl is None else ttl,
+        max_idle=DEFAULT_MAX_IDLE if max_idle is None else max_idle,
+    )
+
+
+@asynccontextmanager
+async def open_warm(
+    way: LaunchSpec,
+    *,
+    workspace: str | os.PathLike[str] = ".",
+    permit: Permit = deny_all,
+    guard: Permit | None = None,
+    budgets: Budgets | None = None,
+    dialect: str | None = None,
+    env: Iterable[str] = (),
+    extra_env: Mapping[str, str] | None = None,
+    on_event: Callable[[model.Event], None] | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+    inquire: Inquire | None = None,
+    visits: bool = False,
+    terminals: bool = False,
+    cache: Cache | None = None,
+    read_files: bool = True,
+    write_files: bool = True,
+    unstable: bool = False,
+    name: str = "dragoman",
+    max_line_size: int | None = None,
+    details: Mapping[str, Any] | None = None,
+    paths: Paths | None = None,
+    ttl: float | None = None,
+    max_idle: int | None = None,
+    on_fallback: Callable[[BrokerUnavailable], None] | None = None,
+) -> AsyncIterator[Peer]:
+    """`hub.opening.open_peer` through a warm broker: it is started if there is none, and stays.
+
+    `ttl` is how many seconds it stays when it is idle. Where no broker can be had, the peer is
+    started directly, and `on_fallback` is told why; without it the log is.
+    """
+    env = tuple(env)
+    usual = way.budgets().session
+    budgets = budgets or way.budgets()
+    peer: AcpPeer | None = None
+    try:
+        spec = spec_of(
+            way,
+            workspace=workspace,
+            permit=permit,
+            budgets=budgets,
+            dialect=dialect,
+            env=env,
+            extra_env=extra_env,
+            terminals=terminals,
+            read_files=read_files,
+            write_files=write_files,
+            unstable=unstable,
+            max_line_size=max_line_size,
+            details=details,
+            paths=paths,
+            ttl=ttl,
+            max_idle=max_idle,
+        )
+        options = {
+            **options_of(way, ACP, permit),
+            **(details or {} if spec.protocol == ACP else {}),
+        }
+        folder = absolute(Path(workspace))
+        permit_here, guard_here = guarding.guarded(permit, guard, folder)
+        terms = Terms(
+            workspace=folder,
+            permit=permit_here,
+            guard=guard_here,
+            inquire=inquire,
+            visits=visits,
+            budgets=dataclasses.replace(
+                budgets,
+                initialize=budgets.spawn + budgets.initialize + BROKER_MARGIN,
+                # Who is in a hurry does not wait for the broker's reason.
+                session=budgets.session + (0 if budgets.session < usual else BROKER_MARGIN),
+                cancel_grace=budgets.cancel_grace + BROKER_MARGIN,
+                expired_grace=budgets.expired_grace + BROKER_MARGIN,
+            ),
+            on_event=on_event,
+            read_files=read_files,
+            write_files=write_files,
+            terminals=terminals,
+            unstable=unstable,
+            name=name,
+            max_line_size=spec.max_line_size,
+            launch=way.command or (),
+        )
+        peer = await _reach(way, spec, terms, options, ttl, on_stderr)
+    except BrokerUnavailable as error:
+        if on_fallback is not None:
+            on_fallback(error)
+        else:
+            log.warning("%s is started without a broker: %s", way.name, error)
+    if peer is not None:
+        async with peer:
+            yield peer
+        return
+    async with open_peer(
+        way,
+        workspace=workspace,
+        permit=permit,
+        guard=guard,
+        budgets=budgets,
+        dialect=dialect,
+        env=env,
+        extra_env=extra_env,
+        on_event=on_event,
+        on_stderr=on_stderr,
+        inquire=inquire,
+        visits=visits,
+        terminals=terminals,
+        cache=cache,
+        read_files=read_files,
+        write_files=write_files,
+        unstable=unstable,
+        name=name,
+        max_line_size=max_line_size,
+        details=details,
+    ) as direct:
+        yield direct
+
+
+async def _reach(
+    way: LaunchSpec,
+    spec: BrokerSpec,
+    terms: Terms,
+    details: dict[str, Any],
+    ttl: float | None,
+    on_stderr: Callable[[bytes], None] | None,
+) -> AcpPeer:
+    """A peer behind its broker, after the handshake."""
+    known = {field.name for field in dataclasses.fields(ClientOptions)}
+    if unknown := sorted(set(details) - known):
+        raise Unsupported(f"the dialect {ACP} has no option {', '.join(unknown)}")
+    options = dataclasses.replace(client_options(terms), **details)
+
+    async def prepare(spec: BrokerSpec) -> BrokerSpec:
+        return await complete(way, spec)
+
+    lost: ConnectionLost | None = None
+    for _ in range(MAX_ATTEMPTS):
+        reached = await ensure(spec, prepare=prepare, ttl=ttl)
+        try:
+            client = WarmClient(
+                reached.stream, options, launch=terms.launch, reached=reached, on_stderr=on_stderr
+            )
+        except BaseException:
+            await reached.stream.aclose()
+            raise
+        peer = AcpPeer(client, terms.workspace)
+        peer.on_event = terms.on_event
+        try:
+            await client.start()
+        except ConnectionLost as error:
+            gone = client.connection.failure is not None
+            await client.aclose()
+            if not gone:
+                # It was the peer that ended, and the broker says so.
+                raise
+            # The broker has gone between its hello and the handshake. Nothing was prompted.
+            lost = error
+        except BaseException:
+            await client.aclose()
+            raise
+        else:
+            return peer
+    raise BrokerUnavailable(f"the broker {reached.endpoint.name} goes away again and again: {lost}")
+
+
+async def complete(way: LaunchSpec, spec: BrokerSpec) -> BrokerSpec:
+    """The spec with what only a start needs. Raises `NotInstalled` if the peer cannot run here."""
+    from dragoman.catalogue.card_store import CARDS, CardStore
+    from dragoman.catalogue.runtimes import check_runtime
+
+    await check_runtime(way, spec.env)
+    card = CardStore(Path(spec.paths.data) / CARDS).latest(spec.peer)
+    parallel = None if card is None else card.facts.parallel_sessions
+    return msgspec.structs.replace(spec, parallel=parallel)
+
+
+def _for_all(budgets: Budgets | None, usual: Budgets) -> Budgets:
+    """The budgets of a broker. It serves others, too, and they must not run out of time because the
+    first caller was in a hurry: that one watches over its own turn, and tells what counts when it
+    has left."""
+    if budgets is None:
+        return usual
+    longest: dict[str, float | None] = {}
+    for field in dataclasses.fields(Budgets):
+        ours, theirs = getattr(usual, field.name), getattr(budgets, field.name)
+        longest[field.name] = None if ours is None or theirs is None else max(ours, theirs)
+    return Budgets(**longest)  # type: ignore[arg-type]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be told to another process."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return False
+    return True
+
+
+__all__ = ["WarmClient", "complete", "open_warm", "spec_of"]

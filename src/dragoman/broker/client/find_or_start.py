@@ -1,0 +1,303 @@
+"""Finding the broker of a peer, or starting it: one for many callers, whatever was left behind.
+
+Owns the race (callers at the same moment start one broker between them), the judgement of a broker
+that is found (of use, outdated, hung) and its replacement. Liveness is a held lock plus an answered
+hello; a process is killed only if its identity is proved. What the new process does then is in
+`broker.server.process`, and how its program is started in `launch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dragoman.broker.client.hello import (
+    ANSWER_TIMEOUT,
+    STOP,
+    BrokerHello,
+    HelloConnection,
+    knock,
+    say_hello,
+)
+from dragoman.broker.endpoint import Endpoint, endpoint_of
+from dragoman.broker.lock import HeldLock, is_held, read_text, try_lock
+from dragoman.broker.spec import PROTOCOL, BrokerSpec, endpoint_name
+from dragoman.errors import (
+    BrokerUnavailable,
+    CallError,
+    CallTimeout,
+    ConnectError,
+    ConnectionLost,
+)
+from dragoman.transports.identity import ProcessIdentity, ProcessState, kill, state_of
+
+Prepare: TypeAlias = Callable[[BrokerSpec], Awaitable[BrokerSpec]]
+
+LOOK_INTERVAL: Final = 0.02
+"""Seconds between two looks at what another process does: it starts, drains or dies."""
+
+MAX_STARTS: Final = 3
+"""Starts for one caller: a broker that dies at once this often will not get better."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTimes:
+    """How long to wait for what, in seconds."""
+
+    answer: float = ANSWER_TIMEOUT
+    """The answer to a hello, before a broker counts as hung."""
+    name: float = 10.0
+    """For a name that is held and where nobody listens: a broker that is just starting, or gives
+    the name up, does so within a second."""
+    start: float = 30.0
+    """From the start of a broker's program to its being there, with Python on a cold disk."""
+    death: float = 5.0
+    """From a kill to the name being free."""
+    total: float = 60.0
+    """All of it together, replacements included."""
+
+
+TIMES: Final = StartTimes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBroker:
+    """An open connection to a broker that is of use."""
+
+    stream: HelloConnection
+    greeting: BrokerHello
+    endpoint: Endpoint
+    started: bool
+    """Whether it was started for this call."""
+
+
+async def ensure(
+    spec: BrokerSpec,
+    *,
+    prepare: Prepare | None = None,
+    ttl: float | None = None,
+    times: StartTimes = TIMES,
+    program: Sequence[str] | None = None,
+) -> FoundBroker:
+    """A connection to the broker of this spec, which is started if there is none.
+
+    `prepare` is awaited before a start: it completes the spec by what needs not be known to find a
+    broker, and what it raises comes out. A broker that is there is told a new `ttl`. Raises
+    `BrokerUnavailable` if no broker can be had; nothing was prompted then.
+    """
+    endpoint = endpoint_of(endpoint_name(spec), spec.paths)
+    endpoint.make_safe()
+    search = _Search(spec, endpoint, times, ttl)
+    try:
+        async with asyncio.timeout(times.total):
+            return await _ensure(search, prepare, program)
+    except TimeoutError:
+        raise BrokerUnavailable(
+            f"no broker for {spec.peer} could be had within {times.total:g} s; its log: "
+            f"{endpoint.log}"
+        ) from None
+    except OSError as error:
+        raise BrokerUnavailable(
+            f"no broker for {spec.peer} can be had: {error.strerror or error}"
+        ) from error
+
+
+async def _ensure(
+    search: _Search,
+    prepare: Prepare | None,
+    program: Sequence[str] | None,
+) -> FoundBroker:
+    endpoint = search.endpoint
+    starts = 0
+    while True:
+        found = await search.call(started=starts > 0)
+        if found is not None:
+            return found
+        mine = try_lock(endpoint.starting)
+        if mine is None:
+            # Another caller starts it; it will be there in a moment.
+            await asyncio.sleep(LOOK_INTERVAL)
+            continue
+        with mine:
+            if await search.clear():
+                continue
+            # Not at the top: most calls find a broker that is there.
+            from dragoman.broker.client import launch
+
+            spec = search.spec if prepare is None else await prepare(search.spec)
+            await launch.start(
+                spec, endpoint, timeout=search.times.start, program=program or launch.PROGRAM
+            )
+            starts += 1
+            # While the lock is held, nobody else starts another one.
+            found = await search.call(started=True)
+            if found is not None:
+                return found
+            if starts >= MAX_STARTS:
+                raise BrokerUnavailable(
+                    f"the broker {endpoint.name} ended {starts} times as soon as it was there; "
+                    f"its log: {endpoint.log}",
+                    log_tail=launch.log_tail(endpoint.log),
+                )
+
+
+class _Search:
+    """One caller's way to a broker."""
+
+    def __init__(
+        self, spec: BrokerSpec, endpoint: Endpoint, times: StartTimes, ttl: float | None
+    ) -> None:
+        self.spec = spec
+        self._ttl = ttl
+        self.endpoint = endpoint
+        self.times = times
+        self._hung: bytes | None = None
+        """What stood in the lock of a broker that did not answer."""
+
+    async def call(self, *, started: bool) -> FoundBroker | None:
+        """Connect and say hello; None if there is nobody who is of use."""
+        try:
+            door = await knock(self.endpoint.address, timeout=self.times.answer)
+        except ConnectError:
+            return None
+        keep = False
+        try:
+            greeting = await say_hello(
+                door,
+                version=self.spec.version,
+                identity=self.spec.identity_digest,
+                ttl=self._ttl,
+                timeout=self.times.answer,
+            )
+            keep = await self._is_of_use(door, greeting)
+            if not keep:
+                return None
+            return FoundBroker(
+                stream=door, greeting=greeting, endpoint=self.endpoint, started=started
+            )
+        except CallTimeout:
+            self._hung = read_text(self.endpoint.lock)
+            return None
+        except ConnectionLost:
+            # It ends at this very moment.
+            return None
+        except CallError as error:
+            raise BrokerUnavailable(
+                f"whoever listens at {self.endpoint.address} is no broker: {error}"
+            ) from error
+        finally:
+            if not keep:
+                await door.aclose()
+
+    async def _is_of_use(self, door: HelloConnection, greeting: BrokerHello) -> bool:
+        if greeting.draining:
+            return False
+        reason = outdated(greeting, self.spec)
+        if reason is None:
+            return True
+        log.info("the broker %s gives way: %s", self.endpoint.name, reason)
+        await door.ask(STOP, {"drain": True, "ifIdle": False}, timeout=self.times.answer)
+        return False
+
+    async def clear(self) -> bool:
+        """Make sure that the name is free, while nobody else may start a broker.
+
+        True if somebody answers after all. A holder that neither answers nor goes is killed.
+        """
+        lock = self.endpoint.lock
+        if self._hung is not None and self._hung == read_text(lock) and is_held(lock):
+            await self._remove_holder(self._hung)
+            return False
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.times.name
+        while is_held(lock):
+            found = await self.call(started=False)
+            if found is not None:
+                await found.stream.aclose()
+                return True
+            if self._hung is not None or loop.time() >= give_up_at:
+                await self._remove_holder(read_text(lock))
+                return False
+            await asyncio.sleep(LOOK_INTERVAL)
+        return False
+
+    async def _remove_holder(self, text: bytes) -> None:
+        """Kill a broker that holds its name and does not answer, if it is proved to be one."""
+        holder = holder_of(text)
+        lock = self.endpoint.lock
+        if holder is None or state_of(holder) is not ProcessState.ALIVE:
+            if not is_held(lock):
+                return
+            raise BrokerUnavailable(
+                f"somebody holds {lock} and does not answer, and it is not known which process "
+                "that is; remove the file if you know that no broker runs"
+            )
+        log.warning("the broker %s does not answer; process %d is killed", lock.stem, holder.pid)
+        kill(holder, signal.SIGKILL)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.times.death
+        while is_held(lock):
+            if loop.time() >= give_up_at:
+                raise BrokerUnavailable(
+                    f"the broker {lock.stem} (process {holder.pid}) hangs and cannot be killed"
+                )
+            await asyncio.sleep(LOOK_INTERVAL)
+        self._hung = None
+
+
+def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
+    """Why a broker is to be replaced by one of ours; None if it is not.
+
+    An older dragoman makes do with a newer broker, as long as both understand each other: two
+    installations must not throw out each other's brokers in turns.
+    """
+    if greeting.identity and greeting.identity != spec.identity_digest:
+        return "the peer's files have changed"
+    if _version(greeting.version) < _version(spec.version):
+        return f"it is dragoman {greeting.version}, and this is {spec.version}"
+    if greeting.protocol != PROTOCOL:
+        raise BrokerUnavailable(
+            f"the broker is dragoman {greeting.version}, which this dragoman {spec.version} does "
+            "not understand; upgrade this one, or stop the broker"
+        )
+    return None
+
+
+def holder_of(text: bytes) -> ProcessIdentity | None:
+    """The process that wrote its identity into a lock."""
+    try:
+        return msgspec.json.decode(text, type=ProcessIdentity)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def lock_for_life(endpoint: Endpoint) -> HeldLock | None:
+    """Take the name for this process and say so in the lock; None if somebody has it."""
+    from dragoman.transports.identity import own_identity
+
+    lock = try_lock(endpoint.lock)
+    if lock is not None:
+        lock.write(msgspec.json.encode(own_identity()))
+    return lock
+
+
+def _version(text: str) -> tuple[tuple[int, str], ...]:
+    """A version for comparison: numbers as numbers, and before any words at the same place."""
+    parts: list[tuple[int, str]] = []
+    for word in text.split("+")[0].split("."):
+        digits = word[: len(word) - len(word.lstrip("0123456789"))]
+        rest = word[len(digits) :]
+        # "0rc1" is before "0": a word after the number makes it smaller than none.
+        parts.append((int(digits) if digits else -1, rest or "~"))
+    return tuple(parts)
+
+
+__all__ = ["FoundBroker", "StartTimes", "ensure", "holder_of", "lock_for_life", "outdated"]

@@ -1,0 +1,200 @@
+"""Starting the program of a broker, so that it outlives its caller and says how it went.
+
+Owns the new process until it has said that it is there, or why not: the spec goes to it on a pipe,
+one line comes back on another, and what it writes on stderr goes to its log. Nothing secret is on
+its command line or in its environment. Who may start one is decided by `find_or_start`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import dragoman
+from dragoman.broker.endpoint import Endpoint, make_private
+from dragoman.broker.error_transfer import revive
+from dragoman.broker.spec import BrokerSpec
+from dragoman.errors import BrokerUnavailable, ConnectionLost, SpawnError, UsageError
+from dragoman.transports.pipes import open_read_pipe, open_write_pipe
+from dragoman.transports.process import end_detached, reap_detached, start_detached
+
+PROGRAM: Final = (sys.executable, "-P", "-m", "dragoman.broker")
+"""Without the working folder on the path of imports: a checkout must not bring its own dragoman."""
+
+ROOT: Final = os.path.abspath(os.sep)
+
+REAP_TIMEOUT: Final = 1.0
+"""Seconds to wait for the end of the first process, which is over when the second speaks."""
+
+REAP_INTERVAL: Final = 0.005
+
+MAX_LOG_SIZE: Final = 1024 * 1024
+"""Bytes of a log at which the next start begins a new one and keeps this one as the old one."""
+
+TAIL_SIZE: Final = 4 * 1024
+"""Bytes of the end of a log that are shown with an error."""
+
+MAX_WORD_SIZE: Final = 256 * 1024
+"""Bytes of the line by which a new broker says how it went."""
+
+
+async def start(
+    spec: BrokerSpec, endpoint: Endpoint, *, timeout: float, program: Sequence[str] = PROGRAM
+) -> None:
+    """Start a broker and wait until it listens.
+
+    Raises `BrokerUnavailable`, with the end of its log, or what the broker says is wrong.
+    """
+    told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    word = _Word(told)
+    theirs: list[int] = []
+    with contextlib.ExitStack() as ours:
+        try:
+            stderr, log_size = open_log(endpoint.log)
+            theirs.append(stderr)
+            stdin, spec_end = os.pipe()
+            theirs.append(stdin)
+            writer = open_write_pipe(spec_end, _ignore)
+            ours.callback(writer.close)
+            word_end, stdout = os.pipe()
+            theirs.append(stdout)
+            reader = open_read_pipe(word_end, word.heard, word.ended)
+            ours.callback(reader.close)
+            pid = start_detached(
+                program,
+                # Not the workspace, which may be removed while the broker lives.
+                cwd=ROOT,
+                env=_own_python(),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+            )
+        except (OSError, SpawnError, UsageError) as error:
+            raise BrokerUnavailable(f"the broker's program cannot be started: {error}") from error
+        finally:
+            # Copies of the child's ends would keep the pipes open after its death.
+            for fd in theirs:
+                os.close(fd)
+        reader.start()
+        try:
+            async with asyncio.timeout(timeout):
+                # One that dies before it has read all of it has said why on stderr.
+                with contextlib.suppress(ConnectionLost):
+                    writer.write(spec.encode() + b"\n")
+                    await writer.aclose(timeout)
+                answer = await told
+        except TimeoutError:
+            end_detached(pid)
+            tail = log_tail(endpoint.log, log_size)
+            raise BrokerUnavailable(
+                f"the broker for {spec.peer} was not there within {timeout:g} s{_shown(tail)}",
+                log_tail=tail,
+            ) from None
+    await _reap(pid)
+    _judge(answer, spec, endpoint, log_size)
+
+
+async def _reap(pid: int) -> None:
+    """The program that was started goes on in a process of its own; the first one has ended."""
+    give_up_at = asyncio.get_running_loop().time() + REAP_TIMEOUT
+    while pid in reap_detached():
+        if asyncio.get_running_loop().time() >= give_up_at:
+            return
+        await asyncio.sleep(REAP_INTERVAL)
+
+
+def _ignore(error: OSError) -> None:
+    """The new process does not read any more: what it says, or its log, tells why."""
+
+
+class _Word:
+    """Collects the one line that a new broker says."""
+
+    def __init__(self, told: asyncio.Future[bytes]) -> None:
+        self._told = told
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def heard(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._size += len(data)
+        if b"\n" in data or self._size > MAX_WORD_SIZE:
+            self._settle()
+
+    def ended(self, error: OSError | None) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._told.done():
+            self._told.set_result(b"".join(self._parts))
+
+
+def _judge(answer: bytes, spec: BrokerSpec, endpoint: Endpoint, log_size: int) -> None:
+    word: Any = None
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        word = msgspec.json.decode(answer)
+    if isinstance(word, dict) and word.get("ready"):
+        return
+    if isinstance(word, dict) and word.get("taken"):
+        # Somebody else has the name; the next look will find who.
+        return
+    error = revive(word.get("failed")) if isinstance(word, dict) else None
+    if error is not None:
+        raise error
+    tail = log_tail(endpoint.log, log_size)
+    raise BrokerUnavailable(
+        f"the broker for {spec.peer} ended before it was there{_shown(tail)}", log_tail=tail
+    )
+
+
+def _shown(tail: str) -> str:
+    lines = tail.strip().splitlines()
+    return f"; its log ends with: {lines[-1].strip()}" if lines else ""
+
+
+# -- the log
+
+
+def open_log(path: Path) -> tuple[int, int]:
+    """A descriptor to write the log to, and how much is in it already.
+
+    Without a folder that can be written to, there is no log and all the rest.
+    """
+    try:
+        make_private(path.parent)
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size > MAX_LOG_SIZE:
+                path.replace(path.with_suffix(".log.1"))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        fd = os.open(path, flags, 0o600)
+        return fd, os.fstat(fd).st_size
+    except (OSError, BrokerUnavailable):
+        return os.open(os.devnull, os.O_WRONLY), 0
+
+
+def log_tail(path: Path, start: int = 0) -> str:
+    """The end of a log, of what was written behind `start`."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - TAIL_SIZE))
+            return file.read(TAIL_SIZE).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _own_python() -> dict[str, str]:
+    """What lets the new program find this very dragoman, where it is not installed."""
+    home = Path(dragoman.__file__).resolve().parents[1]
+    installed = any(part in ("site-packages", "dist-packages") for part in home.parts)
+    return {} if installed else {"PYTHONPATH": str(home)}
+
+
+__all__ = ["PROGRAM", "log_tail", "open_log", "start"]

@@ -1,0 +1,117 @@
+"""The brokers of this user: which there are, what they do, and how they are stopped.
+
+Owns what surfaces need to show and to end brokers. It starts none (`find_or_start`), and cleaning up
+after dead ones is in `reap`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.broker.client.hello import STATUS, STOP, ask_broker
+from dragoman.broker.endpoint import brokers_folder
+from dragoman.broker.records import BrokerRecord, read_records
+from dragoman.errors import BrokerError, BrokerUnavailable, CallError, ConnectError, ConnectionLost
+from dragoman.paths import Paths
+from dragoman.transports.identity import ProcessState, kill, state_of
+
+if TYPE_CHECKING:
+    from dragoman.broker.client.reap import Reaped
+
+STATUS_TIMEOUT: Final = 3.0
+"""Seconds for the status of a broker, before it is shown as one that does not answer."""
+
+STOP_TIMEOUT: Final = 15.0
+"""Seconds for a broker to end that need not wait for turns. Its peer has a few seconds to exit by
+itself before it is killed."""
+
+LOOK_INTERVAL: Final = 0.02
+"""Seconds between two looks whether a process is gone."""
+
+
+def list_brokers(paths: Paths) -> list[BrokerRecord]:
+    """The brokers that live, those included that only finish their turns; the oldest first."""
+    found = [
+        record
+        for _, record in read_records(brokers_folder(paths.runtime))
+        if record is not None and state_of(record.broker) is not ProcessState.DEAD
+    ]
+    return sorted(found, key=lambda record: record.started_at)
+
+
+async def status_of(record: BrokerRecord) -> dict[str, Any] | None:
+    """What a broker says of itself; None if it does not answer, or takes no callers any more."""
+    if record.draining:
+        return None
+    try:
+        answer = await ask_broker(record.address, STATUS, {}, timeout=STATUS_TIMEOUT)
+    except (ConnectError, ConnectionLost, CallError, BrokerError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+async def stop_broker(
+    record: BrokerRecord,
+    *,
+    drain: bool = False,
+    if_idle: bool = False,
+    timeout: float = STOP_TIMEOUT,
+) -> bool:
+    """Stop a broker and wait until it has gone, unless it drains. False if it does not want to.
+
+    One that does not answer is ended by signals, if its process is proved to be the broker.
+    """
+    if not record.draining:
+        try:
+            params = {"drain": drain, "ifIdle": if_idle}
+            answer = await ask_broker(record.address, STOP, params, timeout=STATUS_TIMEOUT)
+        except (ConnectError, ConnectionLost, CallError, BrokerError):
+            if if_idle:
+                return False
+        else:
+            if not (isinstance(answer, dict) and answer.get("stopping")):
+                return False
+            if drain:
+                return True
+            if await _gone(record, timeout):
+                return True
+    elif drain:
+        return True
+    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+        if not kill(record.broker, number):
+            break
+        if await _gone(record, timeout if number == signal.SIGTERM else STATUS_TIMEOUT):
+            return True
+    if state_of(record.broker) is ProcessState.DEAD:
+        return True
+    raise BrokerUnavailable(
+        f"the broker {record.name} (process {record.broker.pid}) cannot be stopped"
+    )
+
+
+async def reap(paths: Paths) -> list[Reaped]:
+    """Remove what dead brokers left."""
+    from dragoman.broker.client.reap import sweep
+
+    return await asyncio.to_thread(sweep, brokers_folder(paths.runtime))
+
+
+def log_of(record: BrokerRecord) -> Path:
+    """Where a broker writes what happens to it."""
+    return Path(record.log)
+
+
+async def _gone(record: BrokerRecord, timeout: float) -> bool:
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + timeout
+    while state_of(record.broker) is ProcessState.ALIVE:
+        if loop.time() >= give_up_at:
+            return False
+        await asyncio.sleep(LOOK_INTERVAL)
+    return True
+
+
+__all__ = ["list_brokers", "log_of", "reap", "status_of", "stop_broker"]

@@ -1,0 +1,137 @@
+"""Removing what killed brokers left: their peers, sockets, locks and records.
+
+Owns the sweep that every start of a broker makes, and `dragoman broker reap`. Nothing is killed by
+a name or by a bare process id: a process must be proved to be the one that was written down, or
+carry the mark of a broker that is proved to be dead. What cannot be judged is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.broker.endpoint import LOCK, SOCKET, STARTING
+from dragoman.broker.lock import is_held, try_lock
+from dragoman.broker.records import BrokerRecord, read_records
+from dragoman.transports import warden
+from dragoman.transports.identity import ProcessState, kill, state_of
+from dragoman.transports.strays import find_owned
+
+SWEEP_TIMEOUT: Final = 3.0
+"""Seconds to hunt for the processes of one dead broker. They are gone within milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What was removed of one broker."""
+
+    name: str
+    processes: int
+    """How many were killed."""
+    files: tuple[str, ...]
+
+
+def sweep(folder: Path) -> list[Reaped]:
+    """Clean up after every broker that is dead. Blocks for a moment if there is something to kill.
+
+    Several may sweep at once, also while brokers start: who is alive is not touched.
+    """
+    found = [*_sweep_records(folder), *_sweep_files(folder)]
+    return [one for one in found if one.processes or one.files]
+
+
+def _sweep_records(folder: Path) -> list[Reaped]:
+    reaped: list[Reaped] = []
+    for path, record in read_records(folder):
+        if record is None:
+            # A newer dragoman may write another form; an own process may be just replacing it.
+            continue
+        if state_of(record.broker) is not ProcessState.DEAD:
+            continue
+        killed = _end_processes(record)
+        with contextlib.suppress(OSError):
+            path.unlink()
+        reaped.append(Reaped(record.name, killed, (path.name, *_remove_address(folder, record))))
+    return reaped
+
+
+def _end_processes(record: BrokerRecord) -> int:
+    """Kill what a dead broker had started and what that has started; how many it was."""
+    groups = [one.pid for one in record.children if state_of(one) is ProcessState.ALIVE]
+    marked = set(find_owned(record.owner)) if record.owner else set()
+    if not groups and not marked:
+        return 0
+    for child in record.children:
+        if state_of(child) is ProcessState.ALIVE:
+            # It leads the group of its number and lived a moment ago, so this is its group.
+            warden.kill_group(child.pid)
+            kill(child, signal.SIGKILL)
+    if record.owner:
+        warden.sweep(record.owner, (), sweep_timeout=SWEEP_TIMEOUT)
+    return len(marked | set(groups))
+
+
+def _remove_address(folder: Path, record: BrokerRecord) -> list[str]:
+    """The socket and the lock of a dead broker, unless somebody else has the name by now."""
+    removed: list[str] = []
+    if not (folder / f"{record.name}{LOCK}").exists() and not os.path.lexists(record.address):
+        return removed
+    # Held while the files are removed, so that nobody can begin to listen there meanwhile.
+    lock = try_lock(folder / f"{record.name}{LOCK}")
+    if lock is None:
+        return removed
+    with lock:
+        if _remove_socket(Path(record.address)):
+            removed.append(os.path.basename(record.address))
+        removed.append(lock.path.name)
+    return removed
+
+
+def _sweep_files(folder: Path) -> list[Reaped]:
+    """Sockets and locks that no record speaks of: a broker died before it had one."""
+    reaped: list[Reaped] = []
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return reaped
+    for name in names:
+        endpoint, dot, ending = name.rpartition(".")
+        kind = f"{dot}{ending}"
+        if kind not in (LOCK, SOCKET, STARTING):
+            continue
+        path = folder / (name if kind == STARTING else f"{endpoint}{LOCK}")
+        if is_held(path) or not (folder / name).exists():
+            # Somebody has it, or has just given it up in order.
+            continue
+        lock = try_lock(path)
+        if lock is None:
+            continue
+        with lock:
+            files = [name] if kind != SOCKET else []
+            socket = folder / f"{endpoint}{SOCKET}"
+            if kind != STARTING and _remove_socket(socket):
+                files.append(socket.name)
+        reaped.append(Reaped(endpoint, 0, tuple(files)))
+    return reaped
+
+
+def _remove_socket(path: Path) -> bool:
+    """Remove a socket; anything else at its place is not ours to remove."""
+    if sys.platform == "win32":
+        return False
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return False
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
+__all__ = ["Reaped", "sweep"]

@@ -1,0 +1,155 @@
+"""Brokers that run, asked about the sessions that they have open.
+
+Owns the search for the broker that has a stored session open, and what can be done to the session
+there without prompting. It starts no broker. Following a session is in `following`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.broker.client.hello import ask_broker, knock
+from dragoman.broker.client.list import list_brokers, status_of, stop_broker
+from dragoman.broker.error_transfer import revive
+from dragoman.broker.protocol import RELEASE
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.errors import (
+    BrokerError,
+    CallError,
+    ConnectError,
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    TurnInProgress,
+)
+from dragoman.store.jobs import is_alive
+from dragoman.store.open import open_store
+
+if TYPE_CHECKING:
+    from dragoman.broker.records import BrokerRecord
+    from dragoman.paths import Paths
+    from dragoman.store.records import JobRecord, SessionRecord
+
+log: Final = logging.getLogger("dragoman.hub")
+
+LOOK_INTERVAL: Final = 0.2
+"""Seconds between two looks into the store for the end of a job."""
+
+LOOKS: Final = 5
+"""How often the store is asked whether a job has ended: a second in all, ten times what a process
+takes to store that."""
+
+CLOSE_TIMEOUT: Final = 10.0
+"""Seconds for a peer to close a session. It is closed here in any case."""
+
+
+async def statuses(paths: Paths) -> list[tuple[BrokerRecord, dict[str, Any] | None]]:
+    """Every broker that lives, with what it says of itself; None if it does not answer."""
+    brokers = list_brokers(paths)
+    told = await asyncio.gather(*(status_of(record) for record in brokers))
+    return list(zip(brokers, told, strict=True))
+
+
+async def broker_with(session: SessionRecord, paths: Paths) -> BrokerRecord | None:
+    """The broker that has a stored session open, if one has."""
+    candidates = [record for record in list_brokers(paths) if record.peer == session.peer]
+    told = await asyncio.gather(*(status_of(record) for record in candidates))
+    for record, status in zip(candidates, told, strict=True):
+        open_there = (status or {}).get("sessions")
+        if isinstance(open_there, list) and any(
+            isinstance(each, dict) and each.get("key") == session.key for each in open_there
+        ):
+            return record
+    return None
+
+
+async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
+    """The sessions that the broker of this name knows; none if it does not answer."""
+    for record in list_brokers(paths):
+        if record.name == broker and (status := await status_of(record)) is not None:
+            told = status.get("sessions")
+            return [each for each in told if isinstance(each, dict)] if told else []
+    return []
+
+
+async def take_over(session: SessionRecord, *, broker: str | None, pid: int, paths: Paths) -> None:
+    """See to it that nobody else has a stored session open that is to go on here: in `broker`, or
+    in a process of our own, of which `pid` runs the turns. Two processes with one session would
+    not know of each other's turns. Raises `TurnInProgress` where somebody uses it.
+    """
+    others = [
+        record
+        for record in list_brokers(paths)
+        if record.peer == session.peer and record.name != broker and not record.draining
+    ]
+    for record in others:
+        try:
+            told = await ask_broker(record.address, RELEASE, {"sessionId": session.peer_session_id})
+            if told.get("released") and not told.get("closed"):
+                # Its peer keeps what it has for as long as it lives.
+                await stop_broker(record, if_idle=True)
+        except RemoteError as error:
+            refused = revive(error.data, error.message)
+            if isinstance(refused, TurnInProgress):
+                raise refused from error
+            log.debug("the broker %s releases nothing: %s", record.name, error)
+        except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
+            log.debug("the broker %s does not answer: %s", record.name, error)
+    # Behind the above, which has them stored. What is left runs in a process that is no broker, or
+    # in one that takes no callers any more; the end of a job is told before it is stored.
+    looks = 0
+    while (job := running_job(session, paths, besides=pid)) is not None and looks < LOOKS:
+        looks += 1
+        await asyncio.sleep(LOOK_INTERVAL)
+    if job is None:
+        return
+    raise TurnInProgress(
+        f"the job {job.id} of the session {session.name or session.key} has not ended; "
+        f"`dragoman jobs watch {job.id}` shows it"
+    )
+
+
+def lasting_job(session: SessionRecord, paths: Paths) -> JobRecord | None:
+    """A job of a session that some process runs and that does not end in a moment. The end of a job
+    is told before it is stored, so that a command right behind it finds it running."""
+    for _ in range(LOOKS):
+        if (job := running_job(session, paths)) is None:
+            return None
+        time.sleep(LOOK_INTERVAL)
+    return job
+
+
+def running_job(
+    session: SessionRecord, paths: Paths, *, besides: int | None = None
+) -> JobRecord | None:
+    """A job of a session that some process runs, or another one than `besides`."""
+    with open_store(read_only=True, paths=paths) as store:
+        jobs = [
+            *store.jobs("running", session_key=session.key),
+            *store.jobs("queued", session_key=session.key),
+        ]
+    theirs = (job for job in jobs if job.runner.get("pid") not in (None, besides))
+    return next((job for job in theirs if is_alive(job.runner)), None)
+
+
+async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError | None:
+    """Let the peer close a session that a broker has open. Returns why it did not."""
+    broker = await broker_with(session, paths)
+    if broker is None:
+        return None
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            options = ClientOptions(read_files=False, write_files=False)
+            async with AcpClient(await knock(broker.address), options) as client:
+                await client.connection.call(
+                    "session/close", {"sessionId": session.peer_session_id}
+                )
+    except DragomanError as error:
+        return error
+    except TimeoutError:
+        return DragomanError(f"{session.peer} did not close it within {CLOSE_TIMEOUT:g} s")
+    return None

@@ -1,0 +1,138 @@
+"""Where a broker is found: its socket, its lock, its records, its log.
+
+Owns the names of these files and the safety of the folder they are in: it is ours and nobody else
+may look into it. It opens no socket and takes no lock (`starting` and `server.process` do).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.client import folders
+from dragoman.errors import BrokerUnavailable
+from dragoman.transports.sockets import PATH_LIMIT
+
+if TYPE_CHECKING:
+    from dragoman.broker.spec import Folders
+
+SOCKET: Final = ".sock"
+LOCK: Final = ".lock"
+STARTING: Final = ".starting"
+RECORD: Final = ".json"
+
+SHORT_FOLDER: Final = "/tmp/dragoman-{user}"
+"""For sockets whose path would be too long elsewhere. Not the folder that a variable names for
+temporary files: all callers of a user have to find the same one."""
+
+PIPE: Final = "\\\\.\\pipe\\dragoman-{name}-{key}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One broker's place."""
+
+    name: str
+    runtime: Path
+    """The folder with the lock, the records and mostly the socket."""
+    logs: Path
+    """The folder with the logs."""
+
+    @property
+    def address(self) -> str:
+        """The path of the socket, or the name of the pipe."""
+        if sys.platform == "win32":
+            return PIPE.format(name=self.name, key=_key(self.runtime))
+        path = str(self.runtime / f"{self.name}{SOCKET}")
+        if len(os.fsencode(path)) <= PATH_LIMIT:
+            return path
+        # Other runtime folders of the same user use this folder, too.
+        return str(short_folder() / f"{self.name}-{_key(self.runtime)}{SOCKET}")
+
+    @property
+    def lock(self) -> Path:
+        """Held by the broker as long as callers may come."""
+        return self.runtime / f"{self.name}{LOCK}"
+
+    @property
+    def starting(self) -> Path:
+        """Held by the caller that starts the broker."""
+        return self.runtime / f"{self.name}{STARTING}"
+
+    @property
+    def log(self) -> Path:
+        return self.logs / f"broker-{self.name}.log"
+
+    def record(self, pid: int) -> Path:
+        """What is to be cleaned up if the broker with this process id is killed."""
+        return self.runtime / f"{self.name}.{pid}{RECORD}"
+
+    def make_safe(self) -> None:
+        """Make the folders of the lock and the socket, and refuse any that is not ours alone."""
+        make_private(self.runtime)
+        if sys.platform != "win32":
+            folder = Path(self.address).parent
+            if folder != self.runtime:
+                make_private(folder, follow=False)
+
+
+def endpoint_of(name: str, folders: Folders) -> Endpoint:
+    """The place of the broker with this name."""
+    return Endpoint(
+        name=name, runtime=brokers_folder(folders.runtime), logs=logs_folder(folders.state)
+    )
+
+
+def brokers_folder(runtime: str | os.PathLike[str]) -> Path:
+    """Where locks, records and sockets are."""
+    return Path(runtime) / "brokers"
+
+
+def logs_folder(state: str | os.PathLike[str]) -> Path:
+    return Path(state) / "logs"
+
+
+def short_folder() -> Path:
+    """The stand-in for a folder with too long a path."""
+    user = os.getuid() if sys.platform != "win32" else 0
+    return Path(SHORT_FOLDER.format(user=user))
+
+
+def make_private(folder: Path, *, follow: bool = True) -> None:
+    """Make a folder that only we may use, or make sure that an existing one is such.
+
+    Raises `BrokerUnavailable` if it belongs to somebody else, cannot be made, or is no folder.
+    Without `follow`, a link in its place is refused: anybody could have put it there.
+    """
+    try:
+        with contextlib.suppress(FileExistsError):
+            folders.make_private(folder)
+        found = folder.stat() if follow else folder.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise BrokerUnavailable(f"{folder} is needed for the broker's socket and is no folder")
+        if sys.platform == "win32":
+            # Folders of a user are the user's own there; modes say nothing.
+            return
+        if found.st_uid != os.geteuid():
+            raise BrokerUnavailable(
+                f"{folder} belongs to another user (uid {found.st_uid}): "
+                "set DRAGOMAN_RUNTIME_DIR to a folder of your own"
+            )
+        if found.st_mode & 0o077:
+            folder.chmod(0o700)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise BrokerUnavailable(f"{folder} cannot be written to: no broker can listen there")
+    except OSError as error:
+        raise BrokerUnavailable(
+            f"{folder} cannot be used for a broker: {error.strerror or error}"
+        ) from error
+
+
+def _key(folder: Path) -> str:
+    return hashlib.sha256(os.fsencode(os.path.abspath(folder))).hexdigest()[:8]

@@ -1,0 +1,255 @@
+"""What is spoken on a broker's socket beyond the protocol of agents.
+
+Owns the names of the ``_dragoman/…`` methods, the shapes of their parameters, and what stands under
+``dragoman`` in the `_meta` of ordinary requests and answers. How errors travel is in `error_transfer`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.broker import error_transfer
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
+from dragoman.policy.rules import Policy, PolicySettings
+from dragoman.rpc import boundary
+from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE
+
+T = TypeVar("T")
+
+HELLO: Final = "_dragoman/hello"
+PING: Final = "_dragoman/ping"
+STATUS: Final = "_dragoman/status"
+STOP: Final = "_dragoman/stop"
+SUBMIT: Final = "_dragoman/submit"
+ATTACH: Final = "_dragoman/attach"
+DETACH: Final = "_dragoman/detach"
+RESULT: Final = "_dragoman/result"
+CANCEL: Final = "_dragoman/cancel"
+RELEASE: Final = "_dragoman/release"
+TERMS: Final = "_dragoman/terms"
+STDERR: Final = "_dragoman/stderr"
+"""A notification: what the peer wrote to its stderr, for callers that asked for it."""
+
+META: Final = meaning.META
+"""Where in a `_meta` ours stands."""
+
+LINEAGE: Final = ("depth", "lineage")
+"""What of ours is meant for the peer: who delegated to it."""
+
+PolicyName: TypeAlias = Literal["approve-all", "approve-reads", "deny-all"]
+PolicyTerms: TypeAlias = PolicyName | Policy
+"""Who decides when a caller has left: a preset by its name, or a whole policy."""
+
+
+class Stop(Struct, rename="camel"):
+    """`_dragoman/stop`: end, with `drain` after the turns, with `if_idle` only if nothing runs."""
+
+    drain: bool = True
+    if_idle: bool = False
+
+
+class CallerTerms(Struct, rename="camel"):
+    """`_dragoman/terms`, a notification: what may be done in the turns of this caller. Callers of
+    one broker differ in this, and what a caller does not offer, the broker does else."""
+
+    write_files: bool = True
+    agent_stderr: bool = False
+    policy: PolicyTerms | None = None
+    """What counts in turns of which the prompt does not say it."""
+
+
+class Attach(Struct, rename="camel"):
+    """`_dragoman/attach`: follow a session from an event on; None: from now on."""
+
+    session_id: str
+    start: int | None = None
+
+
+class SessionParams(Struct, rename="camel"):
+    """Anything that is about a session and of which nothing else matters."""
+
+    session_id: str
+
+
+class JobWanted(Struct, rename="camel"):
+    """`_dragoman/result` and `_dragoman/cancel`."""
+
+    job: str
+    wait: bool = False
+
+
+class SessionMeta(Struct):
+    """With `session/new`, `session/load` and `session/resume`: how the session is to be stored."""
+
+    name: str | None = None
+    key: str | None = None
+    once: bool = False
+    """Whether it is closed when its jobs have ended and no caller has it: nobody comes back."""
+
+
+class TurnBudgets(Struct, rename="camel"):
+    """How long a turn may take, in seconds; None is for ever. The broker holds a turn to it when
+    nobody follows it; while its caller is there, that one does."""
+
+    first_event: float | None = None
+    silence: float | None = None
+    total: float | None = None
+
+    def __post_init__(self) -> None:
+        for budget in (self.first_event, self.silence, self.total):
+            if budget is not None and not budget > 0:
+                raise ValueError("a budget is a time in seconds")
+
+
+class PromptMeta(Struct):
+    """With a prompt: its job, and what becomes of it when the caller has left."""
+
+    job: str | None = None
+    stay: bool = True
+    policy: PolicyTerms | None = None
+    fresh: bool = False
+    budgets: TurnBudgets | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.policy)
+
+
+class Expired(Struct):
+    """A budget of a turn that is used up."""
+
+    budget: str
+    timeout: float
+
+
+class CancelMeta(Struct):
+    """With `session/cancel`: the budget for which the caller ends its turn, if it is one."""
+
+    expired: Expired | None = None
+
+
+class Submit(Struct, rename="camel"):
+    """`_dragoman/submit`: a prompt for which nobody waits."""
+
+    session_id: str
+    prompt: Raw
+    job: str
+    policy: PolicyTerms | None = None
+    fresh: bool = False
+    budgets: TurnBudgets | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.policy)
+
+
+def _check(policy: PolicyTerms | None) -> None:
+    """Refuse rules that cannot mean what they say, before anything runs under them."""
+    if not isinstance(policy, Policy):
+        return
+    from dragoman.policy.validate import check_policy
+
+    try:
+        check_policy(PolicySettings(rules=policy.rules, limits=policy.limits), origin="policy")
+    except ConfigInvalid as error:
+        # The decoder makes a refusal of it.
+        raise ValueError(str(error)) from error
+    for ceiling in policy.ceilings:
+        _check(ceiling)
+
+
+def read(params: Raw, shape: type[T]) -> T:
+    """Parameters as a shape of this module. Raises the refusal for what is none."""
+    try:
+        return msgspec.json.decode(params if memoryview(params).nbytes else b"{}", type=shape)
+    except UNDECODABLE as error:
+        raise boundary.invalid_params(error) from error
+
+
+def members(params: Raw) -> dict[str, Raw]:
+    """Parameters or a result as their members, each as it came."""
+    found: dict[str, Raw] = read(params, dict[str, Raw])
+    return found
+
+
+def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
+    """What stands in the `_meta` for us."""
+    meta = body.get("_meta")
+    if meta is None or bytes(meta) == b"null":
+        return shape()
+    ours = read(meta, dict[str, Raw]).get(META)
+    return shape() if ours is None else read(ours, shape)
+
+
+NOTHING: Final[frozenset[str]] = frozenset()
+MODEL: Final = frozenset({"model"})
+"""What the bridge in front of a peer reads in the `_meta` of `session/new`."""
+
+
+def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> dict[str, Raw]:
+    """The members as the peer is to see them: what is for us is none of its business."""
+    meta = body.get("_meta")
+    if meta is None or bytes(meta) == b"null":
+        return body
+    others = read(meta, dict[str, Raw])
+    ours = others.pop(META, None)
+    if ours is not None and bytes(ours) != b"null":
+        # A peer that delegates in turn has to know how deep it stands.
+        passed_on = {
+            name: value for name, value in members(ours).items() if name in LINEAGE or name in but
+        }
+        if passed_on:
+            others[META] = pack(passed_on)
+    body = {name: value for name, value in body.items() if name != "_meta"}
+    if others:
+        body["_meta"] = pack(others)
+    return body
+
+
+def with_our_meta(result: Raw, ours: dict[str, Any]) -> Raw:
+    """A result with our words in its `_meta`, beside those of the peer."""
+    try:
+        body = members(result) if bytes(result) != b"null" else {}
+        meta = body.get("_meta")
+        theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
+        before = theirs.get(META)
+        # A stop reason that was translated on the way here is still wanted in the peer's word.
+        if before is not None and (stop := text(members(before).get(meaning.STOP))) is not None:
+            ours = {**ours, meaning.STOP: stop}
+    except RemoteError:
+        # A result that is no object is the peer's own business.
+        return result
+    body["_meta"] = pack(theirs | {META: pack(ours)})
+    return pack(body)
+
+
+def pack(value: Any) -> Raw:
+    return Raw(msgspec.json.encode(value))
+
+
+def text(raw: Raw | None) -> str | None:
+    """A member that should be a string; None if it is none."""
+    try:
+        value = None if raw is None else msgspec.json.decode(raw)
+    except UNDECODABLE:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def refusal(error: DragomanError) -> RemoteError:
+    """What a caller gets for an error: the peer's own as it is, ours with its class beside it."""
+    if isinstance(error, RemoteError):
+        data = error_transfer.with_stderr(error.data, error.stderr_tail)
+        return RemoteError(error.code, error.message, data)
+    if error.error_class == "broker_busy":
+        code = error_transfer.BUSY
+    elif error.error_class in ("unknown_session", "session_lost", "unknown_job"):
+        code = codes.NOT_FOUND
+    elif isinstance(error, UsageError):
+        code = codes.INVALID_PARAMS
+    else:
+        code = codes.INTERNAL_ERROR
+    return RemoteError(code, str(error), error_transfer.describe(error))

@@ -1,0 +1,105 @@
+"""What a broker writes down of itself and of the processes it started, for its own sudden death.
+
+Owns the shape of a record and its file, which is replaced whole at every change and removed at an
+orderly end. A record that is found without its broker is what `client.reap` works with. It kills
+nothing and decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.broker.endpoint import RECORD
+from dragoman.config.files import write_whole
+from dragoman.transports.identity import ProcessIdentity, identify
+
+MAX_SIZE: Final = 256 * 1024
+"""A record has a few hundred bytes; what is larger is none."""
+
+log = logging.getLogger(__name__)
+
+
+class BrokerRecord(Struct, frozen=True, kw_only=True):
+    """One broker's process, and those that it answers for."""
+
+    name: str
+    """Of the endpoint."""
+    address: str
+    peer: str
+    workspace: str
+    version: str
+    """Of dragoman."""
+    broker: ProcessIdentity
+    owner: str
+    """The name in the marks of its children, by which their descendants are found."""
+    children: tuple[ProcessIdentity, ...] = ()
+    """The peer's processes. Each leads a group and a session that have its number."""
+    started_at: float
+    """Seconds since 1970, for people."""
+    log: str = ""
+    draining: bool = False
+    """Whether it takes no new callers any more and only finishes what it has."""
+
+
+class RecordFile:
+    """The record of this very process. A disk that does not take it stops nobody: the warden of
+    the process guards its children, too."""
+
+    def __init__(self, path: Path, record: BrokerRecord) -> None:
+        self.path = path
+        self.record = record
+
+    def write(self) -> None:
+        """Put the record on the disk, whole or not at all."""
+        try:
+            write_whole(self.path, msgspec.json.encode(self.record))
+        except OSError as error:
+            log.warning("the record of this broker cannot be kept: %s", error)
+
+    def add(self, pid: int) -> None:
+        """A process of the peer was started."""
+        found = identify(pid)
+        if found is not None:
+            self._change(children=(*self.record.children, found))
+
+    def drop(self, pid: int) -> None:
+        """A process of the peer is gone."""
+        self._change(children=tuple(one for one in self.record.children if one.pid != pid))
+
+    def drain(self) -> None:
+        """The name is given up; the processes are not."""
+        self._change(draining=True)
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+    def _change(self, **changes: object) -> None:
+        self.record = msgspec.structs.replace(self.record, **changes)
+        self.write()
+
+
+def read_record(path: Path) -> BrokerRecord | None:
+    """A record; None if the file is gone or is none."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_SIZE), type=BrokerRecord)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def read_records(folder: Path) -> Iterator[tuple[Path, BrokerRecord | None]]:
+    """Every record in a folder, with its file; None where a file is no record."""
+    try:
+        files = sorted(path for path in folder.iterdir() if path.name.endswith(RECORD))
+    except OSError:
+        return
+    for path in files:
+        yield path, read_record(path)

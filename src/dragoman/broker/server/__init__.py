@@ -1,0 +1,1 @@
+"""The broker process: one peer, kept alive and served to many callers."""

@@ -1,0 +1,424 @@
+"""A broker: one peer, kept alive, served to many callers at once.
+
+Puts the parts together and decides nothing that one of them could: `restart` keeps the peer,
+`sessions` its sessions, `turns` the prompts, `caller` serves each caller, `recording` stores what
+happens, and `lifecycle` says where the broker stands. The process around it is in `process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import sys
+import time
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.broker import error_transfer, protocol
+from dragoman.broker.server import connection_limit
+from dragoman.broker.server.caller import Caller
+from dragoman.broker.server.interfaces import BrokerHost
+from dragoman.broker.server.jobs import Job
+from dragoman.broker.server.lifecycle import BrokerEvent, BrokerState, Lifecycle
+from dragoman.broker.server.live_session import LiveSession
+from dragoman.broker.server.liveness import Liveness
+from dragoman.broker.server.memory_use import resident_tree
+from dragoman.broker.server.peer import PeerLink, reach
+from dragoman.broker.server.queue import MAX_WAITING
+from dragoman.broker.server.recorder import BrokerRecorder
+from dragoman.broker.server.restart import MAX_DELAY, Open, PeerSupervisor
+from dragoman.broker.server.sessions import Sessions
+from dragoman.broker.server.turns import Turns
+from dragoman.broker.spec import PROTOCOL, BrokerSpec
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import (
+    BrokerBusy,
+    CallTimeout,
+    ConnectionClosed,
+    ConnectionLost,
+    DragomanError,
+    UnknownJob,
+)
+from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.transports.base import Stream
+from dragoman.transports.identity import own_identity, resident_size
+
+log: Final = logging.getLogger("dragoman.broker")
+
+LAST_WORDS_TIMEOUT: Final = 2.0
+"""How long the last answers may take to leave when the broker ends."""
+
+
+SWITCH_INTERVAL: Final = 0.0005
+"""Seconds that a thread works before another one gets its turn. See `run`."""
+
+
+class Hello(msgspec.Struct, rename="camel"):
+    """`_dragoman/hello`: who calls, and how long the broker is to stay when idle."""
+
+    version: str = ""
+    identity: str = ""
+    ttl: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
+class Broker:
+    """Serves one peer. Made in the process that is to do so, with a loop running."""
+
+    def __init__(self, spec: BrokerSpec, host: BrokerHost, *, open: Open | None = None) -> None:
+        self.spec = spec
+        self.budgets = spec.budgets
+        self.loads_next_minute = spec.loads_next_minute
+        self.tasks = TaskOwner("broker")
+        self.liveness = Liveness(self.tasks, is_working=lambda far: self.turns.work_at(far))
+        self._host = host
+        self._life = Lifecycle(self._changed)
+        self._keeper = PeerSupervisor(
+            open or (lambda number: reach(spec, number, self._peer_said)), self
+        )
+        runner = dataclasses.asdict(own_identity())
+        self.recording = BrokerRecorder(spec, runner=runner)
+        self.sessions = Sessions(self, self.recording)
+        self.turns = Turns(self, parallel=spec.parallel is True)
+        self._callers: dict[Caller, None] = {}
+        """In the order in which they came."""
+        self._crowded = False
+        """Whether somebody had to go, which is told once."""
+        self._far: PeerLink | None = None
+        self._waiting: set[asyncio.Future[PeerLink]] = set()
+        self._opening = 0
+        self._problem: DragomanError | None = None
+        self._ending = asyncio.Event()
+        self._started_at = time.time()
+        self._ttl = spec.ttl
+        self._idle_since: float | None = None
+        self._idle_from = 0.0
+        self._was_idle: bool | None = None
+
+    # -- for the process
+
+    async def serve(self, stream: Stream) -> None:
+        """Serve one caller until it has gone."""
+        caller = Caller(self, stream)
+        self._callers[caller] = None
+        if (leaving := connection_limit.one_too_many(self._callers)) is not None:
+            # Not counted any more, while its connection is being closed.
+            del self._callers[leaving]
+            level = logging.DEBUG if self._crowded else logging.WARNING
+            log.log(level, "there are too many connections; one that says nothing is ended")
+            self._crowded = True
+            self.tasks.start(leaving.connection.aclose(), "send a caller away")
+        try:
+            await caller.serve()
+        finally:
+            self._left(caller)
+
+    async def run(self) -> None:
+        """Keep the peer until the broker is to end; then everything is closed."""
+        await self.recording.open()
+        # The store's thread and the loop share one interpreter, and one waits so long while the
+        # other works. The usual five milliseconds are longer than a turn takes.
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        keeper = self.tasks.start(self._keeper.run(), "keep the peer")
+        self.work_changed()
+        try:
+            ending = self.tasks.start(self._ending.wait(), "wait for the end")
+            await asyncio.wait({keeper, ending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await finish(self._close())
+            sys.setswitchinterval(before)
+
+    def stop(self, *, drain: bool) -> None:
+        """End `run`; with `drain` not before the turns that run or wait have ended."""
+        if not drain:
+            self._life.happens(BrokerEvent.STOP)
+        elif (
+            self._life.happens(BrokerEvent.DRAIN) is BrokerState.DRAINING
+            and not self.turns.queue.busy
+        ):
+            self._life.happens(BrokerEvent.DONE)
+
+    async def _close(self) -> None:
+        self._life.happens(BrokerEvent.STOP)
+        self.turns.fail_waiting(ConnectionClosed("the broker was stopped"))
+        self.turns.close()
+        # The peer goes first: the turns that still run are answered by that.
+        await self.tasks.aclose()
+        # All at once: those who do not read must not add up.
+        await asyncio.gather(*map(self._part, list(self._callers)))
+        await self.recording.close()
+
+    async def _part(self, caller: Caller) -> None:
+        """End a connection, after what was answered last has left."""
+        try:
+            async with asyncio.timeout(LAST_WORDS_TIMEOUT):
+                await caller.connection.drain()
+        except (TimeoutError, ConnectionLost):
+            log.debug("a caller did not take its last answers")
+        await caller.connection.aclose()
+
+    def _changed(self, state: BrokerState) -> None:
+        # These two change with every turn.
+        level = logging.DEBUG if state in (BrokerState.IDLE, BrokerState.SERVING) else logging.INFO
+        log.log(level, "the broker is %s", state.value)
+        if state in (BrokerState.DRAINING, BrokerState.STOPPED):
+            self._host.release()
+        if state is BrokerState.STOPPED:
+            self._ending.set()
+
+    def _left(self, caller: Caller) -> None:
+        self._callers.pop(caller, None)
+        self.turns.left(caller)
+        for session in self.sessions:
+            if caller in session.readers:
+                session.questions.left(caller)
+                session.close_for(caller)
+                self.sessions.close_if_done(session)
+        if self._far is not None:
+            self._far.upstream.left(caller.connection)
+        self.work_changed()
+
+    # -- the peer
+
+    @property
+    def far(self) -> PeerLink | None:
+        """The peer, if it answers."""
+        far = self._far
+        return far if far is not None and far.failure is None else None
+
+    async def ready(self) -> PeerLink:
+        """The peer, as soon as it answers. Raises why it does not."""
+        far = self.far
+        if far is not None:
+            return far
+        if self._life.state is BrokerState.STOPPED:
+            raise ConnectionClosed("the broker was stopped")
+        future: asyncio.Future[PeerLink] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        self._keeper.want()
+        timeout = self.budgets.spawn + self.budgets.initialize + MAX_DELAY
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise CallTimeout("the peer", timeout) from None
+        finally:
+            self._waiting.discard(future)
+
+    def peer_up(self, far: PeerLink) -> None:
+        self._far = far
+        self._problem = None
+        if (pid := far.pid) is not None:
+            self._host.peer_started(pid)
+        self._life.happens(BrokerEvent.READY)
+        if self.turns.queue.busy:
+            self._life.happens(BrokerEvent.WORK)
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(far)
+
+    def peer_down(self, far: PeerLink, failure: ConnectionLost) -> None:
+        log.warning("the peer is gone: %s", failure)
+        self._far = None
+        for session in self.sessions:
+            # Whoever is still asked would answer to nobody, or to the next process.
+            if session.far is far:
+                session.questions.call_off()
+        if (pid := far.pid) is not None:
+            self._host.peer_ended(pid)
+        self._life.happens(BrokerEvent.LOST)
+
+    def peer_unstartable(self, error: DragomanError) -> None:
+        log.error("the peer cannot be started: %s", error)
+        self._problem = error
+        self._life.happens(BrokerEvent.UNSTARTABLE)
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(error.fresh())
+        self.turns.fail_waiting(error)
+
+    def peer_coming(self) -> None:
+        self._life.happens(BrokerEvent.WANTED)
+
+    def is_wanted(self) -> bool:
+        return bool(self._waiting or self.turns.queue.busy)
+
+    # -- for turns and sessions
+
+    @property
+    def unstored(self) -> str:
+        """Why nothing is stored; empty while all is well."""
+        return self.recording.trouble
+
+    def take_notice(self) -> str:
+        """What a user has to be told, once; empty if there is nothing."""
+        notice, self.recording.notice = self.recording.notice, ""
+        return notice
+
+    async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
+        return await self.sessions.restore(session, far, fresh=fresh)
+
+    def is_used(self, session: LiveSession) -> bool:
+        queue = self.turns.queue
+        # A job that runs may still be waiting for its session to be restored.
+        return any(queue.waiting(session.key)) or any(
+            job.session is session for job in queue.running
+        )
+
+    def job_changed(self, job: Job) -> None:
+        self.recording.job_changed(job)
+
+    def job_ended(self, job: Job) -> None:
+        self.recording.job_ended(job)
+
+    def left_queue(self, job: Job) -> None:
+        self.sessions.close_if_done(job.session)
+
+    def work_changed(self) -> None:
+        """Callers come and go, turns begin and end: say so where it matters."""
+        busy = self.turns.queue.busy
+        if busy:
+            self._life.happens(BrokerEvent.WORK)
+        else:
+            self._life.happens(BrokerEvent.DONE)
+        # Whoever only asks how we are is no caller: brokers ask each other.
+        idle = not busy and not any(caller.greeted for caller in self._callers)
+        if idle is not self._was_idle:
+            self._was_idle = idle
+            self._idle_since = time.time() if idle else None
+            self._idle_from = time.monotonic()
+            self._host.idle_changed(idle)
+
+    def _peer_said(self, data: bytes) -> None:
+        """The peer wrote to its stderr: those who asked for it and whose turns run are told."""
+        running = {job.caller for job in self.turns.queue.running}
+        for caller in self._callers:
+            if caller.terms.agent_stderr and (caller in running or not running):
+                if caller.connection.failure is None and not caller.connection.is_full:
+                    said = {"text": data.decode("utf-8", "replace")}
+                    caller.connection.post(protocol.STDERR, said)
+
+    # -- for callers
+
+    def check_room(self) -> None:
+        """Refuse a caller for which there is no room."""
+        if connection_limit.is_full(self._callers):
+            raise BrokerBusy("this broker has as many callers as it can; try again later")
+
+    def check_work(self) -> None:
+        """Refuse what is new when the broker is about to end."""
+        if not self._life.takes_work:
+            raise BrokerBusy("this broker is about to end; connect again for the next one")
+
+    async def greet(self) -> Raw:
+        """The answer to the handshake: the peer's own, with what the broker adds."""
+        far = await self.ready()
+        body = protocol.members(far.client.hello)
+        body["protocolVersion"] = protocol.pack(acp.PROTOCOL_VERSION)
+        can = protocol.members(body.get("agentCapabilities", Raw(b"{}")))
+        sessions = can.get("sessionCapabilities", Raw(b"{}"))
+        sessions = Raw(b"{}") if bytes(sessions) == b"null" else sessions
+        more = {"resume": Raw(b"{}"), "close": Raw(b"{}")}
+        can["sessionCapabilities"] = protocol.pack(more | protocol.members(sessions) | more)
+        body["agentCapabilities"] = protocol.pack(can)
+        return protocol.with_our_meta(protocol.pack(body), {"broker": self._hello()})
+
+    async def open_session(self, caller: Caller, method: str, params: Raw) -> Raw:
+        if self._opening >= MAX_WAITING:
+            raise error_transfer.busy(self._opening)
+        self._opening += 1
+        try:
+            return await self.sessions.new(caller, method, params)
+        finally:
+            self._opening -= 1
+
+    def hello(self, params: Raw) -> dict[str, Any]:
+        asked = protocol.read(params, Hello)
+        if asked.ttl is not None:
+            self._ttl = asked.ttl
+            self._host.keep_for(asked.ttl)
+        return self._hello()
+
+    def _hello(self) -> dict[str, Any]:
+        return {
+            "version": self.spec.version,
+            "protocol": PROTOCOL,
+            "peer": self.spec.peer,
+            "workspace": self.spec.workspace,
+            "identity": self.spec.identity_digest,
+            "pid": os.getpid(),
+            "startedAt": self._started_at,
+            "draining": not self._life.takes_work,
+            "state": self._life.state.value,
+            "ttl": self._ttl,
+        }
+
+    def status(self, caller: Caller) -> dict[str, Any]:
+        """What goes on. The caller who asks does not count as one."""
+        pid = None if self.far is None else self.far.pid
+        return {
+            **self._hello(),
+            "callers": len(self._callers.keys() - {caller}),
+            "peerPid": pid,
+            "peerRss": None if pid is None else resident_tree(pid),
+            "rss": resident_size(os.getpid()),
+            "starts": self._keeper.starts,
+            "problem": None if self._problem is None else str(self._problem),
+            "storing": self.recording.trouble or None,
+            "sessions": [self._told(session) for session in self.sessions],
+            "jobs": self.turns.status(),
+            "waiting": len(self.turns.queue),
+            "idleSince": self._idle_since,
+            "idleFor": time.monotonic() - self._idle_from if self._was_idle else None,
+        }
+
+    def _told(self, session: LiveSession) -> dict[str, Any]:
+        job = session.job
+        return {
+            "sessionId": session.id,
+            "key": session.key,
+            "name": session.name,
+            "owner": bool(session.readers),
+            "running": None if job is None else job.id,
+            "live": session.far is self.far,
+            "queued": sum(1 for _ in self.turns.queue.waiting(session.key)),
+            "quarantined": session.quarantined,
+        }
+
+    def asked_to_stop(self, asked: protocol.Stop, caller: Caller) -> bool:
+        others = any(each.greeted for each in self._callers.keys() - {caller})
+        if asked.if_idle and (self.turns.queue.busy or others):
+            return False
+        # After the answer has left.
+        asyncio.get_running_loop().call_soon(lambda: self.stop(drain=asked.drain))
+        return True
+
+    async def result(self, params: Raw) -> Any:
+        """A job as it stands, or as it ended if the caller waits for that."""
+        asked = protocol.read(params, protocol.JobWanted)
+        job = self.turns.jobs.get(asked.job)
+        if job is None:
+            record = await self.recording.find_job(asked.job)
+            if record is None:
+                raise UnknownJob(f"there is no job {asked.job!r}; it may have been deleted")
+            return msgspec.to_builtins(record)
+        if (asked.wait or job.ended_at is not None) and job.state != "ended":
+            over = asyncio.Event()
+            job.when_ended(over.set)
+            # As long as the job takes; the end of the caller cancels this.
+            await over.wait()
+        elif job.state != "ended":
+            # What was said so far.
+            await self.recording.settle(job.session)
+        told: dict[str, Any] = msgspec.to_builtins(self.recording.record(job))
+        if job.state != "ended" and job.started_at is not None:
+            told["text"] = self.recording.said_so_far(job)
+        return told | {"sessionId": job.session.id, "context": job.context}
+
+    def timeout_of(self, method: str) -> float | None:
+        """How long the peer may take. A login takes as long as its user needs."""
+        return None if method == acp.AUTHENTICATE.name else self.budgets.request

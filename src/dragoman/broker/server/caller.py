@@ -1,0 +1,371 @@
+"""One caller of a broker: what it asks, and who answers.
+
+Owns the connection to one caller and the table of what it may ask. Sessions are opened by `catalogue.open`
+and prompts run by `turns`; what neither concerns goes on to the peer as it came, and the peer's
+answer comes back as it came. A caller that misbehaves harms itself only: what it may have open at
+once is bounded, and nobody ever waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.broker import error_transfer, protocol
+from dragoman.broker.protocol import PromptMeta
+from dragoman.broker.server.jobs import Job
+from dragoman.broker.server.peer_sessions import CLOSE, LOAD, NEW, RESUME
+from dragoman.broker.server.readers import renamed
+from dragoman.broker.server.turns import PROMPT
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.handshake import version_note
+from dragoman.errors import BudgetExceeded, DragomanError, RemoteError
+from dragoman.rpc import LATER, Call, Connection, End, Settings, boundary
+from dragoman.store.records import new_job_id
+from dragoman.wire import codes
+from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
+from dragoman.wire.messages import Id, Notification, Request
+from dragoman.wire.peer import Noise, Stray
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.broker import Broker
+    from dragoman.broker.server.live_session import LiveSession
+    from dragoman.transports.base import Stream
+
+log: Final = logging.getLogger("dragoman.broker")
+
+MAX_FORWARDED: Final = 100
+"""Requests of one caller that may be open at the peer, besides prompts."""
+
+MAX_PROMPTS: Final = 256
+"""Prompts of a caller that are known by their ids before those that have ended are forgotten."""
+
+ADDED_SIZE: Final = 4096
+"""Bytes by which a line of the peer may grow on its way to a caller: by another name of a session,
+or by what is ours in an answer."""
+
+FORK: Final = "session/fork"
+PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
+
+
+class Caller:
+    """Serves one caller."""
+
+    def __init__(self, broker: Broker, stream: Stream) -> None:
+        self._broker = broker
+        self.capabilities = acp.ClientCapabilities()
+        self.terms = protocol.CallerTerms()
+        self.greeted = False
+        self.sessions: dict[str, LiveSession] = {}
+        """What it has open, by the names that it uses."""
+        self._forwarded: dict[Id, Call] = {}
+        self._prompts: dict[Id, Job] = {}
+        limit = broker.spec.max_line_size
+        self.connection = Connection(
+            stream,
+            End.AGENT,
+            self,
+            settings=Settings(
+                max_line_size=(DEFAULT_MAX_LINE_SIZE if limit is None else limit) + ADDED_SIZE,
+                cancel_notice=_cancel_notice,
+            ),
+        )
+        self._handlers: dict[str, Callable[[Request], Any]] = {
+            acp.INITIALIZE.name: self._initialize,
+            NEW: self._opens,
+            FORK: self._opens,
+            LOAD: lambda request: self._guarded(broker.sessions.load(self, request.params)),
+            RESUME: lambda request: self._guarded(broker.sessions.resume(self, request.params)),
+            CLOSE: lambda request: self._guarded(broker.sessions.close(self, request.params)),
+            PROMPT: self._prompt,
+            protocol.HELLO: lambda request: broker.hello(request.params),
+            protocol.PING: lambda request: {},
+            protocol.STATUS: lambda request: broker.status(self),
+            protocol.STOP: self._stop,
+            protocol.SUBMIT: self._submit,
+            protocol.ATTACH: self._attach,
+            protocol.DETACH: self._detach,
+            protocol.RESULT: lambda request: self._guarded(broker.result(request.params)),
+            protocol.CANCEL: self._cancel_job,
+            protocol.RELEASE: lambda request: self._guarded(
+                broker.sessions.release(self, request.params)
+            ),
+        }
+
+    async def serve(self) -> None:
+        """Serve until the caller has gone."""
+        async with self.connection:
+            await self.connection.wait_ended()
+
+    def offers(self, method: str) -> bool:
+        """Whether it can answer this question of the peer."""
+        if not self.greeted or self.connection.failure is not None:
+            return False
+        if method == PERMISSION:
+            return True
+        known = acp.method_table(unstable=self._broker.spec.unstable).request(method)
+        return (
+            known is not None and known.gate is not None and known.gate.is_open(self.capabilities)
+        )
+
+    # -- called by the connection
+
+    def attach(self, connection: Connection) -> None:
+        pass
+
+    def request(self, request: Request) -> Any:
+        try:
+            handler = self._handlers.get(request.method)
+            if handler is not None:
+                return handler(request)
+            return self._forward(request)
+        except RemoteError:
+            raise
+        except DragomanError as error:
+            raise protocol.refusal(error) from error
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method == acp.SESSION_CANCEL.name:
+            self._cancel(notification)
+        elif notification.method == acp.CANCEL_REQUEST.name:
+            self._call_off(notification)
+        elif notification.method == protocol.TERMS:
+            try:
+                self.terms = protocol.read(notification.params, protocol.CallerTerms)
+            except RemoteError as error:
+                log.warning("the terms of a caller cannot be read, nothing is written: %s", error)
+                self.terms = protocol.CallerTerms(write_files=False)
+        elif notification.method.startswith("_") and (far := self._broker.far) is not None:
+            # The peer's own words are between it and its callers.
+            with contextlib.suppress(DragomanError):
+                far.connection.post(notification.method, notification.params)
+
+    def noise(self, noise: Noise | Stray) -> None:
+        log.debug("a caller sends noise: %.200r", noise.line)
+
+    # -- what it asks of the broker
+
+    def _initialize(self, request: Request) -> Any:
+        try:
+            asked = acp.INITIALIZE.decode_params(request.params)
+        except msgspec.ValidationError as error:
+            raise boundary.invalid_params(error) from error
+        if not self.greeted:
+            self._broker.check_room()
+            if (note := version_note(asked)) is not None:
+                log.warning("%s", note)
+        self.capabilities = asked.client_capabilities
+        self.greeted = True
+        self._broker.work_changed()
+        return self._guarded(self._broker.greet())
+
+    def _opens(self, request: Request) -> Any:
+        self._broker.check_work()
+        return self._guarded(self._broker.open_session(self, request.method, request.params))
+
+    def _prompt(self, request: Request) -> Any:
+        self._broker.check_work()
+        body = protocol.members(request.params)
+        meta = protocol.our_meta(body, PromptMeta)
+        name = protocol.read(request.params, protocol.SessionParams).session_id
+        session = self._broker.sessions.require(name)
+        job = Job(
+            meta.job or new_job_id(),
+            session,
+            protocol.without_our_meta(body),
+            caller=self,
+            request=request,
+            stay=meta.stay,
+            policy=meta.policy or self.terms.policy,
+            fresh=meta.fresh,
+            budgets=meta.budgets,
+        )
+        if session not in self.sessions.values():
+            # A caller may prompt in a session that another one opened.
+            session.reader(self).session_id = name
+        self._broker.turns.put(job)
+        if len(self._prompts) >= MAX_PROMPTS:
+            self._prompts = {id: each for id, each in self._prompts.items() if not each.ended_at}
+        self._prompts[request.id] = job
+        return LATER
+
+    def _submit(self, request: Request) -> Any:
+        self._broker.check_work()
+        asked = protocol.read(request.params, protocol.Submit)
+        session = self._broker.sessions.require(asked.session_id)
+        params = {"sessionId": protocol.pack(asked.session_id), "prompt": asked.prompt}
+        job = Job(
+            asked.job,
+            session,
+            params,
+            policy=asked.policy or self.terms.policy,
+            fresh=asked.fresh,
+            budgets=asked.budgets,
+        )
+        self._broker.turns.put(job)
+        unstored = {"unstored": why} if (why := self._broker.unstored) else {}
+        return {"job": job.id, "state": job.state, **unstored}
+
+    def _cancel(self, notification: Notification) -> None:
+        try:
+            about = protocol.read(notification.params, protocol.SessionParams)
+        except RemoteError:
+            return
+        session = self._broker.sessions.get(about.session_id)
+        if session is None:
+            return
+        expired: BudgetExceeded | None = None
+        # A reason that nobody understands is no reason not to cancel.
+        with contextlib.suppress(RemoteError):
+            body = protocol.members(notification.params)
+            told = protocol.our_meta(body, protocol.CancelMeta).expired
+            expired = None if told is None else BudgetExceeded(told.budget, told.timeout)
+        self._broker.turns.cancel_for(self, session, expired=expired)
+
+    def _cancel_job(self, request: Request) -> Any:
+        asked = protocol.read(request.params, protocol.JobWanted)
+        job = self._broker.turns.jobs.get(asked.job)
+        return {"cancelled": job is not None and self._broker.turns.cancel(job)}
+
+    def _stop(self, request: Request) -> Any:
+        asked = protocol.read(request.params, protocol.Stop)
+        return {"stopping": self._broker.asked_to_stop(asked, self)}
+
+    def _attach(self, request: Request) -> Any:
+        asked = protocol.read(request.params, protocol.Attach)
+        session = self._broker.sessions.require(asked.session_id)
+        self.connection.tasks.start(self._attached(request, asked, session), "attach")
+        return LATER
+
+    async def _attached(
+        self, request: Request, asked: protocol.Attach, session: LiveSession
+    ) -> None:
+        first = await self._broker.recording.first_event(session)
+        start = session.log.next if asked.start is None else max(asked.start, 0)
+        if start < first:
+            self.connection.refuse(
+                request,
+                codes.NOT_FOUND,
+                f"event {start} is not kept any more; the oldest that is, is {first}",
+                {"first": first},
+            )
+            return
+        reader = session.reader(self)
+        if session not in self.sessions.values():
+            reader.session_id = asked.session_id
+        reader.attached = True
+        job = session.job
+        told = {
+            "next": session.log.next,
+            "first": first,
+            "running": None if job is None else job.id,
+        }
+        # The events come behind the answer.
+        self.connection.answer(request, told)
+        reader.go_back(start)
+
+    def _detach(self, request: Request) -> Any:
+        about = protocol.read(request.params, protocol.SessionParams)
+        session = self._broker.sessions.require(about.session_id)
+        reader = session.readers.get(self)
+        if reader is not None:
+            reader.attached = False
+            mine = session.job is not None and session.job.caller is self
+            if not mine and not (reader.opened and session.job is None):
+                reader.unwant()
+            if not mine and not reader.opened:
+                session.close_for(self)
+                self._broker.sessions.close_if_done(session)
+        return {}
+
+    # -- what it asks of the peer
+
+    def _forward(self, request: Request) -> Any:
+        """Pass a request on as it came."""
+        method = request.method
+        if method.startswith("_dragoman/") or not (
+            method.startswith("_")
+            or acp.method_table(unstable=self._broker.spec.unstable).request(method) is not None
+        ):
+            raise boundary.method_not_found(method)
+        if len(self._forwarded) >= MAX_FORWARDED:
+            raise error_transfer.busy(len(self._forwarded))
+        far = self._broker.far
+        params, session = self._named_for_peer(request.params)
+        if far is None or (session is not None and session.far is not far):
+            return self._guarded(self._forward_later(request, session))
+
+        timeout = self._broker.timeout_of(method)
+        answered = self._broker.liveness.expect(far, method, timeout)
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            answered()
+            self._forwarded.pop(request.id, None)
+            if error is not None:
+                refused = protocol.refusal(far.explain(error))
+                self.connection.refuse(request, refused.code, refused.message, refused.data)
+            elif result is not None:
+                if session is not None:
+                    session.was_set(method, request.params, result)
+                self.connection.answer(request, result)
+
+        self._forwarded[request.id] = far.connection.begin(
+            method, params, settle=settle, timeout=timeout
+        )
+        return LATER
+
+    async def _forward_later(self, request: Request, session: LiveSession | None) -> Any:
+        """The same, once the peer is there and has the session."""
+        far = await self._broker.ready()
+        if session is not None:
+            await self._broker.restore(session, far, fresh=False)
+        params, _ = self._named_for_peer(request.params)
+        timeout = self._broker.timeout_of(request.method)
+        answered = self._broker.liveness.expect(far, request.method, timeout)
+        result = await far.connection.call(request.method, params, timeout=timeout)
+        answered()
+        return result
+
+    def _named_for_peer(self, params: Raw) -> tuple[Raw, LiveSession | None]:
+        """Params with the peer's own name of the session that they are about."""
+        try:
+            name = protocol.read(params, protocol.SessionParams).session_id
+        except RemoteError:
+            return params, None
+        session = self._broker.sessions.get(name)
+        if session is None or session.id == name:
+            return params, session
+        return renamed(params, session.id), session
+
+    def _call_off(self, notification: Notification) -> None:
+        try:
+            id = acp.CANCEL_REQUEST.decode_params(notification.params).request_id
+        except msgspec.ValidationError:
+            return
+        if id is None:
+            return
+        call = self._forwarded.pop(id, None)
+        if call is not None:
+            call.give_up(RemoteError(codes.REQUEST_CANCELLED, "the request was cancelled"))
+        elif (job := self._prompts.get(id)) is not None:
+            self._broker.turns.cancel(job)
+        else:
+            self.connection.cancel_inbound(id)
+
+    async def _guarded(self, work: Any) -> Any:
+        """Work for the caller, with its errors as the protocol's."""
+        try:
+            return await work
+        except RemoteError:
+            raise
+        except DragomanError as error:
+            raise protocol.refusal(error) from error
+
+
+def _cancel_notice(id: Id) -> tuple[str, Any]:
+    return acp.CANCEL_REQUEST.name, acp.CancelRequestNotification(request_id=id)

@@ -1,0 +1,137 @@
+"""The events of one session as numbered lines.
+
+Owns the numbers and what is kept of the lines in memory: the newest, up to a limit, and always all
+that are not stored yet. It does not write to the disk (`recorder` does) and does not know who
+reads (`readers`). The room of all logs of a broker is counted in `LogLimits`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Final
+
+from dragoman.wire.messages import Notification
+
+MAX_LOG_SIZE: Final = 16 * 1024 * 1024
+"""Kept in memory of one session: enough for a reader that is slower than its peer, so that the disk
+is for those who come back."""
+
+MAX_ROOM_SIZE: Final = 64 * 1024 * 1024
+"""Kept in memory of all sessions of a broker."""
+
+LINE_OVERHEAD: Final = 240
+"""What a line costs in memory besides its bytes: the objects around it."""
+
+
+class LogLimits:
+    """What the logs of a broker hold together."""
+
+    __slots__ = ("limit", "logs", "size")
+
+    def __init__(self, limit: int = MAX_ROOM_SIZE) -> None:
+        self.limit = limit
+        self.size = 0
+        self.logs: list[EventLog] = []
+
+    def tidy(self) -> None:
+        """Make room where there is too little: by what is stored, of the oldest sessions first."""
+        if self.size > self.limit:
+            for log in self.logs:
+                log.trim(keep=0)
+                if self.size <= self.limit:
+                    return
+
+
+class EventLog:
+    """The lines of one session. Numbers count from 0 for its very first event."""
+
+    __slots__ = (
+        "_limit", "_lines", "_room", "_size", "first", "next", "stored", "taken", "untaken_size",
+    )  # fmt: skip
+
+    def __init__(self, next: int = 0, *, room: LogLimits | None = None, limit: int = MAX_LOG_SIZE):
+        self._lines: deque[Notification] = deque()
+        self._room = room or LogLimits()
+        self._room.logs.append(self)
+        self._limit = limit
+        self._size = 0
+        self.first = next
+        """The number of the oldest line in memory."""
+        self.next = next
+        """The number that the next line gets."""
+        self.stored = next
+        """Lines below this number are on the disk, or nobody can store them; see `trim`."""
+        self.taken = next
+        """Lines below this number were taken to be stored."""
+        self.untaken_size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the lines that were taken and are still here."""
+        return self._size
+
+    def append(self, event: Notification) -> None:
+        """One more event. This is done for every update, so the rest is done in `take`."""
+        self._lines.append(event)
+        self.next += 1
+        self.untaken_size += len(event.line)
+
+    def take(self) -> tuple[int, list[Notification]]:
+        """The lines that are still to be stored, and the number of the first of them."""
+        first = self.taken
+        count = self.next - first
+        lines = list(islice(reversed(self._lines), count))
+        lines.reverse()
+        size = self.untaken_size + count * LINE_OVERHEAD
+        self._size += size
+        self._room.size += size
+        self.taken = self.next
+        self.untaken_size = 0
+        return first, lines
+
+    def lines(self, start: int, stop: int | None = None, *, max_size: int) -> list[Notification]:
+        """Lines from memory, from `start` on: as many as fit into `max_size`, but at least one
+        where there is one. `start` must not be before `first`."""
+        end = self.next if stop is None else min(stop, self.next)
+        skip = start - self.first
+        assert skip >= 0
+        found: list[Notification] = []
+        size = 0
+        if skip * 2 <= len(self._lines):
+            lines = islice(self._lines, skip, end - self.first)
+        else:
+            # A queue is reached into from its nearer end.
+            tail = list(islice(reversed(self._lines), self.next - start))
+            tail.reverse()
+            lines = islice(tail, end - start)
+        for line in lines:
+            size += len(line.line)
+            if found and size > max_size:
+                break
+            found.append(line)
+        return found
+
+    def trim(self, *, keep: int | None = None) -> None:
+        """Let go of the oldest lines that are stored, above the limit or above `keep` bytes."""
+        room = self._room
+        limit = self._limit if keep is None else keep
+        while self.first < self.stored and self._size > limit:
+            size = len(self._lines.popleft().line) + LINE_OVERHEAD
+            self._size -= size
+            room.size -= size
+            self.first += 1
+
+    def tidy(self) -> None:
+        """More is stored: let go of what need not be in memory."""
+        self.trim()
+        self._room.tidy()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        if self in self._room.logs:
+            self._room.logs.remove(self)
+        self._room.size -= self._size
+        self._size = self.untaken_size = 0
+        self._lines.clear()
+        self.first = self.taken = self.stored = self.next

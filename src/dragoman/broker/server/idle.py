@@ -1,0 +1,114 @@
+"""How long idle brokers stay, and how many of them.
+
+Owns the clock of one idle broker and the cap on all of them: whenever one becomes idle it looks
+around, and if there are too many, the one that has been idle for longest is asked to stop. It never
+stops one that works: whoever is asked decides, and a caller may have come meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dragoman.broker.client.hello import STATUS, STOP, ask_broker
+from dragoman.broker.records import BrokerRecord, read_records
+from dragoman.errors import BrokerError, CallError, ConnectError, ConnectionLost
+from dragoman.transports.identity import ProcessState, state_of
+
+LOOK_TIMEOUT: Final = 2.0
+"""Seconds for the status of another broker. One that is slow is busy, and so not idle."""
+
+log = logging.getLogger(__name__)
+
+
+class IdleClock:
+    """Runs while a broker is idle, and calls `over` when that was for too long."""
+
+    def __init__(self, ttl: float, over: Callable[[], None]) -> None:
+        self.ttl = ttl
+        """Seconds."""
+        self._over = over
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def idle_for(self) -> float | None:
+        """Seconds; None while it works. By the loop's clock, which never jumps."""
+        return None if self._since is None else self._loop.time() - self._since
+
+    def start(self) -> None:
+        """It is idle. Without effect if it was."""
+        if self._since is None:
+            self._since = self._loop.time()
+            self._wind()
+
+    def stop(self) -> None:
+        """It works, or ends."""
+        self._since = None
+        self._wind()
+
+    def keep_for(self, ttl: float) -> None:
+        self.ttl = ttl
+        self._wind()
+
+    def _wind(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._since is not None:
+            self._timer = self._loop.call_at(self._since + self.ttl, self._over)
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    record: BrokerRecord
+    since: float
+    """By our loop's clock, because each of them is asked at another moment."""
+
+
+async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
+    """Ask the brokers that have been idle for longest to stop, if there are too many idle ones.
+
+    To be called by one that has just become idle itself. Returns the names of those that stop.
+    """
+    others = [
+        record
+        for _, record in read_records(folder)
+        if record is not None
+        and not record.draining
+        and record.broker.pid != own_pid
+        and state_of(record.broker) is ProcessState.ALIVE
+    ]
+    if len(others) < max_idle:
+        return []
+    looked = await asyncio.gather(*(_look(record) for record in others))
+    idle = sorted((one for one in looked if one is not None), key=lambda one: -one.since)
+    stopped: list[str] = []
+    # We are the most recent one, whatever the others say.
+    for one in idle[max(0, max_idle - 1) :]:
+        answer = await _ask(one.record, STOP, {"drain": True, "ifIdle": True})
+        if isinstance(answer, dict) and answer.get("stopping"):
+            log.info("the broker %s stops: more than %d are idle", one.record.name, max_idle)
+            stopped.append(one.record.name)
+    return stopped
+
+
+async def _look(record: BrokerRecord) -> _Idle | None:
+    status = await _ask(record, STATUS, {})
+    idle_for = status.get("idleFor") if isinstance(status, dict) else None
+    if not isinstance(idle_for, int | float) or isinstance(idle_for, bool):
+        return None
+    return _Idle(record, asyncio.get_running_loop().time() - idle_for)
+
+
+async def _ask(record: BrokerRecord, method: str, params: Any) -> Any:
+    try:
+        return await ask_broker(record.address, method, params, timeout=LOOK_TIMEOUT)
+    except (ConnectError, ConnectionLost, CallError, BrokerError) as error:
+        log.debug("the broker %s does not answer: %s", record.name, error)
+        return None

@@ -1,0 +1,201 @@
+"""Jobs: prompts with an id, from their arrival to their end.
+
+Owns what is known of each while the broker lives, and what a job says of itself to callers. What
+becomes of a job when the broker is gone is in the store (`recorder`); when it runs is decided by
+`queue` and done by `turns`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.broker.protocol import PolicyTerms, TurnBudgets
+from dragoman.client.results import outcome_with
+from dragoman.errors import BudgetExceeded, UsageError
+from dragoman.events.words import Outcome
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.caller import Caller
+    from dragoman.broker.server.live_session import LiveSession
+    from dragoman.wire.messages import Request
+
+MAX_ENDED: Final = 256
+"""Jobs that have ended of which the broker still knows; older ones are in the store."""
+
+MAX_PROMPT_SIZE: Final = 4096
+"""Characters of a prompt that are kept, to know it again."""
+
+
+class Job:
+    """One prompt."""
+
+    def __init__(
+        self,
+        id: str,
+        session: LiveSession,
+        params: dict[str, Raw],
+        *,
+        caller: Caller | None = None,
+        request: Request | None = None,
+        stay: bool = True,
+        policy: PolicyTerms | None = None,
+        fresh: bool = False,
+        budgets: TurnBudgets | None = None,
+    ) -> None:
+        self.id = id
+        self.session = session
+        self.params = params
+        """The parameters of the prompt, without what is for us."""
+        self.prompt_text = _text_of(params.get("prompt"))
+        """The prompt as a short text."""
+        self.caller = caller
+        """Who asked; None if nobody waits for it any more."""
+        self.request = request
+        """What it asked with; None if it was submitted."""
+        self.stay = stay
+        self.policy = policy
+        self.fresh = fresh
+        self.budgets = budgets
+        """How long it may take, if whoever asked has said so."""
+        self.expired: BudgetExceeded | None = None
+        """The budget that it has used up, and is cancelled for."""
+        self.stderr_before = 0
+        """How much the peer had written to its stderr when the prompt was sent."""
+        self.state = "queued"
+        self.context = "live"
+        self.outcome: Outcome | None = None
+        self.stop: str | None = None
+        self.failure: dict[str, Any] | None = None
+        self.usage: dict[str, Any] | None = None
+        self.text = ""
+        """What the agent said so far, redacted."""
+        self.acted = False
+        """Whether the agent said or did anything."""
+        self.denied = False
+        """Whether a refused permission was the last that happened."""
+        self.denials = 0
+        self.approvals = 0
+        """How many permissions were refused and given."""
+        self.cancelled = False
+        """Whether somebody here has asked to cancel it."""
+        # Instants are for people, so they are the wall's; nothing is measured with them.
+        self.created_at = time.time()
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
+        self.first_event = 0
+        self.next_event = 0
+        self._waiting: list[Callable[[], object]] = []
+        self.hurry: Callable[[], None] | None = None
+        """Has its end stored at once, from when it has ended until it is."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for its end."""
+        return bool(self._waiting)
+
+    def when_ended(self, action: Callable[[], object]) -> None:
+        """Do something at the end; at once if that was."""
+        if self.state == "ended":
+            action()
+            return
+        self._waiting.append(action)
+        if self.hurry is not None:
+            self.hurry()
+
+    def begin(self, first_event: int) -> None:
+        self.state = "running"
+        self.started_at = time.time()
+        self.first_event = self.next_event = first_event
+
+    def end(
+        self,
+        outcome: Outcome,
+        *,
+        next_event: int,
+        stop: str | None = None,
+        failure: dict[str, Any] | None = None,
+        usage: dict[str, Any] | None = None,
+    ) -> None:
+        """It is over. Whoever waits for that is told by `settled`, once all is stored."""
+        self.outcome = outcome
+        self.stop = stop
+        self.failure = failure
+        self.usage = usage
+        self.ended_at = time.time()
+        self.next_event = next_event
+
+    def conclude(self) -> None:
+        """Its text is known now: look once more at what looked like a success."""
+        if self.outcome is not None:
+            self.outcome = outcome_with(
+                self.outcome,
+                denials=self.denials,
+                approvals=self.approvals,
+                cancelled=self.cancelled,
+            )
+        if self.outcome is Outcome.OK and not self.text.strip():
+            if self.denied:
+                self.outcome = Outcome.DENIED
+            elif not self.acted:
+                self.outcome = Outcome.EMPTY
+
+    def decided(self, *, allowed: bool) -> None:
+        """A permission was given or refused."""
+        self.denied = not allowed
+        if allowed:
+            self.approvals += 1
+        else:
+            self.denials += 1
+
+    def settled(self) -> None:
+        """Everything about it is known."""
+        self.state = "ended"
+        # It is remembered for a while, and what it held need not be.
+        self.caller = self.request = self.hurry = None
+        self.params = {}
+        waiting, self._waiting = self._waiting, []
+        for action in waiting:
+            action()
+
+
+def _text_of(prompt: Raw | None) -> str:
+    try:
+        blocks = [] if prompt is None else msgspec.json.decode(prompt)
+    except msgspec.DecodeError:
+        return ""
+    texts = [
+        str(block.get("text") or f"[{block.get('type')}]")
+        for block in (blocks if isinstance(blocks, list) else ())
+        if isinstance(block, dict)
+    ]
+    return "\n".join(texts)[:MAX_PROMPT_SIZE]
+
+
+class Jobs:
+    """The jobs that a broker knows, by their ids."""
+
+    def __init__(self, max_ended: int = MAX_ENDED) -> None:
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._max_ended = max_ended
+
+    def __iter__(self) -> Any:
+        return iter(list(self._jobs.values()))
+
+    def add(self, job: Job) -> None:
+        """A new job. An id that is taken is refused: a prompt is never run twice."""
+        if job.id in self._jobs:
+            raise UsageError(f"there is a job {job.id!r} already; a prompt is not sent twice")
+        self._jobs[job.id] = job
+        if len(self._jobs) > 2 * self._max_ended:
+            ended = [id for id, each in self._jobs.items() if each.state == "ended"]
+            for old in ended[: max(0, len(ended) - self._max_ended)]:
+                del self._jobs[old]
+
+    def get(self, id: str) -> Job | None:
+        return self._jobs.get(id)

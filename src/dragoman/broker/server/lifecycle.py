@@ -1,0 +1,122 @@
+"""The life of a broker: its states, what happens to it, and where that leads.
+
+Owns the table and the object that walks along it. It does nothing itself: `broker` tells it what
+happened and acts on the state. The diagram in the documentation is made of the same table.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+
+class BrokerState(enum.StrEnum):
+    """What a broker is doing."""
+
+    STARTING = "starting"
+    """The peer is being started for the first time; callers wait."""
+    IDLE = "idle"
+    """The peer is there and nobody wants anything of it."""
+    SERVING = "serving"
+    """At least one turn runs or waits."""
+    RESTARTING = "restarting"
+    """The peer died and is being started again; prompts wait."""
+    FAILED = "failed"
+    """The peer could not be started. The next caller makes it try again."""
+    DRAINING = "draining"
+    """Nothing new is taken; what runs and what waits comes to its end."""
+    STOPPED = "stopped"
+    """It is over."""
+
+
+class BrokerEvent(enum.StrEnum):
+    """What can happen to a broker."""
+
+    READY = "the peer answers"
+    LOST = "the peer died"
+    UNSTARTABLE = "the peer cannot be started"
+    WANTED = "a caller tries again"
+    WORK = "a prompt arrives"
+    DONE = "the last turn ends"
+    DRAIN = "it is asked to drain"
+    STOP = "it is told to stop"
+
+
+_S, _H = BrokerState, BrokerEvent
+
+TABLE: Final[dict[BrokerState, dict[BrokerEvent, BrokerState]]] = {
+    BrokerState.STARTING: {
+        _H.READY: _S.IDLE,
+        _H.LOST: _S.RESTARTING,
+        _H.UNSTARTABLE: _S.FAILED,
+        _H.DRAIN: _S.DRAINING,
+        _H.STOP: _S.STOPPED,
+    },
+    BrokerState.IDLE: {
+        _H.WORK: _S.SERVING,
+        _H.LOST: _S.RESTARTING,
+        _H.DRAIN: _S.DRAINING,
+        _H.STOP: _S.STOPPED,
+    },
+    BrokerState.SERVING: {
+        _H.DONE: _S.IDLE,
+        _H.LOST: _S.RESTARTING,
+        _H.DRAIN: _S.DRAINING,
+        _H.STOP: _S.STOPPED,
+    },
+    BrokerState.RESTARTING: {
+        _H.READY: _S.IDLE,
+        _H.UNSTARTABLE: _S.FAILED,
+        _H.DRAIN: _S.DRAINING,
+        _H.STOP: _S.STOPPED,
+    },
+    BrokerState.FAILED: {
+        _H.WANTED: _S.RESTARTING,
+        _H.DRAIN: _S.DRAINING,
+        _H.STOP: _S.STOPPED,
+    },
+    BrokerState.DRAINING: {
+        _H.DONE: _S.STOPPED,
+        _H.STOP: _S.STOPPED,
+    },
+    BrokerState.STOPPED: {},
+}
+"""Where each happening leads from each state. What is not here changes nothing: a peer that dies
+while the broker drains is started again for the turns that wait, and it drains on."""
+
+
+class Lifecycle:
+    """Where one broker stands. `changed` is told every new state."""
+
+    __slots__ = ("_changed", "state")
+
+    def __init__(self, changed: Callable[[BrokerState], None] | None = None) -> None:
+        self.state = BrokerState.STARTING
+        self._changed = changed
+
+    def happens(self, happening: BrokerEvent) -> BrokerState:
+        """Take note, and return the state that follows."""
+        following = TABLE[self.state].get(happening, self.state)
+        if following is not self.state:
+            self.state = following
+            if self._changed is not None:
+                self._changed(following)
+        return following
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether new prompts and sessions are welcome."""
+        return self.state not in (BrokerState.DRAINING, BrokerState.STOPPED)
+
+
+def diagram() -> str:
+    """The table as a state diagram in the words of Mermaid."""
+    lines = ["stateDiagram-v2", f"    [*] --> {BrokerState.STARTING}"]
+    lines += [
+        f"    {state} --> {following}: {happening.value}"
+        for state, row in TABLE.items()
+        for happening, following in row.items()
+    ]
+    lines.append(f"    {BrokerState.STOPPED} --> [*]")
+    return "\n".join(lines) + "\n"

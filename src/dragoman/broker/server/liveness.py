@@ -1,0 +1,143 @@
+"""Whether the peer still answers: a probe after a silence, and the end of a peer that is hung.
+
+Owns the judgement. A peer is ended only if something that it owes is overdue, nothing at all has
+come from it since that was asked, and it does not answer a cheap request either, or its process is
+stopped by a signal. One that is slow but reads its input answers the cheap request. One that works
+on a turn may not read it, and is ended only if it is stopped. What is started afterwards, and what
+becomes of turns and sessions, is the same as after a crash (`restart`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from dragoman.errors import DragomanError, PeerUnresponsive
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.peer import PeerLink
+    from dragoman.rpc.tasks import TaskOwner
+
+log: Final = logging.getLogger("dragoman.broker")
+
+PROBE_TIMEOUT: Final = 5.0
+"""Seconds for the answer to the cheap request. An agent whose loop runs answers in milliseconds;
+one that is loading something big may block it for a second or two."""
+
+STOPPED_TIMEOUT: Final = 2.0
+"""Seconds that a process must be seen stopped, while something is owed. If we were stopped together
+with it, it goes on as soon as we do."""
+
+FIRST_LOOK: Final = 1.0
+"""Seconds after a request until the first look whether the process is stopped."""
+
+LOOK_INTERVAL: Final = 0.25
+"""Seconds between two looks during a probe. Looks are counted, not seconds: if we are stopped
+ourselves for a minute, that is one look."""
+
+
+class Liveness:
+    """Watches what a peer owes. It starts a probe when that is overdue."""
+
+    def __init__(
+        self,
+        tasks: TaskOwner,
+        *,
+        is_working: Callable[[PeerLink], bool] = lambda far: False,
+        probe_timeout: float = PROBE_TIMEOUT,
+        stopped_timeout: float = STOPPED_TIMEOUT,
+        first_look: float = FIRST_LOOK,
+        look_interval: float = LOOK_INTERVAL,
+    ) -> None:
+        self._tasks = tasks
+        self._is_working = is_working
+        self._probe_timeout = probe_timeout
+        self._stopped_timeout = stopped_timeout
+        self._first_look = first_look
+        self._look_interval = look_interval
+        self._probes: dict[PeerLink, asyncio.Task[None]] = {}
+
+    def expect(self, far: PeerLink, what: str, timeout: float | None) -> Callable[[], None]:
+        """The peer owes an answer within `timeout` from now. The probe is made so early that its
+        result is known then. Call what is returned when the answer is there, and only then: also
+        if the caller has given up, the peer still owes it."""
+        if timeout is None:
+            return lambda: None
+        heard = far.heard
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            if far.heard == heard and far.is_stopped:
+                self.doubt(far, what, heard=heard)
+
+        timers = (
+            loop.call_later(min(self._first_look, timeout / 2), look),
+            loop.call_later(
+                max(0.0, timeout - self._probe_timeout),
+                lambda: self.doubt(far, what, heard=heard),
+            ),
+        )
+
+        def answered() -> None:
+            for timer in timers:
+                timer.cancel()
+
+        return answered
+
+    def look_later(self, far: PeerLink, what: str) -> None:
+        """The peer was asked for something that may take as long as it likes. Only a process that
+        is stopped is doubted for that."""
+        heard = far.heard
+
+        def look() -> None:
+            if far.heard == heard and far.is_stopped:
+                self.doubt(far, what, heard=heard)
+
+        asyncio.get_running_loop().call_later(self._first_look, look)
+
+    def doubt(self, far: PeerLink, what: str, *, heard: int, window: float = 0.0) -> None:
+        """Find out whether the peer still answers, unless it was heard since `heard`. It has
+        `window` seconds for any sign of life, and at least those of a probe."""
+        if far.heard == heard and far.failure is None and far not in self._probes:
+            window = max(window, self._probe_timeout)
+            probe = self._probe(far, what, heard, window)
+            self._probes[far] = self._tasks.start(probe, "probe the peer")
+
+    async def check(self, far: PeerLink) -> None:
+        """Wait for the end of a probe that is under way. Raises `PeerUnresponsive` if the peer was
+        ended for that."""
+        if (probe := self._probes.get(far)) is not None:
+            # As long as a probe takes.
+            await asyncio.wait([probe])
+        if isinstance(far.failure, PeerUnresponsive):
+            raise far.failure.fresh()
+
+    async def _probe(self, far: PeerLink, what: str, heard: int, window: float) -> None:
+        try:
+            asked = False
+            with contextlib.suppress(DragomanError):
+                asked = far.ping()
+            looks = stopped = 0
+            while True:
+                await asyncio.sleep(self._look_interval)
+                if far.heard != heard or far.failure is not None or far.is_held:
+                    return
+                looks += 1
+                stopped = stopped + 1 if far.is_stopped else 0
+                if stopped * self._look_interval >= self._stopped_timeout:
+                    why = "its process is stopped by a signal"
+                    break
+                if looks * self._look_interval >= window:
+                    if not asked or self._is_working(far):
+                        # Its dialect has no cheap request, or it may do one thing at a time, and
+                        # ending it would end the turn of another caller. That turn has its budgets.
+                        return
+                    why = "it does not answer a probe either"
+                    break
+            log.warning("the peer is hung: no answer to %s, and %s; it is ended", what, why)
+            await far.end(PeerUnresponsive(what, why))
+        finally:
+            del self._probes[far]

@@ -1,0 +1,228 @@
+"""The peer behind a broker, whatever it speaks, as a connection that speaks ACP v1.
+
+Owns the start of the peer from a spec and the one difference between peers: one that speaks ACP is
+used as it is, any other is put behind a bridge in this process. When it is started, and again, is
+decided in `restart`; what is said to it, everywhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from dragoman.bridge.bridge import Bridge
+from dragoman.bridge.relay import Upstream
+from dragoman.broker.spec import BrokerSpec
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.client.connecting import connect
+from dragoman.client.conversation import Peer
+from dragoman.client.permissions import approve_all, deny_all
+from dragoman.client.results import stderr_since, stderr_size
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.table import Gate
+from dragoman.dialects.discovery import ACP, CODEX
+from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.transports.identity import is_stopped
+from dragoman.transports.memory import memory_pair
+from dragoman.transports.process import ProcessStream
+
+NAME: Final = "dragoman"
+
+PING: Final = "_dragoman/ping"
+"""A method that no agent has: it costs nothing, and the refusal is an answer."""
+
+
+class PeerLink:
+    """A peer that answers. `generation` counts the starts, so that sessions know theirs."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        peer: Peer,
+        generation: int,
+        *,
+        name: str = "",
+        command_titles: bool = False,
+        pings: bool = True,
+    ) -> None:
+        self.upstream = upstream
+        self.client: AcpClient = upstream.client
+        self.connection = upstream.connection
+        self.generation = generation
+        self.name = name
+        """What the peer is called in rules."""
+        self.command_titles = command_titles
+        self._peer = peer
+        self._pings = pings
+        self._unresponsive: PeerUnresponsive | None = None
+        self.outdated: set[str] = set()
+        """Sessions that the process remembers as they were before others went on with them."""
+
+    def can(self, capability: str) -> bool:
+        """Whether the peer advertised a capability, by its dotted name on the wire."""
+        return Gate("agent", (capability,)).is_open(self.client.agent.agent_capabilities)
+
+    @property
+    def bridged(self) -> bool:
+        """Whether the peer speaks another dialect than ACP."""
+        return self._peer.client is not self.client
+
+    @property
+    def closes(self) -> bool:
+        """Whether the process gives a session up when it is closed, so that another one can have
+        it. One that is behind a bridge may only stop talking about it."""
+        return self._peer.client is self.client and self.can("sessionCapabilities.close")
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the peer, where it is one."""
+        stream = self._peer.client.connection.stream
+        return stream.pid if isinstance(stream, ProcessStream) else None
+
+    @property
+    def stderr_size(self) -> int:
+        """How many bytes the peer wrote to its stderr so far."""
+        return stderr_size(self._peer.client.connection.stream)
+
+    def stderr_tail(self, since: int) -> str:
+        """What the peer wrote to its stderr after so many bytes, the end of it."""
+        return stderr_since(self._peer.client.connection.stream, since)
+
+    @property
+    def failure(self) -> ConnectionLost | None:
+        """Why the peer is gone. Behind a bridge the first to know is the peer's own connection."""
+        failure: ConnectionLost | None = self._peer.client.connection.failure
+        return self._unresponsive or failure or self.connection.failure
+
+    # -- whether it still answers
+
+    @property
+    def heard(self) -> int:
+        """Grows with everything that comes from the peer itself, not from a bridge before it."""
+        received: int = self._peer.client.connection.received
+        return received
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing comes because we do not read."""
+        held: bool = self._peer.client.connection.flow.blocked
+        return held
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its process is stopped by a signal."""
+        pid = self.pid
+        return pid is not None and is_stopped(pid)
+
+    def ping(self) -> bool:
+        """Ask the peer itself for any answer at all. False if its dialect has no way to do that."""
+        if self._pings:
+            self._peer.client.connection.begin(PING, {}, settle=_ignore)
+        return self._pings
+
+    async def end(self, why: PeerUnresponsive) -> None:
+        """End a peer that does not answer any more; this is why it is gone."""
+        self._unresponsive = why
+        connection = self._peer.client.connection
+        if isinstance(connection.stream, ProcessStream):
+            # It would not heed anything else.
+            connection.stream.kill()
+        else:
+            await connection.aclose()
+
+    def explain(self, error: DragomanError) -> DragomanError:
+        """The error to give to a caller: that it was killed is not why it is gone."""
+        if self._unresponsive is not None and isinstance(error, ConnectionLost):
+            return self._unresponsive.fresh()
+        return self.client.explain(error)
+
+    async def wait_ended(self) -> ConnectionLost:
+        await self.connection.wait_ended()
+        failure = self.failure
+        assert failure is not None
+        return failure
+
+
+@asynccontextmanager
+async def reach(
+    spec: BrokerSpec, generation: int, on_stderr: Callable[[bytes], None] | None = None
+) -> AsyncIterator[PeerLink]:
+    """Start or reach the peer of a spec and shake hands. Raises what a direct start raises."""
+    told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
+    async with AsyncExitStack() as stack:
+        peer = await stack.enter_async_context(
+            connect(
+                list(spec.command) if spec.command is not None else str(spec.address),
+                workspace=spec.workspace,
+                dialect=spec.protocol,
+                permit=deny_all,
+                # What gets this far was judged before (`permissions`).
+                guard=approve_all,
+                budgets=spec.budgets,
+                env=spec.env,
+                read_files=spec.read_files,
+                write_files=spec.write_files,
+                terminals=spec.terminals,
+                unstable=spec.unstable,
+                name=NAME,
+                on_stderr=on_stderr,
+                max_line_size=spec.max_line_size,
+                details=_details(spec),
+            )
+        )
+        told["pings"] = peer.dialect in (ACP, CODEX)
+        if isinstance(peer.client, AcpClient):
+            if spec.mode_after_open is not None:
+                peer.client.options = dataclasses.replace(
+                    peer.client.options, starting_mode=spec.mode_after_open
+                )
+            yield PeerLink(Upstream(peer.client), peer, generation, **told)
+            return
+        near, far = memory_pair()
+        tasks = TaskOwner("broker's bridge")
+        stack.push_async_callback(tasks.aclose)
+        tasks.start(Bridge(peer, max_line_size=spec.max_line_size).serve(far), "serve the bridge")
+        client = AcpClient(near, _options(spec))
+        stack.push_async_callback(client.aclose)
+        upstream = Upstream(client)
+        await client.start()
+        yield PeerLink(upstream, peer, generation, **told)
+
+
+def _details(spec: BrokerSpec) -> dict[str, Any]:
+    """Options of the dialect's client. An agent is told that its user can be asked; whether that
+    is so depends on the caller of the moment, and who cannot ask declines."""
+    details = dict(spec.details)
+    if spec.protocol == ACP:
+        details["elicit"] = _decline
+        if spec.missing_file_is_empty:
+            details.setdefault("missing_file_is_empty", True)
+    return details
+
+
+def _options(spec: BrokerSpec) -> ClientOptions:
+    return ClientOptions(
+        elicit=_decline,
+        elicit_url=True,
+        read_files=spec.read_files,
+        write_files=spec.write_files,
+        terminals=spec.terminals,
+        unstable=spec.unstable,
+        budgets=spec.budgets,
+        max_line_size=spec.max_line_size,
+        starting_mode=spec.mode_after_open,
+        missing_file_is_empty=spec.missing_file_is_empty,
+        name=NAME,
+    )
+
+
+def _ignore(*_: object) -> None:
+    """That something came is all that counts, and the connection has noted it."""
+
+
+def _decline(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    return acp.ElicitationDeclined()

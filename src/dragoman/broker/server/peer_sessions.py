@@ -1,0 +1,176 @@
+"""The sessions of a peer, as the peer is asked for them: opened, resumed, loaded and closed.
+
+Owns the calls and their bounds, the wait for history that a peer repeats behind its answer, and
+what a peer opens for somebody who has given up meanwhile: that is closed again. Which session is
+wanted, by whom, and what becomes of one that cannot be had, is decided in `catalogue.open`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.broker.protocol import pack
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import CallTimeout, DragomanError, InvalidAnswer
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.caller import Caller
+    from dragoman.broker.server.live_session import LiveSession
+    from dragoman.broker.server.liveness import Liveness
+    from dragoman.broker.server.peer import PeerLink
+    from dragoman.client.budgets import Budgets
+    from dragoman.rpc import Call
+    from dragoman.rpc.tasks import TaskOwner
+
+NEW: Final = acp.SESSION_NEW.name
+LOAD: Final = acp.SESSION_LOAD.name
+RESUME: Final = acp.SESSION_RESUME.name
+CLOSE: Final = acp.SESSION_CLOSE.name
+
+
+class Bounds(Protocol):
+    """What the asking needs of the broker around it."""
+
+    tasks: TaskOwner
+    budgets: Budgets
+    liveness: Liveness
+
+
+class PeerSide:
+    """Asks the peer for sessions. `is_known` tells whether somebody here has one of that id."""
+
+    def __init__(self, hall: Bounds, *, is_known: Callable[[str], bool]) -> None:
+        self._hall = hall
+        self._is_known = is_known
+
+    async def open(
+        self, far: PeerLink, method: str, params: Raw, opened: Callable[[Raw], None]
+    ) -> Raw:
+        """Call a method that opens a session; `opened` is called while the answer is being read,
+        before anything that the peer sends behind it."""
+        future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+
+        def settle(result: Raw | None, error: DragomanError | None) -> None:
+            answered()
+            if future.done():
+                if result is not None and method not in (LOAD, RESUME):
+                    self._orphaned(far, result)
+                return
+            if error is None:
+                assert result is not None
+                try:
+                    opened(result)
+                except msgspec.ValidationError as invalid:
+                    error = InvalidAnswer(f"the answer to {method} is malformed: {invalid}")
+                except DragomanError as refused:
+                    error = refused
+            if error is not None:
+                future.set_exception(far.explain(error))
+            else:
+                assert result is not None
+                future.set_result(result)
+
+        timeout = self._hall.budgets.session
+        answered = self._hall.liveness.expect(far, method, timeout)
+        call = far.upstream.open(method, params, settle)
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            _call_off(far, call)
+            await self._hall.liveness.check(far)
+            raise CallTimeout(method, timeout) from None
+        except asyncio.CancelledError:
+            _call_off(far, call)
+            raise
+
+    async def have_opened(self, session: LiveSession, far: PeerLink, caller: Caller | None) -> None:
+        """Resume or load. For a caller that wants the history only loading will do."""
+        body = {"sessionId": session.id, **wanted(session)}
+
+        def opened(result: Raw) -> None:
+            response = acp.SESSION_RESUME.decode_result(result)
+            session.sheltered.opened(response.modes, response.models, response.config_options)
+
+        if caller is None and far.can("sessionCapabilities.resume"):
+            await self.open(far, RESUME, pack(body), opened)
+            return
+        session.begin_replay(caller)
+        try:
+            await self.open(far, LOAD, pack(body), opened)
+        except BaseException:
+            session.end_replay()
+            raise
+        session.loaded_at = asyncio.get_running_loop().time()
+        # One real agent repeats most of its history after the answer.
+        self._hall.tasks.start(self.wait_replayed(session), "wait for the end of a replay")
+
+    async def wait_replayed(self, session: LiveSession) -> None:
+        budgets = self._hall.budgets
+        loop = asyncio.get_running_loop()
+        while session.replaying:
+            over_at = min(
+                max(session.heard_at, session.loaded_at) + budgets.replay_quiet,
+                session.loaded_at + budgets.replay_total,
+            )
+            if (left := over_at - loop.time()) <= 0 or session.far.failure is not None:
+                session.end_replay()
+                return
+            # What is waited for is that nothing comes.
+            await asyncio.sleep(left)
+
+    def _orphaned(self, far: PeerLink, result: Raw) -> None:
+        """The peer has opened a session for which nobody waits any more."""
+        try:
+            id = acp.SESSION_NEW.decode_result(result).session_id
+        except msgspec.ValidationError:
+            return
+        if not self._is_known(id):
+            self.close_soon(far, id)
+
+    def close_soon(self, far: PeerLink, id: str) -> None:
+        """Let the peer close a session that belongs to nobody, where it can do that."""
+        if far.failure is None:
+            self._hall.tasks.start(self.close(far, id), "close what belongs to nobody")
+
+    async def close(self, far: PeerLink, id: str) -> None:
+        """Let the peer close a session, where it can do that. A refusal does not matter."""
+        if far.can("sessionCapabilities.close"):
+            timeout = self._hall.budgets.request
+            answered = self._hall.liveness.expect(far, CLOSE, timeout)
+            with contextlib.suppress(DragomanError):
+                await far.connection.call(CLOSE, pack({"sessionId": id}), timeout=timeout)
+                answered()
+
+
+def wanted(session: LiveSession) -> dict[str, Any]:
+    """What a session is asked for with, whatever its id."""
+    body: dict[str, Any] = {"cwd": str(session.cwd), "mcpServers": session.mcp_servers}
+    if session.additional:
+        body["additionalDirectories"] = [str(each) for each in session.additional]
+    return body
+
+
+def loads(far: PeerLink) -> bool:
+    """Whether the peer repeats the history of a session."""
+    return far.can("loadSession")
+
+
+def takes_up(far: PeerLink) -> bool:
+    """Whether the peer takes up a session that it does not have open."""
+    return far.can("sessionCapabilities.resume") or loads(far)
+
+
+def _call_off(far: PeerLink, call: Call) -> None:
+    """Tell the peer that nobody waits any more. What it opens all the same is to be closed, so its
+    answer is still wanted."""
+    if call.id is not None:
+        notice = acp.CancelRequestNotification(request_id=call.id)
+        with contextlib.suppress(DragomanError):
+            far.connection.post(acp.CANCEL_REQUEST.name, notice)

@@ -1,0 +1,377 @@
+"""What a peer asks about a session: who answers it.
+
+Owns the choice between the caller whose turn it is, the policy that was left for the case that it
+is gone, and this process (files and terminals). Every question is answered once, whatever becomes
+of the caller: one that leaves while it is asked has the policy speak for it. The session is in
+`session`; what a policy says is decided in `dragoman.policy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.bridge.relay import HERE
+from dragoman.broker.protocol import refusal
+from dragoman.broker.server.readers import renamed
+from dragoman.client import guarding
+from dragoman.client.acp.calls import completed
+from dragoman.client.permissions import Question, settled
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.dialects.acp.v1.permissions import SelectedPermissionOutcome
+from dragoman.errors import DragomanError, NotPermitted, RemoteError
+from dragoman.policy.rules import PRESETS, Policy
+from dragoman.rpc import LATER, Call, boundary
+from dragoman.wire import codes
+from dragoman.wire.messages import Request
+
+if TYPE_CHECKING:
+    from dragoman.broker.protocol import PolicyTerms
+    from dragoman.broker.server.caller import Caller
+    from dragoman.broker.server.jobs import Job
+    from dragoman.broker.server.live_session import LiveSession
+    from dragoman.policy.approver import Approver
+
+log: Final = logging.getLogger("dragoman.broker")
+
+PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
+ELICITATION: Final = acp.ELICITATION_CREATE.name
+READ: Final = acp.FS_READ_TEXT_FILE.name
+WRITE: Final = acp.FS_WRITE_TEXT_FILE.name
+
+_decode_update: Final = decoder(acp.SessionNotification)
+
+TOLD_TIMEOUT: Final = 10.0
+"""How long a question waits for a caller to take the events before it. A caller that does not read
+for so long answers no questions either."""
+
+MAX_ALLOWED: Final = 256
+"""What callers allowed in a turn that is remembered for the time after them."""
+
+ANSWER_TIMEOUT: Final = 30 * 60.0
+"""How long a caller may take to answer, as long as a person at a desk may: then it counts as one
+that has left, so that a forgotten question does not hold up those who wait behind the turn."""
+
+LASTING: Final = frozenset({acp.TERMINAL_WAIT_FOR_EXIT.name})
+"""What takes as long as it takes, and is no question."""
+
+SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
+    acp.FS_READ_TEXT_FILE.name: lambda asked: guarding.reading(asked.session_id, asked.path),
+    acp.FS_WRITE_TEXT_FILE.name: lambda asked: guarding.writing(asked.session_id, asked.path),
+    acp.TERMINAL_CREATE.name: lambda asked: guarding.running(
+        asked.session_id, asked.command, asked.args, cwd=asked.cwd, env=asked.env
+    ),
+}
+"""What this process does for the peer, as questions to the policy of a caller that has left."""
+
+_READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
+    acp.FS_READ_TEXT_FILE.name: acp.FS_READ_TEXT_FILE.decode_params,
+    acp.FS_WRITE_TEXT_FILE.name: acp.FS_WRITE_TEXT_FILE.decode_params,
+    acp.TERMINAL_CREATE.name: acp.TERMINAL_CREATE.decode_params,
+}
+
+
+class PendingQuestion:
+    """One question of the peer that a caller is to answer."""
+
+    def __init__(self, questions: PeerQuestions, request: Request, caller: Caller) -> None:
+        self._questions = questions
+        self.request = request
+        self.caller = caller
+        self._upstream = questions.session.far.upstream
+        self._call: Call | None = None
+        self._over = False
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(TOLD_TIMEOUT, self._not_told)
+        self._upstream.asked[request.id] = self
+
+    def ask(self) -> None:
+        """The caller has got everything that happened before."""
+        if self._over:
+            return
+        self._timer.cancel()
+        session = self._questions.session
+        params = self.request.params
+        name = session.name_for(self.caller)
+        if name != session.id:
+            params = renamed(params, name)
+        try:
+            self._call = self.caller.connection.begin(
+                self.request.method,
+                params,
+                settle=self._settled,
+                timeout=None if self.request.method in LASTING else ANSWER_TIMEOUT,
+            )
+        except DragomanError as error:
+            self._settled(None, error)
+
+    def _not_told(self) -> None:
+        self._settled(None, DragomanError("the caller does not read"))
+
+    def _settled(self, result: Raw | None, error: DragomanError | None) -> None:
+        if self._over:
+            return
+        self._finish()
+        if result is not None:
+            if self.request.method == ELICITATION:
+                self._upstream.note_page(self.request, result, self.caller.connection)
+            self._questions.answered(self.request, result)
+        elif isinstance(error, RemoteError) and self.request.method not in (
+            PERMISSION,
+            ELICITATION,
+        ):
+            # The caller's own words are the peer's, too.
+            self._questions.refused(self.request, error)
+        else:
+            self._questions.unanswered(self.request)
+
+    def call_off(self) -> Request | None:
+        """Stop asking; the request, if it is still to be answered."""
+        if self._over:
+            return None
+        self._finish()
+        if self._call is not None:
+            self._call.give_up(DragomanError("the question was called off"))
+        return self.request
+
+    def give_up(self, error: DragomanError) -> None:
+        """The peer wants no answer any more: the caller is told, and the peer that it was heard."""
+        if self.call_off() is not None and isinstance(error, RemoteError):
+            self._questions.refused(self.request, error)
+
+    def _finish(self) -> None:
+        self._over = True
+        self._timer.cancel()
+        self._questions.open.discard(self)
+        self._upstream.asked.pop(self.request.id, None)
+
+
+class PeerQuestions:
+    """The questions of the peer about one session."""
+
+    def __init__(self, session: LiveSession) -> None:
+        self.session = session
+        self.open: set[PendingQuestion] = set()
+        self._decides: tuple[Job | None, Approver] | None = None
+        self._allowed: deque[tuple[Job, acp.RequestPermissionRequest]] = deque(maxlen=MAX_ALLOWED)
+
+    def request(self, request: Request) -> Any:
+        """Answer a request of the peer, now or later."""
+        job = self.session.job
+        caller = None if job is None else job.caller
+        method = request.method
+        if method == PERMISSION and self.session.is_cancelling:
+            return acp.cancelled()
+        if caller is not None and caller.offers(method):
+            asked = PendingQuestion(self, request, caller)
+            self.open.add(asked)
+            self.session.reader(caller).behind(asked.ask)
+            return LATER
+        if method == PERMISSION:
+            return self._by_policy(request)
+        if method == ELICITATION:
+            return acp.ElicitationDeclined()
+        if method in SERVICES:
+            self._guard(request)
+        return HERE
+
+    def call_off(self) -> None:
+        """The turn is being cancelled: whoever is asked need not answer any more."""
+        for asked in list(self.open):
+            request = asked.call_off()
+            if request is None:
+                continue
+            if request.method == PERMISSION:
+                self._answer(request, acp.cancelled())
+            elif request.method == ELICITATION:
+                self._answer(request, acp.ElicitationCancelled())
+            else:
+                self.unanswered(request)
+
+    def left(self, caller: Caller) -> None:
+        """A caller has gone: what it was asked is decided without it."""
+        for asked in list(self.open):
+            if asked.caller is caller and (request := asked.call_off()) is not None:
+                self.unanswered(request)
+
+    # -- for those that were asked
+
+    def answered(self, request: Request, result: Raw) -> None:
+        self._answer(request, result)
+        if request.method == PERMISSION:
+            self._note_decision(request, result)
+        elif request.method in SERVICES and request.method != READ and self.session.job is not None:
+            self.session.job.decided(allowed=True)
+
+    def refused(self, request: Request, error: RemoteError) -> None:
+        if request.method in SERVICES and self.session.job is not None and _is_refusal(error):
+            self.session.job.decided(allowed=False)
+        self.session.refuse(request, error.code, error.message, error.data)
+
+    def unanswered(self, request: Request) -> None:
+        """The caller cannot answer."""
+        if request.method == PERMISSION:
+            try:
+                self._answer(request, self._by_policy(request))
+            except RemoteError as error:
+                self.refused(request, error)
+        elif request.method == ELICITATION:
+            self._answer(request, acp.ElicitationDeclined())
+        else:
+            gone = refusal(DragomanError("the caller that should have served this has gone"))
+            self.refused(request, gone)
+
+    def _note_decision(self, request: Request, result: Raw) -> None:
+        """Remember what a caller decided."""
+        try:
+            asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
+            outcome = acp.SESSION_REQUEST_PERMISSION.decode_result(result).outcome
+        except msgspec.ValidationError:
+            # It went to the peer as it is, who will make of it what it can.
+            return
+        option_id = outcome.option_id if isinstance(outcome, SelectedPermissionOutcome) else None
+        kinds = {option.option_id: option.kind for option in asked.options}
+        kind = str(kinds.get(option_id or ""))
+        if self.session.job is not None:
+            self.session.job.denied = False
+            if kind.startswith(("allow", "reject")):
+                self.session.job.decided(allowed=kind.startswith("allow"))
+            if kind.startswith("allow"):
+                # Looked at only if the caller leaves before the peer has us do it.
+                self._allowed.append((self.session.job, asked))
+        self._note("caller", asked, option_id)
+
+    def _note(self, by: str, asked: acp.RequestPermissionRequest, option_id: str | None) -> None:
+        call = asked.tool_call
+        data = {
+            "by": by,
+            "title": call.title,
+            "toolCallId": call.tool_call_id,
+            "optionId": option_id,
+        }
+        self.session.note("permission", data)
+
+    def _by_policy(self, request: Request) -> acp.RequestPermissionResponse:
+        job = self.session.job
+        try:
+            asked = acp.SESSION_REQUEST_PERMISSION.decode_params(request.params)
+        except msgspec.ValidationError as error:
+            raise boundary.invalid_params(error) from error
+        question = self._question(asked)
+        option_id, decision = settled(asked.options, self._desk().alone(question))
+        if job is not None:
+            job.decided(allowed=decision.allows)
+        policy = _name(None if job is None else job.policy)
+        log.info("permission for %r by policy %s: %s", question.title, policy, decision)
+        self._note(f"policy {policy}", asked, option_id)
+        return acp.cancelled() if option_id is None else acp.selected(option_id)
+
+    def _guard(self, request: Request) -> None:
+        """Raise the refusal of what we must not do for the peer: what the policy of the turn does
+        not allow, and outside of turns, where there is no policy, all but reading."""
+        job = self.session.job
+        try:
+            asked = _READ_PARAMS[request.method](request.params)
+        except msgspec.ValidationError as error:
+            raise boundary.invalid_params(error) from error
+        question = SERVICES[request.method](asked)
+        caller = None if job is None else job.caller
+        if caller is not None and request.method == WRITE and not caller.terms.write_files:
+            self._refuse(question, "the caller's terms")
+        policy = None if job is None else job.policy
+        if policy is None and request.method == READ:
+            return
+        desk = self._desk()
+        while self._allowed:
+            by_job, earlier = self._allowed.popleft()
+            if by_job is job:
+                # What the caller allowed before it left is still to be done.
+                desk.was_allowed(self._question(earlier))
+        if desk.guard_alone(question).allows:
+            if job is not None and request.method != READ:
+                job.decided(allowed=True)
+            return
+        self._refuse(question, f"policy {_name(policy)}")
+
+    def _refuse(self, question: Question, by: str) -> NoReturn:
+        """Refuse what the peer wants us to do, and count it."""
+        if self.session.job is not None:
+            self.session.job.decided(allowed=False)
+        log.info("%r is refused by %s", question.title, by)
+        self.session.note("permission", {"by": by, "title": question.title})
+        raise _refused(NotPermitted(question.title))
+
+    def _desk(self) -> Approver:
+        """Who decides in the place of the caller whose turn it is: one for each turn."""
+        # Not at the top: most brokers are never asked anything that a caller does not answer.
+        from dragoman.policy.approver import Approver
+
+        job, session = self.session.job, self.session
+        if self._decides is None or self._decides[0] is not job:
+            far = session.far
+            desk = Approver(
+                _policy(None if job is None else job.policy),
+                peer=far.name,
+                workspace=str(session.cwd),
+                titled=far.command_titles,
+            )
+            self._decides = (job, desk)
+        return self._decides[1]
+
+    def _question(self, asked: acp.RequestPermissionRequest) -> Question:
+        call = completed(asked.tool_call, self._told(asked.tool_call.tool_call_id))
+        return Question(
+            session_id=asked.session_id,
+            tool_call_id=call.tool_call_id,
+            title=call.title or "",
+            kind=call.kind or "other",
+            options=asked.options,
+            tool_call=call,
+        )
+
+    def _told(self, tool_call_id: str) -> Iterator[acp.SessionUpdate]:
+        """What the peer told of a tool call, as far as it is in memory: nothing of a session is
+        decoded before somebody asks for it."""
+        job, log_ = self.session.job, self.session.log
+        name = tool_call_id.encode()
+        start = log_.next if job is None else max(job.first_event, log_.first)
+        for line in log_.lines(start, max_size=sys.maxsize):
+            if name in line.line and b"tool_call" in line.line:
+                with suppress(msgspec.ValidationError):
+                    update = _decode_update(line.params).update
+                    if getattr(update, "tool_call_id", None) == tool_call_id:
+                        yield update
+
+    def _answer(self, request: Request, result: Any) -> None:
+        self.session.answer(request, result)
+
+
+def _refused(error: NotPermitted) -> RemoteError:
+    return RemoteError(codes.INVALID_PARAMS, str(error), {"errorClass": error.error_class})
+
+
+def _is_refusal(error: RemoteError) -> bool:
+    data = error.data
+    return isinstance(data, dict) and data.get("errorClass") == NotPermitted.error_class
+
+
+def _policy(terms: PolicyTerms | None) -> Policy:
+    if isinstance(terms, Policy):
+        return terms
+    # Where nobody said what to do, nothing is allowed.
+    return PRESETS[terms or "deny-all"]
+
+
+def _name(terms: PolicyTerms | None) -> str:
+    """A policy in a word or two, for the record."""
+    policy = _policy(terms)
+    return f"{policy.preset} with rules" if policy.rules or policy.limits else policy.preset

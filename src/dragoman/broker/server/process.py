@@ -1,0 +1,343 @@
+"""The process of a broker: from the spec on its standard input to its orderly end.
+
+Owns the lock, the listening socket, the record, the idle clock and the signals, and gives all of
+them up in the right order. What is said on the socket is the business of `serving`, which is handed
+a `hosting.Host`. Its own standard output carries one line, to whoever started it: that it is there,
+or why not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.broker.client import reap
+from dragoman.broker.client.find_or_start import lock_for_life
+from dragoman.broker.endpoint import Endpoint, endpoint_of
+from dragoman.broker.error_transfer import describe
+from dragoman.broker.lock import HeldLock
+from dragoman.broker.records import BrokerRecord, RecordFile
+from dragoman.broker.server import idle
+from dragoman.broker.server.interfaces import BrokerHost, BrokerServer
+from dragoman.broker.spec import BrokerSpec, decode, endpoint_name
+from dragoman.errors import AddressInUse, BrokerUnavailable, DragomanError, UsageError
+from dragoman.rpc.tasks import TaskOwner, finish
+from dragoman.transports import environment
+from dragoman.transports.identity import own_identity
+from dragoman.transports.listener import Listener
+from dragoman.transports.sockets import listen_unix
+from dragoman.transports.subreaper import supervise
+
+Make = Callable[[BrokerSpec, BrokerHost], BrokerServer]
+
+SPEC_TIMEOUT: Final = 30
+"""Seconds to read the spec. It is there at once, unless whoever started us was stopped meanwhile;
+then nobody waits for a broker any more."""
+
+MAX_SPEC_SIZE: Final = 16 * 1024 * 1024
+"""Bytes of a spec: far more than the largest environment that a system allows."""
+
+LOCK_TIMEOUT: Final = 2.0
+"""Seconds to try for the name. Others take the lock for a moment while they look or clean up."""
+
+LOCK_RETRY_INTERVAL: Final = 0.01
+
+NAME_INTERVAL: Final = 30.0
+"""Seconds between two looks whether the lock file is still there. A broker that nobody finds is
+harmless and only holds memory, so that it need not be noticed at once."""
+
+log = logging.getLogger(__name__)
+
+
+class BrokerProcess:
+    """The host of one broker, in this process."""
+
+    def __init__(self, spec: BrokerSpec, say: Callable[[dict[str, Any]], None]) -> None:
+        self.spec = spec
+        self.endpoint: Endpoint = endpoint_of(endpoint_name(spec), spec.paths)
+        self._say = say
+        self._lock: HeldLock | None = None
+        self._listener: Listener | None = None
+        self._record: RecordFile | None = None
+        self._clock: idle.IdleClock | None = None
+        self._tasks = TaskOwner("broker process")
+        self._serving: BrokerServer | None = None
+        self._over = False
+
+    async def run(self, make: Make) -> None:
+        """Serve until the broker ends. Raises `BrokerUnavailable` if it cannot begin."""
+        self.endpoint.make_safe()
+        self._lock = await self._take_name()
+        if self._lock is None:
+            log.info("%s is taken by another broker", self.endpoint.name)
+            self._say({"taken": True})
+            return
+        try:
+            self._serving = serving = make(self.spec, self)
+            self._clock = idle.IdleClock(self.spec.ttl, self._idle_too_long)
+            self._write_record()
+            await self._listen(serving)
+            with _signals(self._asked_to_end):
+                self._say({"ready": True, "pid": os.getpid()})
+                log.info("%s is there for %s", self.endpoint.name, self.spec.workspace)
+                self._clock.start()
+                self._tasks.start(self._clean_up(), "sweep")
+                self._tasks.start(self._watch_name(self._lock), "watch")
+                await serving.run()
+        finally:
+            self._over = True
+            await finish(self._end())
+
+    async def _take_name(self) -> HeldLock | None:
+        give_up_at = asyncio.get_running_loop().time() + LOCK_TIMEOUT
+        while True:
+            lock = lock_for_life(self.endpoint)
+            if lock is not None or asyncio.get_running_loop().time() >= give_up_at:
+                return lock
+            await asyncio.sleep(LOCK_RETRY_INTERVAL)
+
+    async def _listen(self, serving: BrokerServer) -> None:
+        try:
+            self._listener = await listen_unix(self.endpoint.address, serving.serve)
+        except AddressInUse as error:
+            # The lock is ours, so this is no broker, or one that lost its lock file.
+            raise BrokerUnavailable(f"{error}, and it is no broker with this name") from error
+        except UsageError as error:
+            raise BrokerUnavailable(str(error)) from error
+
+    def _write_record(self) -> None:
+        record = BrokerRecord(
+            name=self.endpoint.name,
+            address=self.endpoint.address,
+            peer=self.spec.peer,
+            workspace=self.spec.workspace,
+            version=self.spec.version,
+            broker=own_identity(),
+            owner=environment.owner(),
+            started_at=time.time(),
+            log=str(self.endpoint.log),
+        )
+        self._record = RecordFile(self.endpoint.record(os.getpid()), record)
+        self._record.write()
+
+    async def _clean_up(self) -> None:
+        for reaped in await asyncio.to_thread(reap.sweep, self.endpoint.runtime):
+            log.info(
+                "cleaned up after %s: %d processes, %s",
+                reaped.name,
+                reaped.processes,
+                ", ".join(reaped.files) or "no files",
+            )
+
+    async def _watch_name(self, lock: HeldLock) -> None:
+        """End when nobody can find us any more: somebody has removed the runtime folder."""
+        while True:
+            await asyncio.sleep(NAME_INTERVAL)
+            if not lock.held:
+                return
+            if not lock.in_place:
+                log.warning("%s ends: its lock %s was removed", self.endpoint.name, lock.path)
+                if self._serving is not None:
+                    self._serving.stop(drain=True)
+                return
+
+    async def _end(self) -> None:
+        if self._clock is not None:
+            self._clock.stop()
+        self.release()
+        await self._tasks.aclose()
+        if self._listener is not None:
+            await self._listener.aclose()
+        if self._record is not None:
+            self._record.remove()
+        log.info("%s has ended", self.endpoint.name)
+
+    def _asked_to_end(self) -> None:
+        log.info("%s was asked to end", self.endpoint.name)
+        if self._serving is not None:
+            self._serving.stop(drain=False)
+
+    def _idle_too_long(self) -> None:
+        ttl = self.spec.ttl if self._clock is None else self._clock.ttl
+        log.info("%s ends: nobody needed it for %g s", self.endpoint.name, ttl)
+        if self._serving is not None:
+            self._serving.stop(drain=True)
+
+    # -- the host of whoever serves
+
+    def release(self) -> None:
+        if self._listener is not None:
+            self._listener.stop_accepting()
+        if self._lock is not None and self._lock.held:
+            self._lock.release()
+            if self._record is not None and not self._over:
+                self._record.drain()
+
+    def peer_started(self, pid: int) -> None:
+        if self._record is not None:
+            self._record.add(pid)
+
+    def peer_ended(self, pid: int) -> None:
+        if self._record is not None:
+            self._record.drop(pid)
+
+    def idle_changed(self, idle: bool) -> None:
+        if self._clock is None or self._over:
+            return
+        if not idle:
+            self._clock.stop()
+        elif self._clock.idle_for is None:
+            self._clock.start()
+            self._tasks.start(self._trim(), "trim")
+
+    async def _trim(self) -> None:
+        await idle.trim(self.endpoint.runtime, own_pid=os.getpid(), max_idle=self.spec.max_idle)
+        folders = self.spec.paths
+        if folders.config:
+            # Not at the top: it is needed once a day.
+            from dragoman.store.prune import retain
+
+            await asyncio.to_thread(retain, Path(folders.state), Path(folders.config))
+
+    def keep_for(self, ttl: float) -> None:
+        if self._clock is not None:
+            self._clock.keep_for(ttl)
+
+
+class _signals:
+    """Ends the broker in order when somebody asks for it from outside."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> None:
+        if sys.platform != "win32":
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(number, self._end)
+            # The terminal we were started from is none of our business.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def __exit__(self, *_: object) -> None:
+        if sys.platform != "win32":
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.remove_signal_handler(number)
+
+
+# -- the program
+
+
+def main(make: Make | None = None) -> int:
+    """Run as the program of a broker."""
+    _begin_log(None)
+    try:
+        spec = decode(_read_spec())
+    except msgspec.MsgspecError as error:
+        log.error("there is no spec on the standard input: %s", error)
+        return 2
+    _begin_log(spec)
+    _leave_parent()
+    word = _Word()
+    process = BrokerProcess(spec, word.say)
+    try:
+        if make is None:
+            from dragoman.broker.server.broker import Broker
+
+            make = Broker
+        asyncio.run(process.run(make))
+    except DragomanError as error:
+        log.error("%s", error)
+        word.say({"failed": describe(error)})
+        return 1
+    except Exception:
+        # The top of a process: what is not caught here is seen by nobody.
+        log.exception("the broker failed")
+        return 1
+    finally:
+        word.close()
+    return 0
+
+
+def _read_spec() -> bytes:
+    if sys.platform != "win32":
+        signal.alarm(SPEC_TIMEOUT)
+    text = sys.stdin.buffer.read(MAX_SPEC_SIZE)
+    if sys.platform != "win32":
+        signal.alarm(0)
+    # What a child of ours would inherit by accident must not be this pipe.
+    _replace(0, os.O_RDONLY)
+    return text
+
+
+def _leave_parent() -> None:
+    """Go on in a process that is nobody's child: whoever started us need not reap us one day, and
+    we cannot get a terminal by accident, because we lead no session. On Linux a supervisor stays
+    above us, which ends what is left below us, whatever ends us."""
+    if sys.platform != "win32" and os.fork():
+        os._exit(0)
+    supervise()
+
+
+class _Word:
+    """The one line to whoever started us."""
+
+    def __init__(self) -> None:
+        self._open = True
+
+    def say(self, word: dict[str, Any]) -> None:
+        if self._open:
+            # Whoever started us may be gone, and others will come.
+            with contextlib.suppress(OSError):
+                os.write(1, msgspec.json.encode(word) + b"\n")
+            self.close()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            _replace(1, os.O_WRONLY)
+
+
+def _replace(fd: int, flags: int) -> None:
+    null = os.open(os.devnull, flags)
+    try:
+        os.dup2(null, fd, inheritable=True)
+    finally:
+        os.close(null)
+
+
+def _begin_log(spec: BrokerSpec | None) -> None:
+    """Write what is logged to stderr, which is the log file, without secrets."""
+    formatter: logging.Formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    if spec is not None:
+        formatter = _Redacting(spec)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+
+
+class _Redacting(logging.Formatter):
+    """What goes into the log has been through the same sieve as a bug report."""
+
+    def __init__(self, spec: BrokerSpec) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(process)d %(message)s")
+        from dragoman.config.secrets import report_redactor
+
+        self._redact = report_redactor(spec.env, values=spec.secret_values)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
+
+
+__all__ = ["BrokerProcess", "main"]

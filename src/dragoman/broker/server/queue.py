@@ -1,0 +1,92 @@
+"""Prompts that wait for their turn.
+
+Owns the order: prompts of one session run one after the other, in the order in which they came;
+those of different sessions run at once if the peer can do that, else also one after the other. It
+starts nothing and does not know what a prompt is: `broker` runs what `ready` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
+
+from dragoman.errors import UsageError
+
+T = TypeVar("T")
+
+MAX_WAITING: Final = 100
+"""Prompts that may wait in one broker. Whoever comes then is better told than kept waiting."""
+
+
+class Full(UsageError):
+    """As many prompts wait as may."""
+
+
+class Queue(Generic[T]):
+    """Items, each with the key of what it must have for itself (its session)."""
+
+    __slots__ = ("_key", "_limit", "_parallel", "_running", "_waiting")
+
+    def __init__(
+        self, key: Callable[[T], object], *, parallel: bool, limit: int = MAX_WAITING
+    ) -> None:
+        self._key = key
+        self._parallel = parallel
+        self._limit = limit
+        self._running: dict[object, T] = {}
+        self._waiting: list[T] = []
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits."""
+        return bool(self._running or self._waiting)
+
+    @property
+    def running(self) -> list[T]:
+        return list(self._running.values())
+
+    def waiting(self, key: object | None = None) -> Iterator[T]:
+        """What waits, in order; with `key` only that for it."""
+        return (item for item in list(self._waiting) if key is None or self._key(item) == key)
+
+    def put(self, item: T) -> None:
+        """Add an item at the end. Raises `Full` if it would have to wait and too many do."""
+        if len(self._waiting) >= self._limit and not self._may_run(item):
+            raise Full(f"{len(self._waiting)} prompts are waiting already")
+        self._waiting.append(item)
+
+    def _may_run(self, item: T) -> bool:
+        if self._running and not self._parallel:
+            return False
+        key = self._key(item)
+        return key not in self._running and all(self._key(each) != key for each in self._waiting)
+
+    def ready(self) -> T | None:
+        """Take the next item that may run now, if there is one. It runs until `done`."""
+        if self._running and not self._parallel:
+            return None
+        for index, item in enumerate(self._waiting):
+            key = self._key(item)
+            if key not in self._running:
+                del self._waiting[index]
+                self._running[key] = item
+                return item
+        return None
+
+    def done(self, item: T) -> None:
+        """An item runs no more. Without effect if it does not."""
+        key = self._key(item)
+        if self._running.get(key) is item:
+            del self._running[key]
+
+    def drop(self, item: T) -> bool:
+        """Take out an item that waits. Returns whether it was there."""
+        for index, each in enumerate(self._waiting):
+            if each is item:
+                del self._waiting[index]
+                return True
+        return False

@@ -1,0 +1,249 @@
+"""One caller that reads the events of one session.
+
+Owns what the caller still has to get: while it keeps up it is told of each update at once; when it
+does not, it is taken off that path and catches up from the log, in its own time, without holding
+up anybody and without losing or repeating an event. What has to stand behind the events (the
+answer to a prompt, a question) waits here. `event_log` has the lines, `live_session` knows who reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.bridge.relay import UPDATE, session_of
+from dragoman.bridge.sieve import Unannounced
+from dragoman.broker.server.event_log import EventLog
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import ConnectionLost
+from dragoman.events import model
+from dragoman.events.place import Place
+from dragoman.rpc import Connection
+from dragoman.wire.messages import Notification
+
+BATCH_SIZE: Final = 128 * 1024
+"""What is sent to a caller that catches up before it is asked whether it keeps up."""
+
+Fetch: TypeAlias = Callable[[int, int], Awaitable[Sequence[bytes]]]
+"""Lines of the session from the disk, from a number up to another, at least one if there is one."""
+
+
+class ReaderContext(Protocol):
+    """Where a reader is told of updates at once: the list that a session walks along."""
+
+    log: EventLog
+    live: list[EventReader]
+
+    @property
+    def renamed(self) -> bool: ...
+
+    async def fetch(self, start: int, stop: int) -> Sequence[bytes]: ...
+
+
+class EventReader:
+    """A caller's place in a session. `session_id` is the name that the caller knows it by."""
+
+    __slots__ = (
+        "_behind",
+        "_catching_up",
+        "_instead",
+        "_readers",
+        "_scopes",
+        "attached",
+        "connection",
+        "opened",
+        "session_id",
+        "takes_all",
+    )
+
+    def __init__(
+        self,
+        readers: ReaderContext,
+        connection: Connection,
+        session_id: str,
+        capabilities: acp.ClientCapabilities | None = None,
+    ) -> None:
+        self._readers = readers
+        self._instead: Callable[[Raw], Sequence[acp.SessionUpdate] | None] | None = None
+        """What the caller gets in place of an update that it did not announce."""
+        if capabilities is not None:
+            place = Place(model.Source("acp", "broker"), itertools.count(1), session_id)
+            unannounced = Unannounced(capabilities, place)
+            self._instead = unannounced.instead if unannounced.strange else None
+        self.takes_all = self._instead is None
+        """Whether it announced every kind of update, as our own do: nothing is looked at then."""
+        self.connection = connection
+        self.session_id = session_id
+        self.opened = False
+        """Whether the caller has the session open, so that it hears what happens outside of
+        turns."""
+        self.attached = False
+        """Whether it wants everything that happens."""
+        self._scopes: deque[list[int | None]] = deque()
+        """What it has yet to get: ranges of numbers, the last of which may be without an end.
+        Empty while it keeps up."""
+        self._behind: deque[tuple[int, Callable[[], None]]] = deque()
+        self._catching_up: asyncio.Task[None] | None = None
+
+    @property
+    def lags(self) -> bool:
+        """Whether it has yet to get something that happened."""
+        return bool(self._scopes)
+
+    # -- what it wants
+
+    def want(self) -> None:
+        """From now on it gets what happens."""
+        if not self._scopes:
+            if self not in self._readers.live:
+                self._readers.live.append(self)
+        elif self._scopes[-1][1] is not None:
+            self._scopes.append([self._readers.log.next, None])
+
+    def unwant(self) -> None:
+        """From now on it gets nothing; what it has yet to get, it gets."""
+        if not self._scopes:
+            if self in self._readers.live:
+                self._readers.live.remove(self)
+        elif self._scopes[-1][1] is None:
+            self._scopes[-1][1] = self._readers.log.next
+            if self._scopes[-1][0] == self._scopes[-1][1]:
+                self._scopes.pop()
+
+    def go_back(self, start: int) -> None:
+        """Get everything from `start` on, but nothing of it before the loop's next turn."""
+        log = self._readers.log
+        if start >= log.next and not self._scopes:
+            self.want()
+            return
+        if self in self._readers.live:
+            self._readers.live.remove(self)
+        self._scopes.clear()
+        self._scopes.append([start, None])
+        self._catch_up()
+
+    # -- what it gets
+
+    def tell(self, event: Notification) -> None:
+        """Send it an update."""
+        if self._instead is not None and self._said_instead(event.params):
+            return
+        if self._readers.renamed and session_of(event.params) != self.session_id:
+            self.connection.post(UPDATE, renamed(event.params, self.session_id))
+        else:
+            self.connection.pass_on(event.line)
+
+    def _tell_stored(self, line: bytes) -> None:
+        params = Raw(line)
+        if self._instead is not None and self._said_instead(params):
+            return
+        if self._readers.renamed and session_of(params) != self.session_id:
+            params = renamed(params, self.session_id)
+        self.connection.post(UPDATE, params)
+
+    def _said_instead(self, params: Raw) -> bool:
+        assert self._instead is not None
+        said = self._instead(params)
+        for update in said or ():
+            told = acp.SessionNotification(session_id=self.session_id, update=update)
+            self.connection.post(UPDATE, told)
+        return said is not None
+
+    def fall_behind(self, number: int) -> None:
+        """It does not keep up: the update with this number is the first that it has yet to get."""
+        self._readers.live.remove(self)
+        self._scopes.append([number, None])
+        self._catch_up()
+
+    def behind(self, action: Callable[[], None]) -> None:
+        """Do something as soon as it has got everything that happened until now."""
+        if self._scopes:
+            self._behind.append((self._readers.log.next, action))
+        else:
+            action()
+
+    def leave(self) -> None:
+        """The caller has gone."""
+        if self in self._readers.live:
+            self._readers.live.remove(self)
+        self._scopes.clear()
+        self._behind.clear()
+
+    # -- catching up
+
+    def _catch_up(self) -> None:
+        if self._catching_up is None:
+            # The connection owns the task: both end together.
+            self._catching_up = self.connection.tasks.start(self._follow(), "catch up")
+
+    async def _follow(self) -> None:
+        try:
+            while self._scopes:
+                # As long as the caller takes; the end of its connection ends this.
+                await self.connection.drain()
+                if not await self._send_some():
+                    return
+        except ConnectionLost:
+            return
+        finally:
+            self._catching_up = None
+
+    async def _send_some(self) -> bool:
+        """Send the next batch. False if there is nothing more that could be sent, ever."""
+        log = self._readers.log
+        start, stop = self._scopes[0]
+        assert start is not None
+        if start < log.first:
+            until = log.first if stop is None else min(stop, log.first)
+            stored = await self._readers.fetch(start, until)
+            if not self._scopes or self._scopes[0][0] != start:
+                # It wants something else by now.
+                return True
+            if not stored:
+                await self._cut_off()
+                return False
+            for line in stored:
+                self._tell_stored(line)
+            self._advance(start + len(stored))
+            return True
+        events = log.lines(start, stop, max_size=BATCH_SIZE)
+        if self._readers.renamed or self._instead is not None:
+            for event in events:
+                self.tell(event)
+        else:
+            self.connection.pass_all_on([event.line for event in events])
+        self._advance(start + len(events))
+        return True
+
+    def _advance(self, position: int) -> None:
+        scope = self._scopes[0]
+        scope[0] = position
+        if scope[1] is None:
+            if position == self._readers.log.next:
+                self._scopes.popleft()
+                self._readers.live.append(self)
+        elif position >= scope[1]:
+            self._scopes.popleft()
+        while self._behind and (
+            not self._scopes or (self._scopes[0][0] or 0) >= self._behind[0][0]
+        ):
+            self._behind.popleft()[1]()
+
+    async def _cut_off(self) -> None:
+        """What it has yet to get is nowhere any more: better an end than a gap."""
+        self._scopes.clear()
+        self._behind.clear()
+        await self.connection.aclose()
+
+
+def renamed(params: Raw, session_id: str) -> Raw:
+    """Params about a session, under another name of it."""
+    members = msgspec.json.decode(params, type=dict[str, Raw])
+    members["sessionId"] = Raw(msgspec.json.encode(session_id))
+    return Raw(msgspec.json.encode(members))

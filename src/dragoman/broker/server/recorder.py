@@ -1,0 +1,514 @@
+"""What a broker keeps on the disk: events, jobs, sessions, and what was decided.
+
+Owns the way from the logs to the store: in batches, with secrets taken out on the way (`storage`),
+and written in the store's own thread. The disk never holds up a turn: when it fails, that is said
+once, and everything goes on in memory until the disk takes it again. What a store is, and what
+becomes of events for which there was no room, is in `dragoman.store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.broker.server import unstored
+from dragoman.broker.server.jobs import Job
+from dragoman.broker.server.live_session import LiveSession
+from dragoman.broker.server.storage import TEXT_SIZE, LinePreparer, said_in
+from dragoman.broker.spec import BrokerSpec, endpoint_name
+from dragoman.errors import (
+    DragomanError,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    UnknownSession,
+)
+from dragoman.redaction.redactor import Redactor
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.store.records import JobRecord, SessionRecord
+from dragoman.store.store import Store, store_path
+from dragoman.store.writer import StoreWriter
+
+log: Final = logging.getLogger("dragoman.broker")
+
+SAVE_INTERVAL: Final = 0.1
+"""Seconds between two batches: what a kill of the broker can cost in the middle of a turn."""
+
+END_INTERVAL: Final = 0.01
+"""Seconds from the end of a turn, or from a question, until what came before is written: what a
+kill can cost then. At once would be one write for each of many short turns, and a tenth of their
+time."""
+
+FETCH_COUNT: Final = 5000
+FETCH_SIZE: Final = 1024 * 1024
+"""Lines, and bytes of them, that are read from the disk at once for a reader that catches up."""
+
+
+class BrokerRecorder:
+    """Stores what happens in a broker."""
+
+    def __init__(self, spec: BrokerSpec, *, runner: dict[str, Any] | None = None) -> None:
+        self._spec = spec
+        self._endpoint = endpoint_name(spec)
+        self._runner = runner or {}
+        self._redact = Redactor(spec.secret_values)
+        self._loop = asyncio.get_running_loop()
+        self._writer: StoreWriter | None = None
+        self._marked: list[LiveSession] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._hurrying: asyncio.TimerHandle | None = None
+        self._scribes: dict[str, LinePreparer] = {}
+        self._sessions: dict[str, LiveSession] = {}
+        self._tasks = TaskOwner("broker's recording")
+        self._left: dict[str, int] = {}
+        """The sessions that were let go of while nothing could be stored, with their next event."""
+        self._jobs: set[str] = set()
+        """The jobs that are stored and have not ended."""
+        self._ended: list[Job] = []
+        """Those that have ended and are on their way to the disk."""
+        self._ending: asyncio.Task[None] | None = None
+        self._ending_soon: asyncio.TimerHandle | None = None
+        self._known: set[str] = set()
+        """The sessions that are in the store, or will be before anything that is put now."""
+        self.trouble = ""
+        """Why nothing is stored; empty while all is well."""
+        self.notice = ""
+        """What the next caller has to be told, once."""
+
+    async def open(self) -> None:
+        """Open the store. That it cannot be opened is no reason not to serve."""
+        path = store_path(Path(self._spec.paths.state))
+        opening = functools.partial(Store.open, path, self._redact)
+        store: Store | Callable[[], Store] = opening
+        trouble: StoreError | None = None
+        try:
+            store = opened = await asyncio.to_thread(opening)
+            if opened.replaced:
+                self.notice = f"{path}: {opened.replaced}"
+                log.warning("%s", self.notice)
+        except StoreError as error:
+            self._in_trouble(error)
+            trouble = error
+        self._writer = StoreWriter(
+            store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
+        )
+        self._writer.start()
+        for slip in await asyncio.to_thread(unstored.take, Path(self._spec.paths.runtime), path):
+            self._writer.put(functools.partial(unstored.note, slip=slip))
+
+    async def close(self) -> None:
+        """Store what is left."""
+        for timer in (self._timer, self._hurrying):
+            if timer is not None:
+                timer.cancel()
+        marked, self._marked = self._marked, []
+        for session in {*marked, *self._sessions.values()}:
+            if session.key in self._known:
+                self._save(session, None, end=True)
+        self._settle_jobs()
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            if not await writer.close() and writer.is_open:
+                await asyncio.to_thread(self._leave_slip, writer)
+            if writer.is_open:
+                await asyncio.to_thread(writer.store.close)
+
+    def _leave_slip(self, writer: StoreWriter) -> None:
+        """Let the next broker know which events nobody will store any more."""
+        store = writer.store
+        reached = self._left | {key: scribe.next for key, scribe in self._scribes.items()}
+        try:
+            stored = {key: store.session(key) for key in reached}
+        except StoreError as error:
+            log.warning("the store cannot be read: %s", error)
+            return
+        lost = {
+            key: reached[key] - record.next_event
+            for key, record in stored.items()
+            if record is not None and record.next_event < reached[key]
+        }
+        if lost:
+            why = "" if writer.trouble is None else writer.trouble.problem
+            unstored.leave(Path(self._spec.paths.runtime), store.path, lost, why=why)
+
+    @property
+    def _works(self) -> StoreWriter | None:
+        """The writer, if what it is given reaches the disk now."""
+        writer = self._writer
+        return writer if writer is not None and writer.trouble is None else None
+
+    # -- events
+
+    def mark(self, session: LiveSession) -> None:
+        self._marked.append(session)
+        if self._timer is None:
+            self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
+
+    def _beat(self) -> None:
+        self._timer = None
+        marked, self._marked = self._marked, []
+        for session in marked:
+            self.save(session)
+        self._hurry()
+
+    def hasten(self, session: LiveSession) -> None:
+        """Write soon what has happened: somebody is about to decide what happens next."""
+        self.save(session)
+        self._hurry_soon()
+
+    def _hurry_soon(self) -> None:
+        if self._hurrying is None:
+            self._hurrying = self._loop.call_later(END_INTERVAL, self._hurry)
+
+    def _hurry(self) -> None:
+        self._hurrying = None
+        if (writer := self._writer) is not None:
+            writer.hurry()
+
+    def save(self, session: LiveSession) -> None:
+        if session.key not in self._known:
+            # It is still being opened. What it says already is stored when that has succeeded.
+            if session not in self._marked:
+                self.mark(session)
+            return
+        self._save(session, session.job, end=False)
+
+    def _save(self, session: LiveSession, job: Job | None, *, end: bool) -> None:
+        session.marked = False
+        first, events = session.log.take()
+        if not events and not end:
+            return
+        scribe = self._scribe(session, first)
+        # The lines are views of longer ones, which need not be kept for them.
+        lines = [bytes(event.params) for event in events]
+        session.look_through(first, lines)
+        number, safe = scribe.prepare(lines, job, end=end)
+        if self._works is None:
+            # Nobody knows when the disk will take it, and memory is not held for that.
+            session.log.stored = session.log.taken
+            session.log.tidy()
+        if safe and (writer := self._writer) is not None:
+            writer.append(session.key, number, safe, None if job is None else job.id)
+            stored = scribe.next
+            if writer.trouble is None:
+                writer.put(lambda store: self._tell(self._stored, session, stored))
+
+    def _scribe(self, session: LiveSession, first: int) -> LinePreparer:
+        scribe = self._scribes.get(session.key)
+        if scribe is None:
+            scribe = self._scribes[session.key] = LinePreparer(session.key, first, self._redact)
+            self._sessions[session.key] = session
+        return scribe
+
+    def _stored(self, session: LiveSession, number: int) -> None:
+        session.log.stored = max(session.log.stored, number)
+        session.log.tidy()
+
+    async def fetch(self, key: str, start: int, stop: int) -> Sequence[bytes]:
+        """Lines from the disk, up to a gap; none if the first of them is not there."""
+        writer = self._writer
+        if writer is None:
+            return []
+
+        def read(store: Store) -> list[tuple[int, bytes]]:
+            found: list[tuple[int, bytes]] = []
+            size = 0
+            for number, each in enumerate(
+                islice(store.lines(key, start, stop), FETCH_COUNT), start
+            ):
+                if each[0] != number:
+                    break
+                found.append(each)
+                size += len(each[1])
+                if size > FETCH_SIZE:
+                    break
+            return found
+
+        try:
+            found = await writer.call(read, reads=True)
+        except (StoreError, UnknownSession) as error:
+            log.warning("session %s cannot be read: %s", key, error)
+            return []
+        return [line for _, line in found]
+
+    async def settle(self, session: LiveSession) -> None:
+        """Wait until everything that happened so far is stored, or at least looked at."""
+        self.save(session)
+        if (writer := self._works) is not None:
+            await writer.flush()
+
+    async def first_event(self, session: LiveSession) -> int:
+        """The number of the oldest event of a session that can still be read."""
+        writer = self._writer
+        if writer is None:
+            return session.log.first
+        key = session.key
+        try:
+            stored = await writer.call(lambda store: store.first_event(key), reads=True)
+        except (StoreError, UnknownSession):
+            return session.log.first
+        return min(stored, session.log.first)
+
+    def note(self, session: LiveSession, kind: str, data: dict[str, Any]) -> None:
+        writer = self._writer
+        if writer is not None:
+            key, number = session.key, session.log.next
+            writer.put(lambda store: store.note(key, number, kind, data))
+
+    # -- sessions
+
+    def found(self, session: LiveSession) -> None:
+        """A session is open that was in the store before."""
+        self._known.add(session.key)
+        if (writer := self._writer) is not None:
+            key = session.key
+            writer.put(lambda store: _reopen(store, key))
+
+    def created(self, session: LiveSession) -> None:
+        self._known.add(session.key)
+        writer = self._writer
+        if writer is None:
+            return
+        now = time.time()
+        record = SessionRecord(
+            key=session.key,
+            peer=self._spec.peer,
+            root=session.root,
+            name=session.name,
+            peer_session_id=session.id,
+            cwd=str(session.cwd),
+            created_at=session.created_at,
+            updated_at=now,
+            next_event=0,
+        )
+        writer.put(functools.partial(_create_session, record=record))
+
+    def moved(self, session: LiveSession) -> None:
+        self._change(session, peer_session_id=session.id)
+
+    def closed(self, session: LiveSession) -> None:
+        if self._leave(session):
+            self._change(session, closed_at=time.time())
+
+    async def released(self, session: LiveSession) -> None:
+        """Store the rest of a session in which others will write from now on."""
+        if self._leave(session) and (writer := self._works) is not None:
+            await writer.flush()
+
+    def _leave(self, session: LiveSession) -> bool:
+        """Store the rest of a session. Returns whether it is in the store at all."""
+        if session in self._marked:
+            self._marked.remove(session)
+        if session.key not in self._known:
+            return False
+        self._save(session, None, end=True)
+        self._known.discard(session.key)
+        scribe = self._scribes.pop(session.key, None)
+        if scribe is not None and self._works is None:
+            self._left[session.key] = scribe.next
+        self._sessions.pop(session.key, None)
+        return True
+
+    def _change(self, session: LiveSession, **fields: Any) -> None:
+        writer = self._writer
+        if writer is not None:
+            key = session.key
+            writer.put(lambda store: store.update_session(key, **fields))
+
+    async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None:
+        """What is known of a session by its own key, or by the peer's name for it."""
+        writer = self._writer
+        if writer is None:
+            return None
+        peer = self._spec.peer
+
+        def read(store: Store) -> SessionRecord | None:
+            found = None if key is None else store.session(key)
+            return found or store.find_by_peer_id(peer, peer_session_id)
+
+        try:
+            return await writer.call(read, reads=True)
+        except StoreError as error:
+            log.warning("the store cannot be read: %s", error)
+            return None
+
+    # -- jobs
+
+    def job_changed(self, job: Job) -> None:
+        """Store a job, or that it runs now."""
+        writer = self._writer
+        if writer is None:
+            return
+        writer.retry()
+        if job.id not in self._jobs:
+            self._jobs.add(job.id)
+            record = self.record(job)
+            writer.put(lambda store: store.create_job(record))
+        else:
+            id, started_at, first = job.id, job.started_at, job.first_event
+            writer.put(
+                lambda store: store.update_job(
+                    id, state="running", started_at=started_at, first_event=first, next_event=first
+                )
+            )
+
+    def job_ended(self, job: Job) -> None:
+        """Store the end of a job behind its events. Those who wait for it are told when it is on
+        the disk, at once; if nobody waits, it goes there with the next batch."""
+        if job.started_at is not None:
+            # What happens in the session of one that never ran belongs to another.
+            self._save(job.session, job, end=True)
+        job.conclude()
+        writer = self._writer
+        if writer is None:
+            job.settled()
+            return
+        record = msgspec.structs.replace(self.record(job), state="ended")
+        if job.id in self._jobs:
+            self._jobs.discard(job.id)
+            fields = {name: getattr(record, name) for name in _ENDS}
+            writer.put(lambda store: store.update_job(record.id, **fields), size=len(record.text))
+        else:
+            writer.put(lambda store: store.create_job(record), size=len(record.text))
+        if writer.trouble is not None:
+            job.settled()
+            return
+        self._hurry_soon()
+        self._ended.append(job)
+        job.hurry = self._settle_jobs
+        if job.is_awaited:
+            self._settle_jobs()
+        elif self._ending is None and self._ending_soon is None:
+            self._ending_soon = self._loop.call_later(SAVE_INTERVAL, self._settle_jobs)
+
+    def _settle_jobs(self) -> None:
+        if self._ending_soon is not None:
+            self._ending_soon.cancel()
+            self._ending_soon = None
+        if self._ending is None and self._ended:
+            self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
+
+    async def _end_jobs(self) -> None:
+        try:
+            while self._ended:
+                jobs, self._ended = self._ended, []
+                if (writer := self._works) is not None:
+                    # The bounds of the store end this.
+                    await writer.flush()
+                for job in jobs:
+                    job.settled()
+        finally:
+            self._ending = None
+
+    def said_so_far(self, job: Job) -> str:
+        """What the agent said until now, also what is still held back from the disk because it may
+        be the beginning of a secret."""
+        log_ = job.session.log
+        scribe = self._scribes.get(job.session.key)
+        start = max(log_.first, job.first_event, 0 if scribe is None else scribe.next)
+        lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]
+        rest = self._redact.text("".join(said_in(lines)))
+        return (job.text + rest)[:TEXT_SIZE]
+
+    def record(self, job: Job) -> JobRecord:
+        """The job as it is stored, and as callers see it."""
+        return JobRecord(
+            id=job.id,
+            session_key=job.session.key,
+            peer=self._spec.peer,
+            root=job.session.root,
+            prompt=job.prompt_text,
+            state="ended" if job.state == "ended" else "running" if job.started_at else "queued",
+            outcome=None if job.outcome is None else job.outcome.value,
+            stop=job.stop,
+            text=job.text,
+            failure=job.failure,
+            usage=job.usage,
+            created_at=job.created_at,
+            started_at=job.started_at,
+            ended_at=job.ended_at,
+            first_event=job.first_event,
+            next_event=job.next_event,
+            endpoint=self._endpoint,
+            runner=self._runner,
+        )
+
+    async def find_job(self, id: str) -> JobRecord | None:
+        """A job that the broker does not know any more."""
+        writer = self._writer
+        if writer is None:
+            return None
+        try:
+            return await writer.call(lambda store: store.job(id), reads=True)
+        except StoreError:
+            return None
+
+    # -- trouble
+
+    def _on_trouble(self, error: DragomanError) -> None:
+        """Nothing is stored now, or one thing is not, or another file takes it."""
+        if isinstance(error, StoreCorrupt) and error.replaced:
+            self.notice = str(error)
+        if self._writer is None or self._writer.trouble is None:
+            return
+        self._in_trouble(error)
+        for session in self._sessions.values():
+            session.log.stored = session.log.taken
+
+    def _in_trouble(self, error: DragomanError) -> None:
+        if not self.trouble:
+            self.trouble = str(error)
+            log.error("nothing is stored from now on: %s", error)
+
+    def _on_recovery(self, left_out: int) -> None:
+        """What waited is stored, and what happens is."""
+        if self._writer is not None and self._writer.trouble is None:
+            self.trouble = ""
+            self._left.clear()
+
+    def _tell(self, tell: Any, *values: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(tell, *values)
+        except RuntimeError:
+            log.debug("the loop has ended before the store")
+
+
+_ENDS: Final = (
+    "state", "outcome", "stop", "text", "failure", "usage", "started_at", "ended_at", "first_event",
+    "next_event",
+)  # fmt: skip
+
+
+def _reopen(store: Store, key: str) -> None:
+    record = store.session(key)
+    if record is None or record.closed_at is None:
+        return
+    if record.name is not None and store.find_session(record.peer, record.root, record.name):
+        # Its name belongs to another one by now, so it stays among those that were closed.
+        return
+    store.update_session(key, closed_at=None)
+
+
+def _create_session(store: Store, *, record: SessionRecord) -> None:
+    if store.session(record.key) is not None:
+        # The caller wrote it down before the peer had a name for it.
+        store.update_session(record.key, peer_session_id=record.peer_session_id, cwd=record.cwd)
+        return
+    try:
+        store.create_session(record)
+    except StoreConflict:
+        if record.name is None:
+            raise
+        # The name was given away meanwhile; without it the session can still be found by its key.
+        log.warning("the name %r is taken; session %s is stored without", record.name, record.key)
+        store.create_session(msgspec.structs.replace(record, name=None))

@@ -1,0 +1,98 @@
+"""Keeping a peer alive: started at once, started again when it died, and not too often.
+
+Owns the loop around one peer process and the waits in it. How a peer is started is in `peer`;
+what its death means for turns and sessions, `broker` is told through `Watcher`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, TypeAlias
+
+from dragoman.broker.server.peer import PeerLink
+from dragoman.errors import ConnectionLost, DragomanError
+
+FIRST_DELAY: Final = 0.2
+"""Seconds before a peer that died is started again: most deaths are accidents."""
+
+MAX_DELAY: Final = 30.0
+"""The longest such time: a peer that keeps dying is not worth more of the machine."""
+
+MAX_RETRY_DELAY: Final = 1.0
+"""The longest time between two starts that callers ask for: whoever has just repaired what was
+wrong does not want to wait."""
+
+STEADY_TIME: Final = 30.0
+"""Seconds after which a peer counts as well, so that its next death is an accident again."""
+
+MAX_UNASKED: Final = 3
+"""Starts in a row that nobody asked for. After so many deaths it stays down until it is wanted."""
+
+Open: TypeAlias = Callable[[int], AbstractAsyncContextManager[PeerLink]]
+
+
+class Watcher(Protocol):
+    """Who is told how the peer fares. Called by the loop, and must not wait."""
+
+    def peer_up(self, far: PeerLink) -> None: ...
+    def peer_down(self, far: PeerLink, failure: ConnectionLost) -> None: ...
+    def peer_unstartable(self, error: DragomanError) -> None: ...
+    def peer_coming(self) -> None: ...
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the peer."""
+
+
+def delay_after(deaths: int, chance: float) -> float:
+    """How long to wait after so many deaths in a row; `chance` is between 0 and 1.
+
+    Half of it is by chance, so that many brokers whose peers die of one cause do not all start at
+    the same moment.
+    """
+    longest = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(deaths - 1, 20))
+    return float(longest * (0.5 + 0.5 * chance))
+
+
+class PeerSupervisor:
+    """Keeps one peer."""
+
+    def __init__(self, open: Open, watcher: Watcher) -> None:
+        self._open = open
+        self._watcher = watcher
+        self._wanted = asyncio.Event()
+        self.starts = 0
+        """How often it was started."""
+
+    def want(self) -> None:
+        """Somebody needs the peer now."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Keep the peer until cancelled; then it is gone."""
+        loop = asyncio.get_running_loop()
+        deaths = 0
+        while True:
+            self.starts += 1
+            self._wanted.clear()
+            try:
+                async with self._open(self.starts) as far:
+                    up_at = loop.time()
+                    self._watcher.peer_up(far)
+                    failure = await far.wait_ended()
+                    # Told before the rest of the process is cleared away, which may take seconds.
+                    self._watcher.peer_down(far, failure)
+            except DragomanError as error:
+                deaths += 1
+                self._watcher.peer_unstartable(error)
+                # It would fail again for the same reason, so only a wish is worth another try.
+                again_at = loop.time() + min(MAX_RETRY_DELAY, delay_after(deaths, random.random()))
+                await self._wanted.wait()
+                await asyncio.sleep(again_at - loop.time())
+                self._watcher.peer_coming()
+                continue
+            deaths = 1 if loop.time() - up_at >= STEADY_TIME else deaths + 1
+            if deaths > MAX_UNASKED and not self._watcher.is_wanted():
+                await self._wanted.wait()
+            await asyncio.sleep(delay_after(deaths, random.random()))

@@ -1,0 +1,501 @@
+"""Sessions: opened, found again, restored after the peer was started anew, and given up.
+
+Owns the sessions that the broker knows, by every name that a caller may use. A session that the
+peer has open is answered from here at once; one that it has not is resumed or loaded where it
+says that it can, and begun afresh only for a caller that allowed it. History that the peer repeats
+meanwhile is never stored. How the peer is asked is in `peer_sessions`, what happens in an open session
+in `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.broker import protocol
+from dragoman.broker.protocol import MODEL, NOTHING, SessionMeta, pack, with_our_meta
+from dragoman.broker.server.event_log import LogLimits
+from dragoman.broker.server.live_session import NOTHING_SPENT, Keeping, LiveSession
+from dragoman.broker.server.peer_sessions import NEW, PeerSide, loads, takes_up, wanted
+from dragoman.catalogue import load_delay
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import (
+    DragomanError,
+    InvalidAnswer,
+    PeerUnresponsive,
+    RemoteError,
+    SessionLost,
+    SessionUnusable,
+    TurnInProgress,
+    UnknownSession,
+)
+from dragoman.store.records import SessionRecord, new_session_key
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.caller import Caller
+    from dragoman.broker.server.liveness import Liveness
+    from dragoman.broker.server.peer import PeerLink
+    from dragoman.client.budgets import Budgets
+    from dragoman.rpc.tasks import TaskOwner
+
+log: Final = logging.getLogger("dragoman.broker")
+
+NO_SERVERS: Final = Raw(b"[]")
+
+MAX_SESSIONS: Final = 256
+"""Sessions that are open before one that nobody has is closed for the next."""
+
+
+class SessionKeeping(Keeping, Protocol):
+    """Who stores sessions."""
+
+    trouble: str
+    """Why nothing is stored; empty while all is well."""
+
+    def created(self, session: LiveSession) -> None: ...
+    def found(self, session: LiveSession) -> None: ...
+    def moved(self, session: LiveSession) -> None: ...
+    def closed(self, session: LiveSession) -> None: ...
+    async def released(self, session: LiveSession) -> None: ...
+    async def settle(self, session: LiveSession) -> None: ...
+    async def first_event(self, session: LiveSession) -> int: ...
+    async def find(self, peer_session_id: str, key: str | None) -> SessionRecord | None: ...
+
+
+class SessionsContext(Protocol):
+    """What sessions need of the broker around them."""
+
+    tasks: TaskOwner
+    budgets: Budgets
+    liveness: Liveness
+    loads_next_minute: bool
+    """Whether the peer loses a session that is loaded in the minute in which it was begun."""
+
+    @property
+    def far(self) -> PeerLink | None: ...
+    async def ready(self) -> PeerLink: ...
+    def is_used(self, session: LiveSession) -> bool:
+        """Whether a turn of the session runs or waits."""
+
+
+class Sessions:
+    """The sessions of a broker."""
+
+    def __init__(self, hall: SessionsContext, keeping: SessionKeeping) -> None:
+        self._hall = hall
+        self._keeping = keeping
+        self._sessions: dict[str, LiveSession] = {}
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._peer = PeerSide(hall, is_known=self._sessions.__contains__)
+        self.room = LogLimits()
+
+    def __iter__(self) -> Iterator[LiveSession]:
+        """Each of them once."""
+        return iter(list({id(each): each for each in self._sessions.values()}.values()))
+
+    def get(self, name: str) -> LiveSession | None:
+        return self._sessions.get(name)
+
+    def require(self, name: str) -> LiveSession:
+        session = self._sessions.get(name)
+        if session is None:
+            raise UnknownSession(
+                f"no session {name!r} is open in this broker; resume it, or open a new one"
+            )
+        return session
+
+    # -- what callers ask
+
+    async def new(self, caller: Caller, method: str, params: Raw) -> Raw:
+        """Open a session, or branch one off."""
+        return await self._once_more(lambda: self._new(caller, method, params))
+
+    async def _once_more(self, ask: Callable[[], Coroutine[Any, Any, Raw]]) -> Raw:
+        """Ask the next process of a peer that was found to be hung, if there is time for that."""
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
+        try:
+            return await ask()
+        except PeerUnresponsive:
+            if clock() - began_at > self._hall.budgets.session / 2:
+                raise
+        return await ask()
+
+    async def _new(self, caller: Caller, method: str, params: Raw) -> Raw:
+        body = protocol.members(params)
+        meta = protocol.our_meta(body, SessionMeta)
+        self._check_folder(body)
+        source = protocol.text(body.get("sessionId"))
+        if source is not None and (known := self._sessions.get(source)) is not None:
+            body["sessionId"] = pack(known.id)
+        far = await self._hall.ready()
+        await self._make_room()
+        made: list[LiveSession] = []
+
+        def opened(result: Raw) -> None:
+            response = acp.SESSION_NEW.decode_result(result)
+            if response.session_id in self._sessions:
+                raise InvalidAnswer(f"the peer opened {response.session_id!r} a second time")
+            session = self._make(far, response.session_id, body, meta, None)
+            if source is None:
+                session.cost = NOTHING_SPENT
+            session.once = meta.once
+            session.sheltered.opened(response.modes, response.models, response.config_options)
+            made.append(session)
+            session.open_for(caller, session.id)
+            far.upstream.route(session.id, session)
+
+        sent = pack(protocol.without_our_meta(body, but=MODEL if far.bridged else NOTHING))
+        try:
+            result = await self._peer.open(far, method, sent, opened)
+            session = made[0]
+            changed = await self._prepare(session)
+        except BaseException:
+            for session in made:
+                self._forget(session)
+                self._peer.close_soon(far, session.id)
+            raise
+        self._keeping.created(session)
+        if session.name is not None:
+            # The next command looks for the name before it asks anybody.
+            await self._keeping.settle(session)
+        if changed:
+            result = pack(protocol.members(result) | session.settings())
+        return with_our_meta(result, {"key": session.key})
+
+    async def resume(self, caller: Caller, params: Raw) -> Raw:
+        """Give a caller a session without its history."""
+        return await self._once_more(lambda: self._resume(caller, params))
+
+    async def _resume(self, caller: Caller, params: Raw) -> Raw:
+        body, name, meta = self._named(params)
+        context = "live"
+        async with self._lock(name):
+            session = self._sessions.get(name)
+            if session is None:
+                session = await self._take_up(name, body, meta, caller=None)
+                context = "restored"
+            elif session.far is not self._hall.far:
+                far = await self._hall.ready()
+                context = await self._restore(session, far, fresh=False)
+        session.open_for(caller, name)
+        # It was looked for by its name, so that it may be looked for again.
+        session.once = False
+        return with_our_meta(
+            pack(session.settings()),
+            {"key": session.key, "context": context, "next": session.log.next},
+        )
+
+    async def load(self, caller: Caller, params: Raw) -> Raw:
+        """Give a caller a session, and its history before that."""
+        body, name, meta = self._named(params)
+        async with self._lock(name):
+            session = self._sessions.get(name)
+            if session is None:
+                session = await self._take_up(name, body, meta, caller=caller)
+                session.open_for(caller, name)
+            else:
+                if session.far is not self._hall.far:
+                    await self._restore(session, await self._hall.ready(), fresh=False)
+                session.open_for(caller, name)
+                if session.whole:
+                    await self._tell_history(session, caller)
+                else:
+                    await self._load_again(session, caller)
+        session.once = False
+        return with_our_meta(pack(session.settings()), {"key": session.key})
+
+    async def close(self, caller: Caller, params: Raw) -> Raw:
+        """A caller is done with a session. It is closed when nobody else has it."""
+        about = protocol.read(params, protocol.SessionParams)
+        session = self.require(about.session_id)
+        session.close_for(caller)
+        if session.readers or self._hall.is_used(session):
+            return Raw(b"{}")
+        await self.give_up(session)
+        return Raw(b"{}")
+
+    def close_if_done(self, session: LiveSession) -> None:
+        """Close a session that was opened for its jobs alone, when they have ended and no caller
+        has it: also those of callers that left before the end, or were killed."""
+        if (
+            session.once
+            and not session.readers
+            and not self._hall.is_used(session)
+            and self._sessions.get(session.id) is session
+        ):
+            self._hall.tasks.start(self.give_up(session), f"close {session.key}")
+
+    async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
+        """Let somebody else go on with a session: another broker, or a process of a caller's own.
+
+        All that happened in it is stored before the answer, so that its numbers go on from there.
+        Raises `TurnInProgress` while somebody uses it here, and while that cannot be stored: who
+        goes on with it would give the same numbers to other events.
+        """
+        about = protocol.read(params, protocol.SessionParams)
+        session = self._sessions.get(about.session_id)
+        if session is None:
+            return {"released": False}
+        named = session.name or session.key
+        if self._hall.is_used(session):
+            raise TurnInProgress(f"a turn of the session {named} runs or waits in another broker")
+        if any(each is not caller and reader.opened for each, reader in session.readers.items()):
+            raise TurnInProgress(f"the session {named} is open in another shell, on other terms")
+        if self._keeping.trouble:
+            raise TurnInProgress(
+                f"the session {named} cannot go on elsewhere before its last turns are stored: "
+                f"{self._keeping.trouble}"
+            )
+        far = session.far
+        closes = far.closes and far.failure is None
+        if not closes:
+            far.outdated.add(session.id)
+        await self._let_go(session)
+        return {"released": True, "closed": closes}
+
+    async def _make_room(self) -> None:
+        """Callers that die leave their sessions open. The oldest of too many are let go, and can
+        be taken up again by their names."""
+        if len(self._sessions) < MAX_SESSIONS:
+            return
+        for session in self:
+            if not session.readers and not self._hall.is_used(session):
+                await self._let_go(session)
+                return
+
+    async def _let_go(self, session: LiveSession) -> None:
+        self._drop(session)
+        await self._keeping.released(session)
+        session.log.close()
+        await self._close_at_peer(session)
+
+    async def give_up(self, session: LiveSession) -> None:
+        """Close a session at the peer, where it can do that, and forget it."""
+        self._forget(session)
+        await self._close_at_peer(session)
+
+    async def _close_at_peer(self, session: LiveSession) -> None:
+        far = self._hall.far
+        if far is None or session.far is not far:
+            return
+        # Refused by a peer that is about to forget it anyway, it is closed all the same.
+        await self._peer.close(far, session.id)
+        await session.sheltered.release()
+
+    # -- for turns
+
+    async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
+        """See to it that the peer has a session. Returns what became of its context."""
+        async with self._lock(session.key):
+            context = "live"
+            if session.far is not far:
+                context = await self._restore(session, far, fresh=fresh)
+            await self._peer.wait_replayed(session)
+            return context
+
+    # -- inside
+
+    def _make(
+        self,
+        far: PeerLink,
+        id: str,
+        body: dict[str, Raw],
+        meta: SessionMeta,
+        record: SessionRecord | None,
+    ) -> LiveSession:
+        session = LiveSession(
+            self._keeping,
+            far,
+            id,
+            key=record.key if record is not None else meta.key or new_session_key(),
+            name=record.name if record is not None else meta.name,
+            cwd=_folder(body) or Path(),
+            additional=_others(body),
+            mcp_servers=body.get("mcpServers", NO_SERVERS),
+            next_event=0 if record is None else record.next_event,
+            room=self.room,
+        )
+        session.created_at = time.time() if record is None else record.created_at
+        self._sessions[id] = session
+        return session
+
+    def _forget(self, session: LiveSession) -> None:
+        self._drop(session)
+        self._keeping.closed(session)
+        session.log.close()
+
+    def _drop(self, session: LiveSession) -> None:
+        session.far.upstream.forget(session.id)
+        session.far.client.forget(session.sheltered)
+        for name in [name for name, each in self._sessions.items() if each is session]:
+            del self._sessions[name]
+        for caller in list(session.readers):
+            session.close_for(caller)
+
+    def _named(self, params: Raw) -> tuple[dict[str, Raw], str, SessionMeta]:
+        body = protocol.members(params)
+        name = protocol.text(body.get("sessionId"))
+        if name is None:
+            protocol.read(params, protocol.SessionParams)
+            raise UnknownSession("the session has no id")
+        self._check_folder(body)
+        return body, name, protocol.our_meta(body, SessionMeta)
+
+    def _check_folder(self, body: dict[str, Raw]) -> None:
+        if _folder(body) is None:
+            raise RemoteError(-32602, "Invalid params", {"detail": "`cwd` is an absolute path"})
+
+    async def _take_up(
+        self, name: str, body: dict[str, Raw], meta: SessionMeta, caller: Caller | None
+    ) -> LiveSession:
+        """Have the peer open a session that this broker does not know. With a caller it gets the
+        history that the peer repeats."""
+        far = await self._hall.ready()
+        if name in far.outdated:
+            raise SessionUnusable(
+                f"the session {name!r} went on in another process, of which this one of the peer "
+                "knows nothing: stop the broker, so that the peer is started again"
+            )
+        record = await self._keeping.find(name, meta.key)
+        if caller is None and not takes_up(far):
+            raise UnknownSession(
+                f"the session {name!r} is not open any more, and the peer can neither resume nor "
+                "load sessions: begin a new one"
+            )
+        session = self._make(far, name, body, meta, record)
+        session.whole = False
+        far.upstream.route(name, session)
+        if caller is not None:
+            session.open_for(caller, name)
+        try:
+            await self._peer.have_opened(session, far, caller)
+            await self._prepare(session)
+        except BaseException:
+            self._forget(session)
+            raise
+        if record is None:
+            self._keeping.created(session)
+        else:
+            self._keeping.found(session)
+        return session
+
+    async def _restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
+        """Have a new process of the peer take up a session of the one before."""
+        named = session.name or session.id
+        problem: DragomanError = SessionLost(
+            "the agent was started again (it had ended, or was killed) and cannot take up the "
+            f"session {named!r}: it can neither resume nor load sessions"
+        )
+        if takes_up(far):
+            await self._wait_for_minute(session, far)
+            session.moved(far, session.id)
+            try:
+                await self._peer.have_opened(session, far, None)
+                await self._prepare(session)
+                return "restored"
+            except RemoteError as error:
+                problem = SessionLost(
+                    "the agent was started again (it had ended, or was killed) and has lost the "
+                    f"session {named!r}: {error}"
+                )
+                self._lose(session, far)
+            except BaseException:
+                self._lose(session, far)
+                raise
+        if not fresh:
+            raise problem
+        await self._begin_afresh(session, far)
+        return "fresh"
+
+    async def _wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
+        """Do not load a session too early at a peer that would lose it by that."""
+        if not self._hall.loads_next_minute:
+            return
+        seconds = load_delay.remaining(session.created_at, time.time())
+        if seconds:
+            log.info(
+                "session %s is loaded in %.0f s: earlier it would be lost", session.id, seconds
+            )
+            await asyncio.sleep(seconds)
+            if far.failure is not None:
+                raise far.failure.fresh()
+
+    def _lose(self, session: LiveSession, far: PeerLink) -> None:
+        far.upstream.forget(session.id)
+        # It was never there, so it has no terminals that would have to be closed.
+        session.sheltered.let_go()
+        session.lost()
+
+    async def _begin_afresh(self, session: LiveSession, far: PeerLink) -> None:
+        """The session goes on under its names, and the peer knows nothing of what was."""
+
+        def opened(result: Raw) -> None:
+            response = acp.SESSION_NEW.decode_result(result)
+            session.moved(far, response.session_id)
+            session.sheltered.opened(response.modes, response.models, response.config_options)
+            self._sessions[response.session_id] = session
+
+        await self._peer.open(far, NEW, pack(wanted(session)), opened)
+        await self._prepare(session)
+        session.note("fresh", {"peerSessionId": session.id})
+        self._keeping.moved(session)
+
+    async def _tell_history(self, session: LiveSession, caller: Caller) -> None:
+        """The whole history is here, so that the peer need not repeat it."""
+        reader = session.reader(caller)
+        told = asyncio.Event()
+        reader.go_back(await self._keeping.first_event(session))
+        reader.behind(told.set)
+        # As long as the caller takes to read it; its end cancels this.
+        await told.wait()
+
+    async def _load_again(self, session: LiveSession, caller: Caller) -> None:
+        if self._hall.is_used(session):
+            raise TurnInProgress("a session cannot be loaded while a turn of it runs")
+        if not loads(session.far):
+            raise UnknownSession("the peer cannot repeat the history of a session: resume it")
+        await self._peer.have_opened(session, session.far, caller)
+
+    async def _prepare(self, session: LiveSession) -> bool:
+        """Set the mode that every session begins in. Returns whether that changed anything."""
+        before = session.sheltered.modes, session.sheltered.config_options
+        await session.sheltered.prepare(mode=None, model=None)
+        return before != (session.sheltered.modes, session.sheltered.config_options)
+
+    @contextlib.asynccontextmanager
+    async def _lock(self, name: str) -> AsyncIterator[None]:
+        """One at a time for each name; a name that nobody wants needs no lock."""
+        session = self._sessions.get(name)
+        name = name if session is None else session.key
+        lock, users = self._locks.get(name, (asyncio.Lock(), 0))
+        self._locks[name] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(name)
+            if users > 1:
+                self._locks[name] = (lock, users - 1)
+
+
+def _folder(body: dict[str, Raw]) -> Path | None:
+    text = protocol.text(body.get("cwd"))
+    return Path(text) if text is not None and Path(text).is_absolute() else None
+
+
+def _others(body: dict[str, Raw]) -> list[Path]:
+    raw = body.get("additionalDirectories")
+    try:
+        found = [] if raw is None else msgspec.json.decode(raw, type=list[str] | None)
+    except msgspec.DecodeError:
+        return []
+    return [Path(each) for each in found or []]

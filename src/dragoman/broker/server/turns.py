@@ -1,0 +1,478 @@
+"""Turns: from a prompt that arrives to the answer behind its last event.
+
+Owns the queue in motion: a job is started when its time has come, sent to the peer once, and ended
+by the peer's answer, by the peer's death, or by a cancel that the peer did not heed. It does not
+know callers beyond answering them, nor how a session is restored (`catalogue.open`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+import os
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.bridge import answers
+from dragoman.broker import error_transfer, protocol
+from dragoman.broker.server.cancellation import Move, Phase, Trigger
+from dragoman.broker.server.jobs import Job, Jobs
+from dragoman.broker.server.queue import Full, Queue
+from dragoman.client.results import explain
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.errors import (
+    BudgetExceeded,
+    ConnectionLost,
+    DragomanError,
+    InvalidAnswer,
+    PeerUnresponsive,
+    RemoteError,
+    SessionUnusable,
+    UsageError,
+)
+from dragoman.events import model
+from dragoman.events.parts import Cost, Usage
+from dragoman.events.place import Place
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.wire import codes
+
+if TYPE_CHECKING:
+    from dragoman.broker.server.caller import Caller
+    from dragoman.broker.server.live_session import LiveSession
+    from dragoman.broker.server.liveness import Liveness
+    from dragoman.broker.server.peer import PeerLink
+    from dragoman.client.budgets import Budgets
+
+log: Final = logging.getLogger("dragoman.broker")
+
+PROMPT: Final = acp.SESSION_PROMPT.name
+CANCELLED: Final = Raw(b'{"stopReason":"cancelled"}')
+_NOWHERE: Final = Place(model.Source("acp", "broker"), itertools.count(), None)
+"""Where the end of a turn happens for which nobody makes events."""
+
+MAX_TRIES: Final = 3
+"""How often a session is restored for one prompt while the peer dies of it."""
+
+LOOKS_PER_BUDGET: Final = 8
+"""How often a turn that nobody follows is looked at in the time of its smallest budget."""
+
+
+class BrokerContext(Protocol):
+    """What turns need of the broker around them."""
+
+    tasks: TaskOwner
+    budgets: Budgets
+    liveness: Liveness
+
+    @property
+    def far(self) -> PeerLink | None:
+        """The peer, if it answers."""
+
+    @property
+    def unstored(self) -> str:
+        """Why nothing is stored; empty while all is well."""
+
+    def take_notice(self) -> str:
+        """What a user has to be told, once; empty if there is nothing."""
+
+    async def ready(self) -> PeerLink:
+        """The peer, as soon as it answers. Raises why it does not."""
+
+    async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
+        """See to it that the peer has the session. Returns what became of its context."""
+
+    def job_changed(self, job: Job) -> None:
+        """Store what a job says of itself."""
+
+    def job_ended(self, job: Job) -> None:
+        """Store the end of a job, and call its `settled` then."""
+
+    def left_queue(self, job: Job) -> None:
+        """A job neither runs nor waits any more."""
+
+    def work_changed(self) -> None:
+        """Something runs or waits, or nothing does any more."""
+
+
+class Turns:
+    """The turns of a broker."""
+
+    def __init__(self, hall: BrokerContext, *, parallel: bool) -> None:
+        self._hall = hall
+        self.jobs = Jobs()
+        self.queue: Queue[Job] = Queue(lambda job: job.session.key, parallel=parallel)
+        self._graces: dict[Job, asyncio.TimerHandle] = {}
+        self._vigils: dict[Job, asyncio.TimerHandle] = {}
+        self._holding = False
+        self._called_off: set[Job] = set()
+        """Jobs that were cancelled while their session was being restored."""
+
+    # -- in
+
+    def put(self, job: Job) -> None:
+        """Run a job when its time has come. Raises `BrokerBusy` where too many wait."""
+        if self.jobs.get(job.id) is not None:
+            raise UsageError(f"there is a job {job.id!r} already; a prompt is not sent twice")
+        try:
+            self.queue.put(job)
+        except Full as error:
+            raise error_transfer.busy(len(self.queue)) from error
+        self.jobs.add(job)
+        self._hall.work_changed()
+        self.advance()
+        if job.started_at is None and job.ended_at is None:
+            self._hall.job_changed(job)
+
+    def advance(self) -> None:
+        """Start everything that may run now."""
+        while not self._holding and (job := self.queue.ready()) is not None:
+            self._start(job)
+
+    def _start(self, job: Job) -> None:
+        session = job.session
+        refused = self._objection(session)
+        if refused is not None:
+            self._end(job, error=refused)
+            return
+        far = self._hall.far
+        if far is not None and session.far is far and not session.replaying:
+            self._send(job, far)
+        else:
+            self._hall.tasks.start(self._prepare(job), f"prepare {job.id}")
+
+    def _objection(self, session: LiveSession) -> DragomanError | None:
+        if session.quarantined:
+            return SessionUnusable(
+                f"the session {session.id} is set aside: the peer has not ended a turn that was "
+                "cancelled; use another session, or stop the broker to start the peer again"
+            )
+        if not os.path.isdir(session.cwd):
+            return UsageError(
+                f"the folder {str(session.cwd)!r} of the session is gone: it was deleted or moved"
+            )
+        return None
+
+    async def _prepare(self, job: Job) -> None:
+        """Have the peer and the session there, and send the prompt."""
+        try:
+            job.context = await self._have_ready(job)
+        except DragomanError as error:
+            if job in self._called_off:
+                self._dropped(job)
+            else:
+                self._end(job, error=error)
+            return
+        except BaseException:
+            self._end(job, error=ConnectionLost("the broker ends"))
+            raise
+        if job in self._called_off:
+            self._dropped(job)
+        elif (now := self._hall.far) is not job.session.far or now is None:
+            # The peer died again meanwhile. Nothing was sent, so there is nothing to lose.
+            self._hall.tasks.start(self._prepare(job), f"prepare {job.id} again")
+        else:
+            self._send(job, now)
+
+    async def _have_ready(self, job: Job) -> str:
+        """Have the session there. A peer that dies on the way is waited for: nothing was sent."""
+        for _ in range(MAX_TRIES - 1):
+            far = await self._hall.ready()
+            try:
+                return await self._hall.restore(job.session, far, fresh=job.fresh)
+            except DragomanError:
+                if far.failure is None:
+                    raise
+        far = await self._hall.ready()
+        return await self._hall.restore(job.session, far, fresh=job.fresh)
+
+    def _dropped(self, job: Job) -> None:
+        self._called_off.discard(job)
+        self.queue.done(job)
+        self._hall.left_queue(job)
+        self._hall.work_changed()
+        self.advance()
+
+    def _send(self, job: Job, far: PeerLink) -> None:
+        """Send the prompt. This happens once for every job."""
+        session = job.session
+        session.job = job
+        job.stderr_before = far.stderr_size
+        session.cancelling.on(Trigger.BEGIN)
+        job.begin(session.log.next)
+        session.turn_began(job.caller)
+        body = {**job.params, "sessionId": protocol.pack(session.id)}
+        self._hall.job_changed(job)
+        try:
+            far.connection.begin(
+                PROMPT, protocol.pack(body), settle=functools.partial(self._settled, job)
+            )
+        except DragomanError as error:
+            session.cancelling.on(Trigger.ANSWER)
+            self._end(job, error=error)
+            return
+        self._hall.liveness.look_later(far, "a prompt")
+        if job.caller is None:
+            self._keep_vigil(job)
+
+    # -- out
+
+    def _settled(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
+        """The peer answered, or died."""
+        session = job.session
+        move = session.cancelling.on(Trigger.ANSWER)
+        if move is Move.RELEASE:
+            log.info("session %s: the peer has ended its turn after all", session.id)
+        elif move is Move.SETTLE:
+            gone = session.far.failure
+            if error is not None and gone is not None:
+                error = gone.fresh()
+                error.may_have_run = True
+            elif isinstance(error, RemoteError) and error.code == codes.INTERNAL_ERROR:
+                error.stderr_tail = session.far.stderr_tail(job.stderr_before)
+            self._end(job, result=result, error=error)
+        self.advance()
+
+    def _end(
+        self, job: Job, *, result: Raw | None = None, error: DragomanError | None = None
+    ) -> None:
+        """A job is over, for whatever reason."""
+        session = job.session
+        for timers in (self._graces, self._vigils):
+            if (timer := timers.pop(job, None)) is not None:
+                timer.cancel()
+        next_event = session.log.next
+        if session.job is job:
+            session.job = None
+        elif job.started_at is None:
+            job.first_event = next_event
+        if result is not None:
+            error = self._conclude(job, result, next_event)
+        if error is not None:
+            # A peer that refuses the prompt because of the cancel is not why the turn ended, nor is
+            # that a peer was ended because it did not heed it.
+            because = job.expired if isinstance(error, RemoteError | PeerUnresponsive) else None
+            outcome, failure = explain(because or error)
+            told = msgspec.to_builtins(failure, enc_hook=str)
+            usage = _used(None, session.spent())
+            job.end(outcome, next_event=next_event, failure=told, usage=usage)
+        self._answer(job, result, error)
+        if session.job is None:
+            session.turn_ended()
+        self.queue.done(job)
+        self._hall.job_ended(job)
+        self._hall.left_queue(job)
+        self._hall.work_changed()
+        if error is not None:
+            self.advance()
+
+    def _conclude(self, job: Job, result: Raw, next_event: int) -> DragomanError | None:
+        try:
+            response = acp.SESSION_PROMPT.decode_result(result)
+        except msgspec.ValidationError as error:
+            return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
+        ended = meaning.of_answer(response, _NOWHERE, None)
+        usage = _used(ended.usage, job.session.spent())
+        outcome, told = ended.outcome, None
+        if job.expired is not None:
+            # A budget that ran out is the reason, however the peer took the cancel.
+            outcome, failure = explain(job.expired)
+            told = msgspec.to_builtins(failure, enc_hook=str)
+        job.end(outcome, next_event=next_event, stop=ended.stop, usage=usage, failure=told)
+        return None
+
+    def _answer(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
+        """Answer the prompt, behind everything that happened in its turn."""
+        caller, request = job.caller, job.request
+        if caller is None or request is None:
+            return
+        connection = caller.connection
+
+        def answer() -> None:
+            if error is not None:
+                refused = protocol.refusal(error)
+                connection.refuse(request, refused.code, refused.message, refused.data)
+                return
+            assert result is not None
+            ours = {"job": job.id, "nextEvent": job.next_event, "context": job.context}
+            if self._hall.unstored:
+                ours["unstored"] = self._hall.unstored
+            if notice := self._hall.take_notice():
+                ours["notice"] = notice
+            try:
+                told = answers.prompt_result(result)
+            except RemoteError as failed:
+                # Any client of ACP may be at the other end, and this stop reason is not one of it.
+                connection.refuse(request, failed.code, failed.message, failed.data)
+                return
+            raw = told if told is result else Raw(acp.encode(told))
+            connection.answer(request, protocol.with_our_meta(raw, ours))
+
+        job.session.reader(caller).behind(answer)
+
+    # -- cancelling
+
+    def cancel(self, job: Job) -> bool:
+        """End a job before its time. Returns whether there was anything to end."""
+        if job.ended_at is not None:
+            return False
+        session = job.session
+        if session.job is job:
+            job.cancelled = True
+            if session.cancelling.on(Trigger.CANCEL) is Move.SEND:
+                self._send_cancel(job)
+            return True
+        if self.queue.drop(job):
+            self._end(job, result=CANCELLED)
+            self.advance()
+            return True
+        if job not in self._called_off and job in self.queue.running:
+            # Its session is being restored. The answer need not wait for that, its place must.
+            self._called_off.add(job)
+            self._end_in_place(job)
+        return True
+
+    def _end_in_place(self, job: Job) -> None:
+        self._conclude(job, CANCELLED, job.session.log.next)
+        self._answer(job, CANCELLED, None)
+        self._hall.job_ended(job)
+
+    def _send_cancel(self, job: Job) -> None:
+        session = job.session
+        session.questions.call_off()
+        cancel = acp.CancelNotification(session_id=session.id)
+        budgets = self._hall.budgets
+        grace = budgets.cancel_grace
+        if job.expired is not None:
+            # Whoever has said how long it may take does not wait for long behind that.
+            grace = min(grace, budgets.expired_grace)
+        heard = session.far.heard
+        try:
+            session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
+        except DragomanError as error:
+            log.debug("the peer could not be told of a cancel: %s", error)
+        self._hall.liveness.doubt(session.far, "a cancel", heard=heard, window=budgets.cancel_grace)
+        loop = asyncio.get_running_loop()
+        self._graces[job] = loop.call_later(grace, self._grace_over, job, grace)
+
+    def work_at(self, far: PeerLink) -> bool:
+        """Whether a turn runs in this process of the peer that was not cancelled."""
+        running = [job.session for job in self.queue.running if job.session.job is job]
+        return any(
+            session.far is far and session.cancelling.phase is Phase.RUNNING for session in running
+        )
+
+    def _grace_over(self, job: Job, grace: float) -> None:
+        if job.session.cancelling.on(Trigger.GRACE_OVER) is Move.GIVE_UP:
+            log.warning(
+                "session %s is set aside: the peer did not end its turn within %g s of a cancel",
+                job.session.id,
+                grace,
+            )
+            job.session.note("quarantine", {"job": job.id})
+            self._end(job, result=CANCELLED)
+            self.advance()
+
+    # -- callers that leave
+
+    def left(self, caller: Caller) -> None:
+        """A caller has gone. Its turns go on, unless it did not want that."""
+        for job in [*self.queue.waiting(), *self.queue.running]:
+            if job.caller is not caller:
+                continue
+            job.caller = job.request = None
+            if not job.stay:
+                self.cancel(job)
+            elif job.session.job is job:
+                self._keep_vigil(job)
+
+    def cancel_for(
+        self, caller: Caller, session: LiveSession, *, expired: BudgetExceeded | None = None
+    ) -> None:
+        """A caller cancels in a session: what it asked for itself, or else what nobody follows.
+
+        Never both: whoever gives up waiting behind a job that was left here does not mean that job.
+        With `expired`, the time that it had given its own job is over.
+        """
+        jobs = [*self.queue.waiting(session.key), *self.queue.running]
+        jobs = [job for job in jobs if job.session is session]
+        own = [job for job in jobs if job.caller is caller]
+        for job in own:
+            if not (session.job is job and session.is_cancelling):
+                # Who cancelled it first has given the reason.
+                job.expired = expired
+        for job in own or [job for job in jobs if job.caller is None]:
+            self.cancel(job)
+
+    def _keep_vigil(self, job: Job) -> None:
+        """Nobody follows the turn, so that its budgets have to be watched here."""
+        budgets = job.budgets or self._hall.budgets
+        limits = [b for b in (budgets.first_event, budgets.silence, budgets.total) if b is not None]
+        if not limits or job in self._vigils:
+            return
+        loop = asyncio.get_running_loop()
+        interval = min(limits) / LOOKS_PER_BUDGET
+        began_at = quiet_since = loop.time()
+        seen = job.session.log.next
+
+        def look() -> None:
+            nonlocal quiet_since, seen
+            now = loop.time()
+            events = job.session.log.next
+            if events != seen:
+                seen, quiet_since = events, now
+            silence = budgets.first_event if events == job.first_event else budgets.silence
+            if budgets.total is not None and now - began_at >= budgets.total:
+                expire("total", budgets.total)
+            elif silence is not None and now - quiet_since >= silence:
+                expire("silence" if events != job.first_event else "first_event", silence)
+            else:
+                self._vigils[job] = loop.call_later(interval, look)
+
+        def expire(budget: str, timeout: float) -> None:
+            self._vigils.pop(job, None)
+            job.expired = BudgetExceeded(budget, timeout)
+            log.warning("job %s: %s", job.id, job.expired)
+            job.session.note("budget", {"job": job.id, "budget": budget})
+            self.cancel(job)
+
+        self._vigils[job] = loop.call_later(interval, look)
+
+    # -- the end
+
+    def fail_waiting(self, error: DragomanError) -> None:
+        """The peer cannot be had: whoever waits for it is told."""
+        # The end of one would start the next, which is to end as well.
+        self._holding = True
+        try:
+            for job in list(self.queue.waiting()):
+                if self.queue.drop(job):
+                    self._end(job, error=error.fresh())
+        finally:
+            self._holding = False
+        self.advance()
+
+    def close(self) -> None:
+        """The broker ends: nothing is watched any more."""
+        for timers in (self._graces, self._vigils):
+            for timer in timers.values():
+                timer.cancel()
+            timers.clear()
+
+    def status(self) -> list[dict[str, Any]]:
+        return [
+            {"id": job.id, "state": job.state, "sessionId": job.session.id}
+            for job in self.jobs
+            if job.state != "ended"
+        ]
+
+
+def _used(usage: Usage | None, spent: Cost | None) -> dict[str, Any] | None:
+    """What a turn has used, as a job keeps it."""
+    if spent is not None and (usage is None or usage.cost is None):
+        usage = msgspec.structs.replace(usage or Usage(), cost=spent)
+    return None if usage is None else msgspec.to_builtins(usage, enc_hook=str)

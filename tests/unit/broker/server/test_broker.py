@@ -1,0 +1,126 @@
+"""A broker: the parts together."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dragoman.broker.server.lifecycle import BrokerState
+from dragoman.errors import RemoteError
+from tests.aio import aio
+from tests.unit.broker.near import NearAgent, dies, standing
+
+
+@aio
+async def test_the_process_is_told_when_nobody_needs_the_broker(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at:
+        async with at.caller() as caller:
+            session = await caller.new(tmp_path)
+            params = {"sessionId": session, "prompt": [], "job": "j-1"}
+            await caller.call("_dragoman/submit", params)
+            await agent.until(lambda: agent.prompts)
+        assert at.host.idle[-1] is False, "nobody is there, but a turn runs"
+        agent.end()
+        await at.until(lambda: at.host.idle[-1])
+        assert at.broker._life.state is BrokerState.IDLE
+
+
+@aio
+async def test_the_status_tells_what_goes_on(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller, at.caller() as other:
+        session = await caller.new(tmp_path, name="mine")
+        params = {"sessionId": session, "prompt": [], "job": "j-1"}
+        await caller.call("_dragoman/submit", params)
+        await caller.call("_dragoman/submit", params | {"job": "j-2"})
+        status = await other.call("_dragoman/status")
+        assert (status["state"], status["callers"], status["waiting"]) == ("serving", 1, 1)
+        (told,) = status["sessions"]
+        assert (told["name"], told["running"], told["queued"]) == ("mine", "j-1", 1)
+        assert told["quarantined"] is False
+        assert [job["id"] for job in status["jobs"]] == ["j-1", "j-2"]
+        agent.end()
+        await agent.until(lambda: agent.prompts)
+        agent.end()
+        await at.until(lambda: not at.broker.turns.queue.busy)
+
+
+@aio
+async def test_a_broker_that_is_asked_to_stop_if_idle_stops_only_then(tmp_path: Path) -> None:
+    async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
+        async with at.caller():
+            asked = await caller.call("_dragoman/stop", {"ifIdle": True})
+            assert asked == {"stopping": False}
+        await at.until(lambda: len(at.broker._callers) == 1)
+        assert await caller.call("_dragoman/stop", {"ifIdle": True}) == {"stopping": True}
+        async with asyncio.timeout(5):
+            await caller.connection.wait_ended()
+        assert at.host.released
+
+
+@aio
+async def test_a_greeting_waits_for_a_peer_that_is_being_started_again(tmp_path: Path) -> None:
+    first, second = NearAgent(), NearAgent()
+    async with standing(tmp_path, first, second) as at:
+        async with at.caller():
+            dies(first)
+        async with at.caller() as caller:
+            assert at.broker.far is not None
+            assert at.broker.far.generation == 2
+            assert (await caller.call("_dragoman/status"))["starts"] == 2
+
+
+@aio
+async def test_a_broker_that_drains_takes_no_new_session(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        params = {"sessionId": session, "prompt": [], "job": "j-1"}
+        await caller.call("_dragoman/submit", params)
+        at.broker.stop(drain=True)
+        assert at.host.released
+        assert (await caller.call("_dragoman/hello"))["draining"] is True
+        with pytest.raises(RemoteError, match="about to end"):
+            await caller.new(tmp_path)
+        await agent.until(lambda: agent.prompts)
+        agent.end()
+        async with asyncio.timeout(5):
+            await caller.connection.wait_ended()
+        assert at.broker._life.state is BrokerState.STOPPED
+
+
+@aio
+async def test_what_was_said_so_far_is_told_of_a_job_that_runs(tmp_path: Path) -> None:
+    agent = NearAgent()
+    secret = "correct-horse-battery"
+    async with standing(tmp_path, agent, secret_values=(secret,)) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        asked = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "job": "j-1"}
+        await caller.call("_dragoman/submit", asked)
+        await agent.until(lambda: agent.prompts)
+        # Less than is held back because it may be the beginning of a secret.
+        for text in ("It is ", secret[:9], secret[9:], "."):
+            agent.update(session, text)
+        live = at.broker.sessions.require(session)
+        await at.until(lambda: live.log.next == 4)
+        told = await caller.call("_dragoman/result", {"job": "j-1"})
+        assert told["state"] == "running"
+        assert told["text"].startswith("It is ")
+        assert secret not in told["text"] and told["text"].endswith(".")
+        agent.end()
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["text"] == told["text"]
+
+
+@aio
+async def test_a_time_to_stay_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
+        with pytest.raises(RemoteError) as refused:
+            await caller.call("_dragoman/hello", {"ttl": -5})
+        assert refused.value.code == -32602
+        assert at.host.ttl is None
+        await caller.call("_dragoman/hello", {"ttl": 0})
+        assert at.host.ttl == 0

@@ -1,0 +1,130 @@
+"""One caller of a broker: what it asks, and who answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.broker.server import caller as callers
+from dragoman.errors import RemoteError
+from tests.aio import aio
+from tests.unit.broker.near import NearAgent, dies, standing
+
+
+@aio
+async def test_before_it_greets_a_caller_offers_nothing(tmp_path: Path) -> None:
+    async with standing(tmp_path, NearAgent()) as at, at.caller(greet=False) as caller:
+        await caller.call("_dragoman/ping")
+        (known,) = at.broker._callers
+        assert not known.offers("session/request_permission")
+        await caller.greet(fs={"readTextFile": True})
+        assert known.offers("session/request_permission")
+        assert known.offers("fs/read_text_file")
+        assert not known.offers("fs/write_text_file")
+        assert not known.offers("terminal/create")
+        assert not known.offers("elicitation/create")
+
+
+@aio
+async def test_malformed_requests_are_refused_one_by_one(tmp_path: Path) -> None:
+    async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
+        for method, params, code in (
+            ("initialize", {"protocolVersion": "x"}, -32602),
+            ("session/prompt", {"sessionId": 7}, -32602),
+            ("session/prompt", {"sessionId": "none", "prompt": []}, -32002),
+            ("session/prompt", {"sessionId": "none", "_meta": {"dragoman": 5}}, -32602),
+            ("_dragoman/attach", {}, -32602),
+            ("_dragoman/attach", {"sessionId": "none"}, -32002),
+            ("_dragoman/submit", {"sessionId": "none"}, -32602),
+            ("_dragoman/result", {"job": "none"}, -32002),
+            ("_dragoman/other", {}, -32601),
+            ("session/close", {"sessionId": "none"}, -32002),
+        ):
+            with pytest.raises(RemoteError) as refused:
+                await caller.call(method, params)
+            assert refused.value.code == code, method
+        assert await caller.call("_dragoman/cancel", {"job": "none"}) == {"cancelled": False}
+
+
+@aio
+async def test_requests_that_are_open_at_the_peer_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, "MAX_FORWARDED", 0)
+    async with standing(tmp_path, NearAgent()) as at, at.caller() as caller:
+        with pytest.raises(RemoteError) as busy:
+            await caller.call("_theirs/own")
+        assert busy.value.code == -32050
+
+
+@aio
+async def test_a_prompt_that_is_called_off_by_its_id_is_cancelled(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        params = {"sessionId": session, "prompt": []}
+        call = caller.connection.begin("session/prompt", params, settle=lambda *_: None)
+        await agent.until(lambda: agent.prompts)
+        caller.connection.post("$/cancel_request", {"requestId": call.id})
+        caller.connection.post("$/cancel_request", {"requestId": "unknown"})
+        caller.connection.post("$/cancel_request", {})
+        await agent.until(lambda: agent.told)
+        assert agent.told == [("session/cancel", {"sessionId": session})]
+        agent.end("cancelled")
+
+
+@aio
+async def test_notifications_of_the_peers_own_kind_are_passed_on_and_others_are_not(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        caller.connection.post("nothing/known", {})
+        caller.connection.post("session/cancel", {"sessionId": "none"})
+        caller.connection.post("session/cancel", [])
+        caller.connection.post("_theirs/own", {"a": 1})
+        await agent.until(lambda: agent.told)
+        assert agent.told == [("_theirs/own", {"a": 1})]
+
+
+@aio
+async def test_attaching_starts_where_the_caller_says_and_detaching_ends_it(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as owner, at.caller() as watcher:
+        session = await owner.new(tmp_path)
+        for number in range(5):
+            agent.update(session, str(number))
+        await owner.heard("4")
+        about = {"sessionId": session}
+        assert await watcher.call("_dragoman/attach", about | {"start": 3}) == {
+            "next": 5,
+            "first": 0,
+            "running": None,
+        }
+        await watcher.heard("4")
+        agent.update(session, "5")
+        await watcher.heard("5")
+        assert watcher.texts() == ["3", "4", "5"]
+        await watcher.call("_dragoman/detach", about)
+        agent.update(session, "6")
+        await owner.heard("6")
+        await watcher.call("_dragoman/ping")
+        assert watcher.texts() == ["3", "4", "5"]
+        await watcher.call("_dragoman/attach", about | {"start": None})
+        agent.update(session, "7")
+        await watcher.heard("7")
+        assert watcher.texts() == ["3", "4", "5", "7"]
+
+
+@aio
+async def test_a_setting_reaches_a_session_that_has_to_be_restored_first(tmp_path: Path) -> None:
+    can: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
+    first, second = NearAgent(**can), NearAgent(**can)
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        dies(first)
+        await at.until(lambda: at.broker.far is None)
+        await caller.call("session/set_mode", {"sessionId": session, "modeId": "x"})
+        assert [method for method, _ in second.asked][1:] == ["session/resume", "session/set_mode"]

@@ -1,0 +1,244 @@
+"""One caller that reads a session: at once while it keeps up, from the log when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.broker.server.event_log import EventLog
+from dragoman.broker.server.readers import EventReader, renamed
+from dragoman.rpc import Connection, End
+from dragoman.transports.memory import memory_pair
+from dragoman.wire.messages import Notification, Request
+from dragoman.wire.peer import Noise, Stray
+from tests.aio import aio
+from tests.unit.broker.near import notice
+
+
+class Sheet:
+    """What a session is to its readers; what left the memory is on `disk`."""
+
+    def __init__(self) -> None:
+        self.log = EventLog()
+        self.live: list[EventReader] = []
+        self.renamed = False
+        self.disk: list[bytes] = []
+        self.fetched: list[tuple[int, int]] = []
+
+    def happens(self, count: int = 1) -> None:
+        for _ in range(count):
+            number = self.log.next
+            event = notice("s1", str(number))
+            self.log.append(event)
+            self.disk.append(bytes(event.params))
+            for reader in list(self.live):
+                if reader.connection.is_full:
+                    reader.fall_behind(number)
+                else:
+                    reader.tell(event)
+
+    def forget(self) -> None:
+        self.log.take()
+        self.log.stored = self.log.next
+        self.log.trim(keep=0)
+
+    async def fetch(self, start: int, stop: int) -> Sequence[bytes]:
+        self.fetched.append((start, stop))
+        return self.disk[start : min(stop, start + 10)]
+
+
+class Ear:
+    """A caller that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.names: list[str] = []
+        self.changed = asyncio.Event()
+
+    def attach(self, connection: Connection) -> None:
+        pass
+
+    def request(self, request: Request) -> None:
+        raise AssertionError(request)
+
+    def noise(self, noise: Noise | Stray) -> None:
+        raise AssertionError(noise)
+
+    def notification(self, notification: Notification) -> None:
+        params = msgspec.json.decode(notification.params)
+        self.names.append(params["sessionId"])
+        self.heard.append(params["update"]["content"]["text"])
+        self.changed.set()
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.heard) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@asynccontextmanager
+async def reading() -> AsyncIterator[tuple[Sheet, EventReader, Ear]]:
+    sheet, ear = Sheet(), Ear()
+    ours, theirs = memory_pair(buffer_size=1)
+    async with Connection(ours, End.AGENT) as connection, Connection(theirs, End.CLIENT, ear):
+        yield sheet, EventReader(sheet, connection, "s1"), ear
+
+
+def expected(start: int, stop: int) -> list[str]:
+    return [str(number) for number in range(start, stop)]
+
+
+@aio
+async def test_a_reader_gets_what_happens_while_it_wants_to() -> None:
+    async with reading() as (sheet, reader, ear):
+        sheet.happens()
+        reader.want()
+        sheet.happens(2)
+        reader.unwant()
+        sheet.happens()
+        reader.want()
+        sheet.happens()
+        await ear.until(3)
+        assert ear.heard == ["1", "2", "4"]
+
+
+@aio
+async def test_a_reader_that_falls_behind_catches_up_and_goes_on() -> None:
+    async with reading() as (sheet, reader, ear):
+        reader.want()
+        # Nothing is delivered before the loop turns, so the buffer fills up.
+        sheet.happens(6000)
+        assert reader.lags
+        assert reader not in sheet.live
+        await ear.until(6000)
+        assert not reader.lags
+        sheet.happens(3)
+        await ear.until(6003)
+        assert ear.heard == expected(0, 6003)
+
+
+@aio
+async def test_what_has_left_the_memory_is_fetched_without_a_gap() -> None:
+    async with reading() as (sheet, reader, ear):
+        sheet.happens(25)
+        sheet.forget()
+        sheet.happens(5)
+        reader.go_back(3)
+        await ear.until(27)
+        assert ear.heard == expected(3, 30)
+        assert sheet.fetched[0] == (3, 25)
+        sheet.happens()
+        await ear.until(28)
+        assert ear.heard[-1] == "30"
+
+
+@aio
+async def test_what_stands_behind_the_events_waits_for_a_reader_that_lags() -> None:
+    async with reading() as (sheet, reader, ear):
+        done: list[int] = []
+        reader.behind(lambda: done.append(0))
+        assert done == [0], "nothing to wait for"
+        reader.want()
+        sheet.happens(6000)
+        reader.behind(lambda: done.append(1))
+        sheet.happens(100)
+        assert done == [0]
+        await ear.until(6100)
+        assert len(done) == 2
+
+
+@aio
+async def test_a_reader_that_lags_gets_its_own_parts_only() -> None:
+    async with reading() as (sheet, reader, ear):
+        reader.want()
+        sheet.happens(5000)
+        assert reader.lags
+        reader.unwant()
+        sheet.happens(10)
+        reader.want()
+        sheet.happens(5)
+        await ear.until(5005)
+        assert ear.heard == expected(0, 5000) + expected(5010, 5015)
+
+
+@aio
+async def test_a_reader_whose_events_are_nowhere_is_cut_off() -> None:
+    async with reading() as (sheet, reader, _):
+        sheet.happens(5)
+        sheet.forget()
+        sheet.disk.clear()
+        reader.go_back(0)
+        async with asyncio.timeout(5):
+            await reader.connection.wait_ended()
+
+
+@aio
+async def test_a_session_of_another_name_is_told_under_the_one_that_the_caller_knows() -> None:
+    async with reading() as (sheet, reader, ear):
+        sheet.renamed = True
+        reader.session_id = "old"
+        reader.want()
+        sheet.happens()
+        await ear.until(1)
+        sheet.forget()
+        reader.go_back(0)
+        await ear.until(2)
+        assert ear.names == ["old", "old"], "from memory and from the disk"
+
+
+def test_renaming_changes_the_name_and_nothing_else() -> None:
+    params = notice("s1", "x").params
+    before, after = msgspec.json.decode(params), msgspec.json.decode(renamed(params, "s2"))
+    assert after == before | {"sessionId": "s2"}
+
+
+@pytest.mark.parametrize("seed", range(30))
+@aio
+async def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(seed: int) -> None:
+    chance = random.Random(seed)
+    async with reading() as (sheet, reader, ear):
+        wanted: list[str] = []
+        wants = False
+        marks: list[int] = []
+        marked: list[int] = []
+        stream: Any = reader.connection._stream
+        other = stream._twin
+        for _ in range(60):
+            match chance.randrange(7):
+                case 0:
+                    reader.want()
+                    wants = True
+                case 1:
+                    reader.unwant()
+                    wants = False
+                case 2:
+                    sheet.forget()
+                case 3:
+                    other.pause_reading()
+                case 4:
+                    other.resume_reading()
+                    await asyncio.sleep(0)
+                case 5:
+                    reader.behind(functools.partial(marks.append, len(wanted)))
+                    marked.append(len(wanted))
+                case _:
+                    count = chance.choice((1, 3, 3000))
+                    first = sheet.log.next
+                    sheet.happens(count)
+                    if wants:
+                        wanted += expected(first, first + count)
+        other.resume_reading()
+        await ear.until(len(wanted))
+        await reader.connection.drain()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert ear.heard == wanted
+        assert marks == marked, "what stands behind the events comes once, and in order"

@@ -1,0 +1,253 @@
+"""Turns: from a prompt that arrives to the answer behind its last event."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.client.budgets import Budgets
+from dragoman.errors import RemoteError
+from tests.aio import aio
+from tests.integration.broker_stage import Stage, TestCaller
+from tests.unit.broker.near import NearAgent, dies, standing
+
+RESUMES: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}
+
+
+def begin(at: Stage, work: Any) -> asyncio.Task[Any]:
+    return at.broker.tasks.start(work, "beside")
+
+
+async def prompted(
+    at: Stage, agent: NearAgent, caller: TestCaller, session: str, **meta: Any
+) -> asyncio.Task[Any]:
+    """A prompt that has reached the agent."""
+    count = len(agent.prompts)
+    task = begin(at, caller.prompting(session, "x", **meta))
+    await agent.until(lambda: len(agent.prompts) > count)
+    return task
+
+
+@aio
+async def test_the_answer_comes_behind_the_updates_and_says_where_they_end(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session)
+        for number in range(100):
+            agent.update(session, str(number))
+        agent.end()
+        result = await task
+        assert caller.texts() == [str(number) for number in range(100)]
+        assert result["_meta"]["dragoman"]["nextEvent"] == 100
+
+
+@aio
+async def test_a_prompt_is_sent_once_and_without_what_is_for_us(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session, job="j-1")
+        agent.end()
+        await task
+        sent = [params for method, params in agent.asked if method == "session/prompt"]
+        assert sent == [{"sessionId": session, "prompt": [{"type": "text", "text": "x"}]}]
+
+
+@aio
+async def test_a_malformed_answer_is_an_error_and_frees_the_place(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session)
+        assert agent.connection is not None
+        agent.connection.answer(agent.prompts.pop(), {"stopReason": 5})
+        with pytest.raises(RemoteError) as refused:
+            await task
+        assert refused.value.data["dragoman"]["errorClass"] == "invalid_answer"
+        assert not at.broker.turns.queue.busy
+
+
+@aio
+async def test_the_peers_own_error_travels_as_it_is(tmp_path: Path) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        agent.refuses["session/prompt"] = RemoteError(-32055, "no model", {"why": "paid"})
+        with pytest.raises(RemoteError) as refused:
+            await caller.prompting(session, "x", job="j-1")
+        assert (refused.value.code, refused.value.data) == (-32055, {"why": "paid"})
+        job = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert job["outcome"] == "failed"
+        assert job["failure"]["message"].startswith("no model")
+
+
+@aio
+async def test_a_cancel_is_sent_once_and_a_late_answer_ends_the_quarantine(tmp_path: Path) -> None:
+    agent = NearAgent()
+    budgets = Budgets(cancel_grace=0.02)
+    async with standing(tmp_path, agent, budgets=budgets) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session)
+        caller.cancel(session)
+        caller.cancel(session)
+        assert (await task)["stopReason"] == "cancelled"
+        assert [method for method, _ in agent.told] == ["session/cancel"]
+        live = at.broker.sessions.require(session)
+        assert live.quarantined
+        with pytest.raises(RemoteError, match="set aside"):
+            await caller.prompting(session, "x")
+        agent.end("cancelled")
+        await at.until(lambda: not live.quarantined)
+        again = await prompted(at, agent, caller, session)
+        agent.end()
+        await again
+
+
+@aio
+async def test_a_cancel_behind_a_job_that_was_left_here_leaves_that_job_alone(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller, at.caller() as other:
+        session = await caller.new(tmp_path)
+        left = {"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "job": "j-left"}
+        await caller.call("_dragoman/submit", left)
+        await agent.until(lambda: agent.prompts)
+        waiting = begin(at, caller.prompting(session, "y"))
+        await at.until(lambda: len(at.broker.turns.queue) == 1)
+        caller.cancel(session)
+        assert (await waiting)["stopReason"] == "cancelled"
+        job = at.broker.turns.jobs.get("j-left")
+        assert job is not None
+        assert (job.state, job.session.is_cancelling) == ("running", False)
+        # With nothing of its own there, a caller can only mean that job.
+        other.cancel(session)
+        await at.until(lambda: job.session.is_cancelling)
+        agent.end()
+
+
+@aio
+async def test_a_prompt_that_waits_for_the_peer_can_be_cancelled_at_once(tmp_path: Path) -> None:
+    first, second = NearAgent(**RESUMES), NearAgent(**RESUMES)
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        dies(first)
+        await at.until(lambda: at.broker.far is None)
+        task = begin(at, caller.prompting(session, "x", job="j-1"))
+        await at.until(lambda: at.broker.turns.jobs.get("j-1") is not None)
+        caller.cancel(session)
+        assert (await task)["stopReason"] == "cancelled"
+        await at.until(lambda: not at.broker.turns.queue.busy)
+        assert "session/prompt" not in [method for method, _ in second.asked]
+
+
+@aio
+async def test_a_turn_of_a_dead_peer_ends_and_the_next_is_sent_to_the_living(
+    tmp_path: Path,
+) -> None:
+    first, second = NearAgent(**RESUMES), NearAgent(**RESUMES)
+    async with standing(tmp_path, first, second) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        dead = await prompted(at, first, caller, session)
+        waiting = begin(at, caller.prompting(session, "y"))
+        await at.until(lambda: len(at.broker.turns.queue) == 1)
+        dies(first)
+        with pytest.raises(RemoteError) as died:
+            await dead
+        assert died.value.data["dragoman"]["errorClass"] == "broken"
+        await second.until(lambda: second.prompts)
+        second.end()
+        assert (await waiting)["_meta"]["dragoman"]["context"] == "restored"
+        assert [method for method, _ in second.asked][1:] == ["session/resume", "session/prompt"]
+
+
+@aio
+async def test_a_turn_that_nobody_follows_is_watched(tmp_path: Path) -> None:
+    agent = NearAgent()
+    budgets = Budgets(first_event=0.05, cancel_grace=0.05)
+    async with standing(tmp_path, agent, budgets=budgets) as at:
+        async with at.caller() as leaving:
+            session = await leaving.new(tmp_path)
+            leaving.connection.begin(
+                "session/prompt",
+                {"sessionId": session, "prompt": [], "_meta": {"dragoman": {"job": "j-1"}}},
+                settle=lambda *_: None,
+            )
+            await agent.until(lambda: agent.prompts)
+        await agent.until(lambda: agent.told)
+        assert agent.told[0][0] == "session/cancel"
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+@aio
+async def test_a_submitted_turn_is_held_to_the_time_that_was_said_and_ends_as_timed_out(
+    tmp_path: Path, stubborn: bool
+) -> None:
+    agent = NearAgent()
+    budgets = Budgets(first_event=None, silence=None, cancel_grace=0.05)
+    async with standing(tmp_path, agent, budgets=budgets) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        params = {"sessionId": session, "prompt": [], "job": "j-1", "budgets": {"total": 0.05}}
+        await caller.call("_dragoman/submit", params)
+        await agent.until(lambda: agent.told)
+        assert agent.told[0][0] == "session/cancel"
+        if not stubborn:
+            agent.end("cancelled")
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["outcome"] == "timed_out"
+        assert "budget for total" in ended["failure"]["message"]
+        with pytest.raises(RemoteError, match="Invalid params"):
+            await caller.call("_dragoman/submit", params | {"budgets": {"total": 0}})
+
+
+EXPIRED = {"dragoman": {"expired": {"budget": "total", "timeout": 1.5}}}
+
+
+@pytest.mark.parametrize("taken", ["cancelled", "end_turn", "refused", "ignored"])
+@aio
+async def test_a_turn_that_its_caller_ends_for_its_budget_has_timed_out_however_the_peer_takes_it(
+    tmp_path: Path, taken: str
+) -> None:
+    agent = NearAgent()
+    budgets = Budgets(cancel_grace=0.05 if taken == "ignored" else 10.0)
+    async with standing(tmp_path, agent, budgets=budgets) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session, job="j-1")
+        caller.connection.post("session/cancel", {"sessionId": session, "_meta": EXPIRED})
+        # Who repeats it, without a reason, changes nothing.
+        caller.cancel(session)
+        await agent.until(lambda: agent.told)
+        assert agent.told == [("session/cancel", {"sessionId": session})]
+        if taken == "refused":
+            assert agent.connection is not None
+            agent.connection.refuse(agent.prompts.pop(), -32800, "cancelled")
+            with pytest.raises(RemoteError):
+                await task
+        else:
+            if taken != "ignored":
+                agent.end(taken)
+            await task
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["outcome"] == "timed_out"
+        assert "budget for total: 1.5 s" in ended["failure"]["message"]
+
+
+@aio
+async def test_a_turn_that_somebody_cancelled_before_its_time_was_over_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    agent = NearAgent()
+    async with standing(tmp_path, agent) as at, at.caller() as caller:
+        session = await caller.new(tmp_path)
+        task = await prompted(at, agent, caller, session, job="j-1")
+        caller.cancel(session)
+        caller.connection.post("session/cancel", {"sessionId": session, "_meta": EXPIRED})
+        await caller.call("_dragoman/ping")
+        agent.end("cancelled")
+        await task
+        ended = await caller.call("_dragoman/result", {"job": "j-1", "wait": True})
+        assert ended["outcome"] == "cancelled"

@@ -1,0 +1,77 @@
+"""Errors that happen in a broker are raised at the caller as if they had happened there."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dragoman.broker.error_transfer import MAX_TEXT_SIZE, busy, describe, revive
+from dragoman.errors import (
+    AuthRequired,
+    BrokerBusy,
+    BudgetExceeded,
+    CallError,
+    DragomanError,
+    HandshakeFailed,
+    NotInstalled,
+    ProcessExited,
+    ProgramNotFound,
+    RemoteError,
+)
+
+ERRORS: list[DragomanError] = [
+    NotInstalled("kimi", "no kimi on the PATH", remedy="npm install", looked_for=["kimi"]),
+    HandshakeFailed("it only said hello", exit_code=2, stderr_tail="usage", noise=["hello"]),
+    ProcessExited(exit_code=None, signal=9, stderr_tail="killed"),
+    ProgramNotFound("nonesuch"),
+    BudgetExceeded("silence", 30),
+    AuthRequired(hint="run: agent login"),
+    RemoteError(-32603, "Internal error", {"details": "no"}),
+    busy(100),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_after_its_way_over_the_wire(error: DragomanError) -> None:
+    data = msgspec.json.decode(msgspec.json.encode(describe(error)))
+    revived = revive(data)
+    assert type(revived) is type(error)
+    assert revived is not None
+    assert str(revived) == str(error)
+    assert (revived.blame, revived.retryable) == (error.blame, error.retryable)
+    assert vars(revived) == vars(error)
+
+
+def test_one_request_too_many_can_be_told_from_a_failure_of_the_peer() -> None:
+    revived = revive(describe(busy(100)))
+    assert isinstance(revived, BrokerBusy)
+    assert revived.retryable and not revived.may_have_run
+
+
+@pytest.mark.parametrize("data", [None, "x", {}, {"dragoman": 1}, {"dragoman": {"errorClass": 3}}])
+def test_what_is_not_ours_stays_what_it_is(data: object) -> None:
+    assert revive(data) is None
+
+
+def test_a_kind_from_the_future_is_taken_for_the_nearest_that_is_known() -> None:
+    told = {"errorClass": "spawn_failed", "kind": "OutOfSpawns", "message": "no"}
+    revived = revive({"dragoman": told})
+    assert type(revived).__name__ == "SpawnError"
+    unheard_of = revive({"dragoman": {"errorClass": "unheard_of", "message": "why"}})
+    assert type(unheard_of) is CallError and str(unheard_of) == "why"
+    assert str(revive({"dragoman": {"errorClass": "unheard_of"}}, "the message")) == "the message"
+
+
+def test_details_cannot_overwrite_what_is_not_theirs() -> None:
+    told = {"errorClass": "broken", "message": "m", "details": {"__class__": "x", "_a": 1, "b": 2}}
+    revived = revive({"dragoman": told})
+    assert revived is not None and vars(revived) == {"b": 2}
+
+
+def test_what_json_has_not_is_left_out_and_long_texts_keep_their_end() -> None:
+    error = HandshakeFailed("no", stderr_tail="x" * MAX_TEXT_SIZE + "the end")
+    error.odd = object()  # type: ignore[attr-defined]
+    details = describe(error)["dragoman"]["details"]
+    assert "odd" not in details
+    assert len(details["stderr_tail"]) == MAX_TEXT_SIZE
+    assert details["stderr_tail"].endswith("the end")

@@ -1,0 +1,136 @@
+"""A lock is held by one, and free whatever ends its holder."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from dragoman.broker import lock as broker_lock
+from dragoman.broker.lock import is_held, read_text, try_lock
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="flock")
+
+
+def test_one_holds_it_and_the_next_gets_it_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    assert not is_held(path)
+    first = try_lock(path)
+    assert first is not None and first.held
+    assert is_held(path)
+    assert try_lock(path) is None
+    first.write(b"the first, with many words")
+    first.write(b"me")
+    assert read_text(path) == b"me"
+    first.release()
+    first.release()
+    assert not first.held and not path.exists() and not is_held(path)
+    assert read_text(path) == b""
+    with try_lock(path) or pytest.fail("it is not free"):
+        assert is_held(path)
+    assert not is_held(path)
+
+
+@posix
+def test_the_death_of_the_holder_gives_it_free(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    hear, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        lock = try_lock(path)
+        os.write(tell, b"1" if lock else b"0")
+        signal.pause()
+    assert os.read(hear, 1) == b"1"
+    assert is_held(path)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for fd in (hear, tell):
+        os.close(fd)
+    assert path.exists() and not is_held(path)
+    lock = try_lock(path)
+    assert lock is not None
+    lock.release(remove=False)
+    assert path.exists()
+
+
+@posix
+def test_a_file_that_was_replaced_meanwhile_is_not_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.lock"
+    take = broker_lock._take
+    replaced: list[int] = []
+
+    def take_late(fd: int, *, shared: bool = False) -> bool:
+        if not replaced:
+            # Its holder removes the file, and somebody else makes it anew, before we take ours.
+            path.unlink()
+            path.touch()
+            replaced.append(fd)
+        return take(fd, shared=shared)
+
+    monkeypatch.setattr(broker_lock, "_take", take_late)
+    lock = try_lock(path)
+    assert lock is not None
+    assert path.stat().st_ino == os.fstat(lock._fd).st_ino
+    lock.release()
+
+
+@posix
+def test_the_file_of_a_successor_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    old = try_lock(path)
+    assert old is not None and old.in_place
+    path.unlink()
+    assert not old.in_place
+    new = try_lock(path)
+    assert new is not None
+    old.release()
+    assert new.in_place and is_held(path)
+    new.release()
+    assert not new.in_place and not path.exists()
+
+
+@posix
+def test_a_link_is_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "x.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic link"):
+        try_lock(tmp_path / "x.lock")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_on_windows_a_byte_far_behind_the_text_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: dict[tuple[int, int], int] = {}
+
+    def locked(fd: int, mode: int, size: int) -> None:
+        key = (os.fstat(fd).st_ino, os.lseek(fd, 0, os.SEEK_CUR))
+        if taken.get(key, fd) != fd:
+            raise PermissionError(13, "locked")
+        taken[key] = fd
+
+    fake = types.ModuleType("msvcrt")
+    fake.locking = locked  # type: ignore[attr-defined]
+    fake.LK_NBLCK = 2  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "msvcrt", fake)
+    monkeypatch.setattr(sys, "platform", "win32")
+    try:
+        windows = importlib.reload(broker_lock)
+        path = tmp_path / "x.lock"
+        first = windows.try_lock(path)
+        assert first is not None
+        first.write(b"me")
+        assert {at for _, at in taken} == {windows.LOCKED_BYTE}
+        assert windows.try_lock(path) is None and windows.is_held(path)
+        assert windows.read_text(path) == b"me"
+        first.release()
+        assert not path.exists()
+    finally:
+        monkeypatch.undo()
+        importlib.reload(broker_lock)

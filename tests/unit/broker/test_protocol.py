@@ -1,0 +1,113 @@
+"""What is spoken on a broker's socket beyond the protocol of agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.broker import protocol
+from dragoman.broker.protocol import Attach, PromptMeta, SessionMeta, Submit
+from dragoman.errors import (
+    BrokerBusy,
+    ConnectionClosed,
+    RemoteError,
+    UnknownJob,
+    UsageError,
+)
+from dragoman.policy import Policy, Rule
+
+
+def raw(value: Any) -> Raw:
+    return Raw(msgspec.json.encode(value))
+
+
+def plain(value: Raw) -> Any:
+    return msgspec.json.decode(value)
+
+
+def test_params_that_are_none_are_refused_as_invalid() -> None:
+    for params in (Raw(b"[]"), Raw(b'{"sessionId":5}'), Raw(b"\xff"), Raw(b"")):
+        with pytest.raises(RemoteError) as refused:
+            protocol.read(params, Attach)
+        assert refused.value.code == -32602
+    assert protocol.read(raw({"sessionId": "a"}), Attach).start is None
+
+
+def test_what_is_for_us_is_read_and_taken_out() -> None:
+    body = protocol.members(raw({"a": 1, "_meta": {"x": 2, "dragoman": {"job": "j-1"}}}))
+    assert protocol.our_meta(body, PromptMeta).job == "j-1"
+    assert plain(protocol.pack(protocol.without_our_meta(body))) == {"a": 1, "_meta": {"x": 2}}
+
+
+def test_a_peer_is_told_how_deep_it_stands_and_nothing_else_of_ours() -> None:
+    ours = {"job": "j-1", "depth": 2, "lineage": ["j-0"], "policy": "deny-all"}
+    body = protocol.members(raw({"a": 1, "_meta": {"dragoman": ours}}))
+    sent = plain(protocol.pack(protocol.without_our_meta(body)))
+    assert sent == {"a": 1, "_meta": {"dragoman": {"depth": 2, "lineage": ["j-0"]}}}
+
+
+def test_the_bridge_in_front_of_a_peer_also_reads_the_model() -> None:
+    body = protocol.members(raw({"_meta": {"dragoman": {"key": "s-1", "model": "x"}}}))
+    assert plain(protocol.pack(protocol.without_our_meta(body))) == {}
+    sent = protocol.without_our_meta(body, but=protocol.MODEL)
+    assert plain(protocol.pack(sent)) == {"_meta": {"dragoman": {"model": "x"}}}
+
+
+@pytest.mark.parametrize("meta", [None, {}, {"dragoman": {}}])
+def test_without_our_words_the_defaults_count(meta: Any) -> None:
+    body = protocol.members(raw({"a": 1, "_meta": meta}))
+    assert protocol.our_meta(body, PromptMeta) == PromptMeta()
+    assert protocol.our_meta({}, SessionMeta) == SessionMeta()
+    assert plain(protocol.pack(protocol.without_our_meta(body)))["a"] == 1
+
+
+def test_our_words_stand_beside_those_of_the_peer() -> None:
+    result = raw({"stopReason": "end_turn", "_meta": {"theirs": 1}})
+    assert plain(protocol.with_our_meta(result, {"job": "j"})) == {
+        "stopReason": "end_turn",
+        "_meta": {"theirs": 1, "dragoman": {"job": "j"}},
+    }
+    assert plain(protocol.with_our_meta(raw(None), {"a": 1})) == {"_meta": {"dragoman": {"a": 1}}}
+    assert plain(protocol.with_our_meta(raw([1]), {"a": 1})) == [1]
+
+
+def test_errors_travel_with_their_class_and_those_of_the_peer_as_they_are() -> None:
+    found = {
+        type(error).__name__: protocol.refusal(error)
+        for error in (BrokerBusy("b"), UnknownJob("j"), UsageError("u"), ConnectionClosed())
+    }
+    assert {name: each.code for name, each in found.items()} == {
+        "BrokerBusy": -32050,
+        "UnknownJob": -32002,
+        "UsageError": -32602,
+        "ConnectionClosed": -32603,
+    }
+    assert found["BrokerBusy"].data["dragoman"]["errorClass"] == "broker_busy"
+    theirs = protocol.refusal(RemoteError(-1, "no", {"x": 1}))
+    assert (theirs.code, theirs.message, theirs.data) == (-1, "no", {"x": 1})
+
+
+def test_a_text_is_a_text_or_nothing() -> None:
+    assert protocol.text(raw("a")) == "a"
+    assert [protocol.text(each) for each in (None, raw(5), Raw(b"{"))] == [None, None, None]
+
+
+def test_a_policy_is_a_name_or_a_whole_one() -> None:
+    policy = Policy(preset="ask", rules=(Rule(action="deny", paths=(".env",)),))
+    for told, meant in (("deny-all", "deny-all"), (policy, policy), (None, None)):
+        body = protocol.members(raw({"_meta": {"dragoman": {"policy": told}}}))
+        assert protocol.our_meta(body, PromptMeta).policy == meant
+        submitted: dict[str, Any] = {"sessionId": "s", "prompt": [], "job": "j", "policy": told}
+        assert protocol.read(raw(submitted), Submit).policy == meant
+
+
+def test_a_policy_that_cannot_be_meant_is_refused_before_anything_runs() -> None:
+    broken = Policy(rules=(Rule(action="allow", commands=("git 'push",)),))
+    for policy in ("ask", broken, Policy(ceilings=(Policy(ceilings=(broken,)),)), {"rules": 1}):
+        body = protocol.members(raw({"_meta": {"dragoman": {"policy": policy}}}))
+        with pytest.raises(RemoteError) as refused:
+            protocol.our_meta(body, PromptMeta)
+        assert refused.value.code == -32602
