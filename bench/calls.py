@@ -17,9 +17,9 @@ from typing import Any
 
 import dragoman
 from dragoman.broker.client import connect
-from dragoman.hub import naming
+from dragoman.runs import open_by_name
 
-IMPORTED = (naming, connect)
+IMPORTED = (open_by_name, connect)
 """What `dragoman.connect` loads with its first call. It is loaded before the clock starts: how long
 Python takes to load modules is told with the commands."""
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         RemoteError,
         UsageError,
     )
-    from dragoman.hub.connecting import connect, connect_sync
     from dragoman.rpc import Connection, End, Router
+    from dragoman.runs.connect import connect, connect_sync
     from dragoman.transports import (
         Stream,
         connect_unix,
@@ -71,7 +71,7 @@ _HOMES = {
         "RemoteError",
         "UsageError",
     ),
-    "dragoman.hub.connecting": ("connect", "connect_sync"),
+    "dragoman.runs.connect": ("connect", "connect_sync"),
     "dragoman.rpc": ("Connection", "End", "Router"),
     "dragoman.transports": (
         "Stream",

@@ -21,7 +21,7 @@ from dragoman.store.records import JobRecord, SessionRecord, root_of
 from tests.docs.markdown import ROOT, section, table
 from tests.unit.cli.brokers import RECORD
 from tests.unit.cli.calling import Shell, shell_in
-from tests.unit.hub.places import card_of
+from tests.unit.runs.contexts import card_of
 
 DOCUMENT = ROOT / "docs" / "reference" / "cli-json.md"
 

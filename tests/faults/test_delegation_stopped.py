@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.hub.delegating import Reins
-from dragoman.hub.working import cancel_job, find_job
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.jobs import cancel_job, find_job
 from tests.aio import aio
 from tests.integration.delegated_peers import Bench, bench_in
 from tests.integration.test_delegating import commit, text_of

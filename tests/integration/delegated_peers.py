@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.hub.delegating import Audience, Delegation, Reins, Wish, delegate
-from dragoman.hub.place import Place, look_around
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate
+from dragoman.runs.context import RunContext, load_context
 from dragoman.store.ledger import AttemptRecord, Ledger, ledger_path
 
 PROGRAM = Path(__file__).with_name("delegated_agent.py")
@@ -82,10 +82,10 @@ class Bench:
         self.config.mkdir(exist_ok=True)
         (self.config / "config.toml").write_text(f"enabled_peers = {list(enabled)}\n{more}")
 
-    def place(self) -> Place:
+    def place(self) -> RunContext:
         own = {f"DRAGOMAN_{name}": str(self.folder / name.lower()) for name in FOLDERS}
         base = {"PATH": os.environ["PATH"], "DRAGOMAN_WARM": "0"}
-        return look_around(self.work, environ={**base, **own, **self.environ})
+        return load_context(self.work, environ={**base, **own, **self.environ})
 
     async def delegate(
         self, prompt: str = "look at it", *, role: str = "review", reins: Reins | None = None,

@@ -17,7 +17,7 @@ from dragoman.catalogue.launch import current_platform
 from tests.integration.cli_shell import TIMEOUT, Cli, Done, cli_in
 from tests.integration.delegated_peers import add_peer
 from tests.integration.pty_terminal import CTRL_C
-from tests.unit.hub.places import card_of
+from tests.unit.runs.contexts import card_of
 
 
 @pytest.fixture

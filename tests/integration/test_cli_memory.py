@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dragoman.hub.continuing import ANSWER_SIZE
+from dragoman.runs.sessions import ANSWER_SIZE
 from tests.integration.cli_shell import Cli, warm_cli
 
 MB = 1000 * 1000

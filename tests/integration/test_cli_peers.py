@@ -13,8 +13,8 @@ import pytest
 from dragoman.catalogue.launch import way_to
 from dragoman.errors import RoleNotClaimed
 from dragoman.events.words import Outcome
-from dragoman.hub.adapters import Errand, load_adapter
-from dragoman.hub.place import look_around
+from dragoman.runs.adapters import Assignment, load_adapter
+from dragoman.runs.context import load_context
 from tests.aio import aio
 from tests.integration.cli_shell import Cli, cli_in
 from tests.integration.pty_terminal import CTRL_C
@@ -62,11 +62,11 @@ async def test_the_adapter_that_is_written_does_real_work_and_claims_what_it_cla
 ) -> None:
     words = ("--roles", "haiku", "--python", "--", *CHAOS)
     assert cli.child("peers", "add", "my-own", *words).code == 0
-    place = look_around(cli.cwd, environ=cli.env)
+    place = load_context(cli.cwd, environ=cli.env)
     adapter = load_adapter(place.catalogue.known("my-own"), place.config)
     assert adapter.claims("haiku") and not adapter.claims("review")
     way = way_to("my-own", catalogue=place.catalogue, environ=cli.env)
-    errand = Errand(way=way, cwd=cli.cwd)
+    errand = Assignment(way=way, cwd=cli.cwd)
     told: list[object] = []
     result = await adapter.dispatch(errand, "haiku", "blue", told.append)
     assert result.outcome is Outcome.OK and "blue" in result.text

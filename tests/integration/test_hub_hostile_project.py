@@ -27,7 +27,7 @@ import asyncio, json, sys
 from pathlib import Path
 import dragoman
 from dragoman.errors import DragomanError
-from dragoman.hub.adapters import load_adapter
+from dragoman.runs.adapters import load_adapter
 from dragoman.catalogue import load_catalogue
 from dragoman.config import find_paths, load_config
 from dragoman.catalogue.launch import resolve

@@ -18,7 +18,7 @@ from dragoman.cli.output.terminal import put_data, put_err, put_out
 
 if TYPE_CHECKING:
     from dragoman.catalogue.agent_files import AgentFile, AgentFileEdit, Problem
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 HELP: Final = """
 Say which peer each of your agent files delegates to.
@@ -185,14 +185,14 @@ def validate_command(
         raise typer.Exit(Exit.FAILED)
 
 
-def _place(cwd: Path | None) -> Place:
-    from dragoman.hub.place import look_around
+def _place(cwd: Path | None) -> RunContext:
+    from dragoman.runs.context import load_context
 
-    return look_around(cwd)
+    return load_context(cwd)
 
 
 def _agreed(
-    paths: list[Path], value: str | None, place: Place, *, yes: bool, dry_run: bool
+    paths: list[Path], value: str | None, place: RunContext, *, yes: bool, dry_run: bool
 ) -> bool:
     """Whether to go on: not for a look only, and not without a yes where many files change."""
     from dragoman.catalogue.agent_files import preview
@@ -215,7 +215,7 @@ def _agreed(
     return True
 
 
-def _tell(edit: AgentFileEdit, place: Place) -> None:
+def _tell(edit: AgentFileEdit, place: RunContext) -> None:
     from dragoman.cli.output.diffs import write_diff
 
     write_diff(edit.changes, cwd=place.cwd)
@@ -226,7 +226,7 @@ def _tell(edit: AgentFileEdit, place: Place) -> None:
         _complain(edit.problems, place)
 
 
-def _complain(problems: list[Problem] | tuple[Problem, ...], place: Place) -> None:
+def _complain(problems: list[Problem] | tuple[Problem, ...], place: RunContext) -> None:
     from dragoman.cli.output.neutral import neutral
 
     for problem in problems:
@@ -237,11 +237,11 @@ def _complain(problems: list[Problem] | tuple[Problem, ...], place: Place) -> No
             put_err(neutral(f"  {problem.remedy}") + "\n")
 
 
-def _shown(path: Path, place: Place) -> str:
+def _shown(path: Path, place: RunContext) -> str:
     return str(path.relative_to(place.cwd)) if path.is_relative_to(place.cwd) else str(path)
 
 
-def _enabled(file: AgentFile, place: Place) -> str:
+def _enabled(file: AgentFile, place: RunContext) -> str:
     if file.target is None:
         return ""
     return "yes" if place.is_enabled(file.target.peer) else "no"
@@ -253,7 +253,7 @@ def _note(file: AgentFile) -> str:
     return "never delegated" if file.value == "none" else ""
 
 
-def _as_json(file: AgentFile, place: Place) -> dict[str, object]:
+def _as_json(file: AgentFile, place: RunContext) -> dict[str, object]:
     return {
         "type": "AgentFile",
         "file": str(file.path),

@@ -50,9 +50,9 @@ def show_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.place import look_around
+    from dragoman.runs.context import load_context
 
-    config = look_around(cwd).config
+    config = load_context(cwd).config
     values = sorted(config.values())
     if format is Format.JSON:
         for key, value, origin in values:

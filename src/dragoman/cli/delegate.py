@@ -20,7 +20,7 @@ from dragoman.errors import DragomanError, UsageError
 if TYPE_CHECKING:
     from dragoman.cli.output.showing import Show
     from dragoman.hub.delegating import Wish
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 HELP = """
 Give work to the peer that has earned it.
@@ -121,9 +121,9 @@ def delegate(
     from dragoman.cli.output.showing import show_as
     from dragoman.cli.setting import log_for, shown_as
     from dragoman.cli.words import workspace_of
-    from dragoman.hub.place import look_around
+    from dragoman.runs.context import load_context
 
-    place = look_around(
+    place = load_context(
         workspace_of(cwd), flags={"format": None if format is None else format.value}
     )
     asked = shown_as(None if format is None else format.value, strict=json_strict)
@@ -172,7 +172,7 @@ def _permissions(approve_all: bool, approve_reads: bool, deny_all: bool) -> str 
 
 
 def _wish(
-    place: Place,
+    place: RunContext,
     *,
     role: str | None,
     prompt: str | None,
@@ -218,7 +218,7 @@ def _wish(
     )
 
 
-def _run(wish: Wish, place: Place, show: Show) -> int:
+def _run(wish: Wish, place: RunContext, show: Show) -> int:
     import asyncio
 
     from dragoman.cli.output.delegations import Stage as Telling

@@ -17,7 +17,7 @@ from dragoman.cli.output.terminal import put_out
 
 if TYPE_CHECKING:
     from dragoman.hub.doctor import Finding
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 HELP: Final = """
 Find out what is wrong here, and how to cure it.
@@ -48,9 +48,9 @@ def doctor(
     cwd: CwdOption = None,
 ) -> None:
     from dragoman.cli.exits import Exit
-    from dragoman.hub.place import look_around
+    from dragoman.runs.context import load_context
 
-    place = look_around(cwd)
+    place = load_context(cwd)
     findings = _findings(place, format if not report else Format.QUIET)
     if report:
         _report(place, findings)
@@ -62,7 +62,7 @@ def doctor(
         raise typer.Exit(Exit.FAILED)
 
 
-def _findings(place: Place, format: Format) -> list[Finding]:
+def _findings(place: RunContext, format: Format) -> list[Finding]:
     """All findings; those that a person waits for are printed as they come."""
     import asyncio
 
@@ -103,7 +103,7 @@ def _print(finding: Finding) -> None:
     sys.stdout.flush()
 
 
-def _report(place: Place, findings: list[Finding]) -> None:
+def _report(place: RunContext, findings: list[Finding]) -> None:
     from dragoman.cli.output.neutral import neutral
     from dragoman.cli.versions import report
     from dragoman.hub.reporting import compose

@@ -63,10 +63,10 @@ def explain(
     from dragoman.cli.output.neutral import neutral
     from dragoman.hub.delegating.deciding import decide_for
     from dragoman.hub.delegating.wishes import Wish, read_agent
-    from dragoman.hub.place import look_around
     from dragoman.hub.routing import explain as lines_of
+    from dragoman.runs.context import load_context
 
-    place = look_around(cwd)
+    place = load_context(cwd)
     for problem in place.config.problems:
         raise problem
     if agent is not None:

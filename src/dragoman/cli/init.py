@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.cli.stage import Stage
     from dragoman.hub.beginning import Found, Proof
     from dragoman.hub.delegating import Delegation, Reins, Wish
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 HELP: Final = """
 Find out which agents are here, and end with one at work.
@@ -90,9 +90,9 @@ def init(
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.setting import perform
     from dragoman.cli.stage import Stage
-    from dragoman.hub.place import look_around
+    from dragoman.runs.context import load_context
 
-    place = look_around(cwd)
+    place = load_context(cwd)
     show = show_as(format.value)
     stage = Stage()
     course = _Course(
@@ -117,7 +117,14 @@ class _Course:
     """One beginning while it goes on."""
 
     def __init__(
-        self, place: Place, telling: Telling, show: Show, stage: Stage, *, ask: bool, silent: bool
+        self,
+        place: RunContext,
+        telling: Telling,
+        show: Show,
+        stage: Stage,
+        *,
+        ask: bool,
+        silent: bool,
     ) -> None:
         self._place = place
         self._telling = telling

@@ -1,6 +1,6 @@
 """`dragoman jobs`: every prompt that was run here, how it stands and how it ended.
 
-It parses and prints. What became of a job, and who runs it, is `dragoman.hub.working`'s business;
+It parses and prints. What became of a job, and who runs it, is `dragoman.runs.jobs`'s business;
 watching one as it goes on is in `watching`.
 """
 
@@ -66,7 +66,7 @@ def list_command(
     from dragoman.cli.output import job_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.working import list_jobs
+    from dragoman.runs.jobs import list_jobs
     from dragoman.store import root_of
 
     root = None if everywhere else root_of(cwd or Path.cwd())
@@ -127,7 +127,7 @@ def result_command(
     """
     import asyncio
 
-    from dragoman.hub.working import find_job, wait_for
+    from dragoman.runs.jobs import find_job, wait_for
 
     found = asyncio.run(wait_for(job, timeout=timeout) if wait else find_job(job))
     raise typer.Exit(show_result(found, format))
@@ -144,7 +144,7 @@ def cancel_command(job: JobArgument) -> None:
     import asyncio
 
     from dragoman.cli.exits import Exit
-    from dragoman.hub.working import cancel_job
+    from dragoman.runs.jobs import cancel_job
 
     if not asyncio.run(cancel_job(job)):
         put_err(f"{job} has ended already; `dragoman jobs result {job}` shows how.\n")

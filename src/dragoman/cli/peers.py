@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.catalogue.card import Card
     from dragoman.catalogue.launch import LaunchSpec
     from dragoman.hub.adding import Done
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 HELP: Final = """
 Show the agents there are; verify, add, enable them.
@@ -301,13 +301,13 @@ def disable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
     _tell(disable(tuple(names), place), place)
 
 
-def _place(cwd: Path | None) -> Place:
-    from dragoman.hub.place import look_around
+def _place(cwd: Path | None) -> RunContext:
+    from dragoman.runs.context import load_context
 
-    return look_around(cwd)
+    return load_context(cwd)
 
 
-def _warn(place: Place) -> None:
+def _warn(place: RunContext) -> None:
     """Say what was left out: a peer that is missing in the list is missing for a reason."""
     from dragoman.cli.output.neutral import neutral
 
@@ -324,7 +324,7 @@ def _split(roles: str) -> tuple[str, ...]:
 def _measure(
     way: LaunchSpec,
     name: str,
-    place: Place,
+    place: RunContext,
     turns: bool | None,
     timeout: float | None,
     format: Format,
@@ -412,7 +412,7 @@ def _leave_unverified() -> None:
     raise typer.Exit(Exit.UNVERIFIED)
 
 
-def _tell(done: Done, place: Place) -> None:
+def _tell(done: Done, place: RunContext) -> None:
     from dragoman.cli.output.diffs import write_diff
     from dragoman.cli.output.neutral import neutral
 

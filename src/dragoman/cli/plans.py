@@ -126,8 +126,8 @@ def plan_of(wishes: Wishes) -> Plan:
     from dragoman.catalogue.card_store import CARDS
     from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
     from dragoman.config import find_paths, load_config
-    from dragoman.hub.naming import ttl_of
     from dragoman.policy import allows_everything
+    from dragoman.runs.open_by_name import ttl_of
 
     workspace = workspace_of(wishes.cwd)
     paths = find_paths()
@@ -217,7 +217,7 @@ def _inherited(
     policy: Policy, settings: Settings, peer: str
 ) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
     """What whoever delegated to us may do, and what an agent that we start is told of it."""
-    from dragoman.hub.lineage import inherited
+    from dragoman.runs.lineage import inherited
 
     lineage = inherited()
     if not lineage.depth:

@@ -16,8 +16,8 @@ from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_err, put_out
 
 if TYPE_CHECKING:
-    from dragoman.hub.place import Place
     from dragoman.policy import Policy
+    from dragoman.runs.context import RunContext
 
 HELP: Final = """
 Show the permission policy, and try it out.
@@ -202,17 +202,17 @@ def test_command(
         raise typer.Exit(Exit.DENIED)
 
 
-def _place(cwd: CwdOption) -> Place:
+def _place(cwd: CwdOption) -> RunContext:
     """The settings of a folder. Broken ones stop here: a rule that is left out allows too much."""
-    from dragoman.hub.place import look_around
+    from dragoman.runs.context import load_context
 
-    place = look_around(cwd)
+    place = load_context(cwd)
     for problem in place.config.problems:
         raise problem
     return place
 
 
-def _policy(place: Place, peer: str, wished: Permissions | None) -> Policy:
+def _policy(place: RunContext, peer: str, wished: Permissions | None) -> Policy:
     from dragoman.policy import of_settings
 
     settings = place.config.settings

@@ -1,7 +1,7 @@
 """What `dragoman sessions` does with a peer: begin a session, let it be opened again, close it.
 
 Owns the order of these steps for one command. Nothing is prompted. How a session is opened is
-decided in `dragoman.hub.continuing`, how a peer is reached in `talk`.
+decided in `dragoman.runs.sessions`, how a peer is reached in `talk`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dragoman.cli.stage import Stage
 from dragoman.cli.talk import Talk
 from dragoman.client.conversation import SessionSummary
 from dragoman.errors import UnknownSession
-from dragoman.hub.continuing import adopted, find_session, place_of, recall, retire
 from dragoman.paths import find_paths
+from dragoman.runs.sessions import adopted, find_session, place_of, recall, retire
 from dragoman.store import root_of
 from dragoman.store.open import open_store, open_told
 

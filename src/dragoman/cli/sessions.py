@@ -1,7 +1,7 @@
 """`dragoman sessions`: the conversations that are stored here.
 
 It parses, asks, and prints. What is stored is `dragoman.store`'s business, which session a
-word means and how it goes on is `dragoman.hub.continuing`'s. Commands that talk with a peer for it
+word means and how it goes on is `dragoman.runs.sessions`'s. Commands that talk with a peer for it
 are done in `session_visits`.
 """
 
@@ -110,7 +110,7 @@ def list_command(
     from dragoman.cli.output import session_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.continuing import merge
+    from dragoman.runs.sessions import merge
     from dragoman.store import root_of
 
     if limit < 1:
@@ -422,7 +422,7 @@ def _store(*, read_only: bool = False) -> Store:
 
 
 def _find(store: Store, word: str, peer: str | None, cwd: Path | None) -> SessionRecord:
-    from dragoman.hub.continuing import find_session
+    from dragoman.runs.sessions import find_session
     from dragoman.store import root_of
 
     return find_session(store, word, root=root_of(cwd or Path.cwd()), peer=peer)

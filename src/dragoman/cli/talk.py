@@ -33,14 +33,16 @@ from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Block
 from dragoman.events.view import View
-from dragoman.hub import models
-from dragoman.hub.continuing import (
+from dragoman.hub.parking import note_success
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs import model_choice
+from dragoman.runs.sessions import (
     ANSWER_SIZE,
     FRESH,
     LIVE,
     RESTORED,
-    Opened,
-    Wanted,
+    OpenedSession,
+    WantedSession,
     begun_once,
     blame,
     brief_of,
@@ -56,15 +58,13 @@ from dragoman.hub.continuing import (
     unstored_of,
     wait_stored,
 )
-from dragoman.hub.parking import note_success
-from dragoman.rpc.tasks import TaskOwner
 from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.hub.agent_door.brief import Brief
-    from dragoman.hub.keeping import Keeper
     from dragoman.hub.worktree.look import Look
     from dragoman.policy import Approver
+    from dragoman.runs.brief import Brief
+    from dragoman.runs.recorder import SessionRecorder
     from dragoman.store.records import SessionRecord
 
 TERMINATE_GRACE: Final = 2.0
@@ -93,7 +93,7 @@ class Talk:
         self.view = View()
         """How the session is set up now. What is said in it is shown and not kept."""
         self.peer: Peer
-        self.opened: Opened
+        self.opened: OpenedSession
         self._desk: Approver
         self.warm = False
         """Whether there is a broker between us and the agent."""
@@ -106,7 +106,7 @@ class Talk:
         self._prompted = False
         self._unstored: str | None = None
         self._unenforced = ""
-        self._keeper: Keeper | None = None
+        self._keeper: SessionRecorder | None = None
         self._tasks = TaskOwner("the command")
         self._main = asyncio.current_task()
         self._closing = False
@@ -154,7 +154,7 @@ class Talk:
             if outdated is not None:
                 self.show.notice(outdated)
         if not self.warm:
-            from dragoman.hub.keeping import keeper_for
+            from dragoman.runs.recorder import keeper_for
 
             self._keeper = keeper_for(
                 plan.name,
@@ -171,7 +171,7 @@ class Talk:
         name = plan.session if record is None else record.name
         self.opened = await open_session(
             self.peer,
-            Wanted(
+            WantedSession(
                 key=new_session_key(),
                 name=name,
                 record=record,
@@ -254,7 +254,7 @@ class Talk:
             return self.conversation, self.view
 
         try:
-            await models.choose_model(
+            await model_choice.choose_model(
                 self.conversation,
                 self.view,
                 wanted,
@@ -269,7 +269,7 @@ class Talk:
     @property
     def model_in_use(self) -> str | None:
         """The model as the agent tells it."""
-        return models.model_in_use(self.view)
+        return model_choice.model_in_use(self.view)
 
     def _watch(self, event: Event) -> None:
         fold.apply_settings(self.view, event)

@@ -1,7 +1,7 @@
 """Watching what happens in a session that another command, or a broker, runs.
 
 Owns the show of it and what Ctrl-C does: it leaves, and what is watched goes on. Where the events
-come from is decided in `dragoman.hub.following`.
+come from is decided in `dragoman.runs.job_events`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dragoman.cli.setting import perform
 from dragoman.cli.stage import Stage
 from dragoman.events.model import Source
 from dragoman.events.place import Place
-from dragoman.hub.following import follow_session, follow_sessions
-from dragoman.hub.working import find_job
 from dragoman.paths import find_paths
+from dragoman.runs.job_events import follow_session, follow_sessions
+from dragoman.runs.jobs import find_job
 from dragoman.store.history import events_of
 
 if TYPE_CHECKING:

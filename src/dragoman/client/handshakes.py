@@ -1,7 +1,7 @@
 """Why a handshake failed, for the person who has to mend it.
 
 Owns the sentence: what happened, what the program said, what is probably wrong and what to do.
-It opens nothing: `connecting` does, and asks here when that fails.
+It opens nothing: `runs.connect` does, and asks here when that fails.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from dragoman.config.edit import disable_peers, enable_peers
 from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.files import locked
 from dragoman.errors import UsageError
-from dragoman.hub.adapters import load_adapter
 from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
-from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.verify.ladder import climb
 from dragoman.hub.verify.limits import Limits
+from dragoman.runs.adapters import load_adapter
+from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ Climber = Callable[..., Awaitable[Card]]
 # -- adding
 
 
-def prepare(wish: Wish, place: Place) -> LaunchSpec:
+def prepare(wish: Wish, place: RunContext) -> LaunchSpec:
     """The way that has to be verified, or an error: nothing is started for a wish that cannot be
     granted anyway."""
     if wish.name in place.catalogue:
@@ -63,7 +63,7 @@ def prepare(wish: Wish, place: Place) -> LaunchSpec:
     return with_env(describe_command(wish.command, place.catalogue), wish.env)
 
 
-def _refuse_existing(wish: Wish, place: Place) -> None:
+def _refuse_existing(wish: Wish, place: RunContext) -> None:
     for file in _files(wish, place):
         if os.path.lexists(file):
             raise UsageError(f"{file} is there already; remove it, or choose another name")
@@ -122,7 +122,7 @@ async def measure(
     return await climb(way, turns=True, careful=False, **known)
 
 
-def add_peer(wish: Wish, way: LaunchSpec, card: Card, place: Place) -> Done:
+def add_peer(wish: Wish, way: LaunchSpec, card: Card, place: RunContext) -> Done:
     """Write the descriptor of a peer that has proved itself, and take it back if it breaks
     something: another descriptor, or what an agent file means."""
     if not card.usable:
@@ -143,12 +143,12 @@ def add_peer(wish: Wish, way: LaunchSpec, card: Card, place: Place) -> Done:
     return Done(made, tuple(_notes(wish, after)))
 
 
-def _files(wish: Wish, place: Place) -> tuple[Path, Path]:
+def _files(wish: Wish, place: RunContext) -> tuple[Path, Path]:
     folder = place.paths.peers_folder
     return folder / f"{wish.name}.toml", folder / wish.adapter
 
 
-def _notes(wish: Wish, place: Place) -> list[str]:
+def _notes(wish: Wish, place: RunContext) -> list[str]:
     notes: list[str] = []
     if is_generalist(wish.roles):
         notes.append(
@@ -171,14 +171,14 @@ def _notes(wish: Wish, place: Place) -> list[str]:
 # -- enabling
 
 
-def enable(names: Sequence[str], place: Place) -> Done:
+def enable(names: Sequence[str], place: RunContext) -> Done:
     """Let routing and delegation use these peers."""
     for name in names:
         place.catalogue.get(name)
     return _change(place, lambda: enable_peers(place.paths, _listed(names)), names, wanted=True)
 
 
-def disable(names: Sequence[str], place: Place) -> Done:
+def disable(names: Sequence[str], place: RunContext) -> Done:
     """Keep routing and delegation from using these peers."""
     for name in names:
         # A peer whose descriptor is gone must be let go of, too.
@@ -194,7 +194,7 @@ def _listed(names: Sequence[str]) -> list[str]:
 
 
 def _change(
-    place: Place, edit: Callable[[], tuple[str, ...]], names: Sequence[str], *, wanted: bool
+    place: RunContext, edit: Callable[[], tuple[str, ...]], names: Sequence[str], *, wanted: bool
 ) -> Done:
     before = place.troubles()
     with FileTransaction() as changes:
@@ -216,7 +216,7 @@ def _change(
     return Done(made, tuple(notes))
 
 
-def _left_behind(name: str, place: Place) -> list[str]:
+def _left_behind(name: str, place: RunContext) -> list[str]:
     files = [
         file.path
         for file in list_files(place.agent_files(), place.catalogue)

@@ -23,9 +23,9 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.hub.adding import Climber, measure
 from dragoman.hub.delegating import Delegation, Wish
 from dragoman.hub.overview import Row, overview, row_of
-from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.report import Report
 from dragoman.hub.verify.ladder import RUNGS, climb
+from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 
 AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
 """Peers that are verified at the same time. They mostly wait, but agents are heavy when they start,
@@ -73,7 +73,7 @@ class Proof:
 # -- looking
 
 
-def look(place: Place, names: Sequence[str] = ()) -> Found:
+def look(place: RunContext, names: Sequence[str] = ()) -> Found:
     """What is installed here. Nothing is started.
 
     If `names` are given only these count, and each has to be there: `UnknownPeer` or `NotInstalled`
@@ -114,7 +114,7 @@ def kept_card(row: Row, *, turns: bool) -> Card | None:
 
 async def prove(
     rows: Sequence[Row],
-    place: Place,
+    place: RunContext,
     *,
     turns: bool = False,
     again: bool = False,
@@ -147,7 +147,7 @@ async def prove(
 
 async def _prove(
     row: Row,
-    place: Place,
+    place: RunContext,
     turns: bool,
     again: bool,
     on_rung: Callable[[RungResult], None],
@@ -181,7 +181,7 @@ def untried(proofs: Sequence[Proof]) -> list[str]:
     ]
 
 
-async def try_prompt(row: Row, proof: Proof, place: Place, *, climb: Climber = climb) -> Proof:
+async def try_prompt(row: Row, proof: Proof, place: RunContext, *, climb: Climber = climb) -> Proof:
     """Send a peer one short prompt, which shows whether it is logged in, and keep what it shows."""
     name = row.descriptor.name
     assert row.way is not None and proof.card is not None
@@ -238,7 +238,7 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 # -- the first piece of work
 
 
-def first_wish(place: Place, enabled: Sequence[str]) -> Wish:
+def first_wish(place: RunContext, enabled: Sequence[str]) -> Wish:
     """Something harmless, in a role that an enabled peer claims; without one it is for scout."""
     claimed = [role for name in enabled for role in place.catalogue.get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]

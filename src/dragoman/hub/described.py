@@ -170,7 +170,7 @@ from typing import Any
 
 from dragoman.client.results import Result
 from dragoman.errors import RoleNotClaimed
-from dragoman.hub.adapters import Errand
+from dragoman.runs.adapters import Errand
 from dragoman.catalogue.open import judge, open_peer
 
 name = "{name}"

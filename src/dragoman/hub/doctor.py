@@ -33,9 +33,9 @@ from dragoman.errors import (
     WrongLaunch,
 )
 from dragoman.hub.leftovers import Leftover, find_leftovers
-from dragoman.hub.place import Place
 from dragoman.hub.verify.report import proved
 from dragoman.paths import RUNTIME, runtime_problem
+from dragoman.runs.context import RunContext
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
 from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path
@@ -76,7 +76,7 @@ class Machine:
     writable: Callable[[Path], bool] = lambda path: os.access(path, os.W_OK | os.X_OK)
 
 
-async def examine(place: Place, machine: Machine | None = None) -> AsyncIterator[Finding]:
+async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIterator[Finding]:
     """Every finding, as it is made."""
     machine = machine or Machine()
     yield _python(machine)
@@ -108,7 +108,7 @@ def _python(machine: Machine) -> Finding:
     return Finding("python", State.OK, f"Python {version}")
 
 
-async def _node(place: Place) -> AsyncIterator[Finding]:
+async def _node(place: RunContext) -> AsyncIterator[Finding]:
     node = which("node", path=place.environ.get("PATH", os.defpath))
     cure = f"install node {OLDEST_NODE} or newer and put it first on the PATH"
     if node is None:
@@ -124,7 +124,7 @@ async def _node(place: Place) -> AsyncIterator[Finding]:
         yield Finding("node", State.OK, f"node {version} ({node})")
 
 
-def _path(place: Place) -> Iterator[Finding]:
+def _path(place: RunContext) -> Iterator[Finding]:
     path = place.environ.get("PATH", "")
     if not path:
         yield Finding("PATH", State.BAD, "PATH is not set", "set PATH in your shell's profile")
@@ -143,7 +143,7 @@ def _path(place: Place) -> Iterator[Finding]:
     yield Finding("PATH", State.OK, f"{len(folders)} folders{gone}")
 
 
-def _folders(place: Place, machine: Machine) -> Iterator[Finding]:
+def _folders(place: RunContext, machine: Machine) -> Iterator[Finding]:
     for name in ("config", "data", "cache", "state", "runtime"):
         folder: Path = getattr(place.paths, name)
         there = folder
@@ -168,7 +168,7 @@ def _folders(place: Place, machine: Machine) -> Iterator[Finding]:
     yield from _runtime_folder(place)
 
 
-def _runtime_folder(place: Place) -> Iterator[Finding]:
+def _runtime_folder(place: RunContext) -> Iterator[Finding]:
     """Whether the system's folder for sockets is passed over, which no other command says."""
     given = place.environ.get(RUNTIME)
     if not given or place.paths.runtime != place.paths.state / "run":
@@ -183,7 +183,7 @@ def _runtime_folder(place: Place) -> Iterator[Finding]:
         )
 
 
-def _stores(place: Place) -> Iterator[Finding]:
+def _stores(place: RunContext) -> Iterator[Finding]:
     """Whether the files that dragoman keeps are whole. All of them is read."""
     state = place.paths.state
     kinds: tuple[tuple[Path, type[Database]], ...] = (
@@ -249,7 +249,7 @@ def _leftovers(machine: Machine) -> Iterator[Finding]:
 # -- files
 
 
-def _config(place: Place) -> Iterator[Finding]:
+def _config(place: RunContext) -> Iterator[Finding]:
     for error in place.config.problems:
         yield Finding("config", State.BAD, str(error), f"edit {error.origin}")
     unknown = [name for name in place.config.settings.enabled_peers if name not in place.catalogue]
@@ -266,7 +266,7 @@ def _config(place: Place) -> Iterator[Finding]:
         yield Finding("config", State.OK, there)
 
 
-def _trust(place: Place) -> Iterator[Finding]:
+def _trust(place: RunContext) -> Iterator[Finding]:
     try:
         Trust(place.paths).record()
     except ConfigInvalid as error:
@@ -286,14 +286,14 @@ def _trust(place: Place) -> Iterator[Finding]:
         yield Finding("trust", State.OK, f"{place.config.project_file} {how}")
 
 
-def _descriptors(place: Place) -> Iterator[Finding]:
+def _descriptors(place: RunContext) -> Iterator[Finding]:
     for error in place.catalogue.problems:
         yield Finding("descriptors", State.BAD, str(error), f"edit {error.origin}")
     if not place.catalogue.problems:
         yield Finding("descriptors", State.OK, f"{len(place.catalogue)} peers are known")
 
 
-def _agent_files(place: Place) -> Iterator[Finding]:
+def _agent_files(place: RunContext) -> Iterator[Finding]:
     files = place.agent_files()
     problems = validate(files, place.catalogue)
     for problem in problems:
@@ -306,7 +306,7 @@ def _agent_files(place: Place) -> Iterator[Finding]:
 # -- peers
 
 
-async def _peers(place: Place) -> AsyncIterator[Finding]:
+async def _peers(place: RunContext) -> AsyncIterator[Finding]:
     store = place.cards()
     absent: list[str] = []
     for peer in place.catalogue:

@@ -18,7 +18,7 @@ from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve, wit
 from dragoman.catalogue.versions import installed_version
 from dragoman.errors import NotInstalled
 from dragoman.hub.parking import parked_peers
-from dragoman.hub.place import Place
+from dragoman.runs.context import RunContext
 from dragoman.store.values import Park
 
 
@@ -60,12 +60,12 @@ class Row:
         return proof if not warned else f"{proof}, {warned} to know"
 
 
-def overview(place: Place) -> list[Row]:
+def overview(place: RunContext) -> list[Row]:
     """A row for every peer."""
     return with_parking([row_of(name, place) for name in place.catalogue.names], place)
 
 
-def with_parking(rows: Sequence[Row], place: Place) -> list[Row]:
+def with_parking(rows: Sequence[Row], place: RunContext) -> list[Row]:
     """The rows with what the ledger says: which of the peers delegation leaves alone for now."""
     parked = parked_peers(place, now=time.time())
     found = ((row, parked.get(row.descriptor.name)) for row in rows)
@@ -84,7 +84,7 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
 
 
-def row_of(name: str, place: Place) -> Row:
+def row_of(name: str, place: RunContext) -> Row:
     """The row of one peer; `UnknownPeer` if there is none."""
     descriptor = place.catalogue.get(name)
     way, missing = _way(descriptor, place)
@@ -106,7 +106,7 @@ def row_of(name: str, place: Place) -> Row:
     )
 
 
-def _way(descriptor: Descriptor, place: Place) -> tuple[LaunchSpec | None, str]:
+def _way(descriptor: Descriptor, place: RunContext) -> tuple[LaunchSpec | None, str]:
     try:
         way = resolve(descriptor, environ=place.environ)
     except NotInstalled as error:
@@ -133,7 +133,7 @@ def _notes(
     return notes
 
 
-def credentials_set(descriptor: Descriptor, place: Place) -> tuple[str, ...]:
+def credentials_set(descriptor: Descriptor, place: RunContext) -> tuple[str, ...]:
     """Names of the peer's credential variables that are set here; never values."""
     names = (*descriptor.credentials.env, *descriptor.credentials.endpoints)
     return tuple(name for name in names if place.environ.get(name))

@@ -18,8 +18,8 @@ from dragoman.errors import StoreError
 
 if TYPE_CHECKING:
     from dragoman.catalogue import Descriptor
-    from dragoman.hub.place import Place
     from dragoman.paths import Paths
+    from dragoman.runs.context import RunContext
     from dragoman.store.values import Health, Park
 
 log: Final = logging.getLogger("dragoman.hub")
@@ -55,14 +55,14 @@ def surroundings_of(
     return hashlib.sha256(present.encode()).hexdigest()[:MARK_SIZE]
 
 
-def surroundings_here(name: str, place: Place) -> str:
+def surroundings_here(name: str, place: RunContext) -> str:
     """The mark of a peer's surroundings in a place."""
     descriptor = place.catalogue.get(name) if name in place.catalogue else None
     own = place.config.settings.for_peer(name)
     return surroundings_of(descriptor, env=own.env, environ=place.environ)
 
 
-def parked_peers(place: Place, *, now: float) -> dict[str, Park]:
+def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
     """The peers that are parked here, with why and until when."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 

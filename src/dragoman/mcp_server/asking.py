@@ -24,13 +24,22 @@ from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Text
 from dragoman.events.view import View
-from dragoman.hub import models
-from dragoman.hub.continuing import (
+from dragoman.hub.delegating import Audience, Reins, ceiling
+from dragoman.hub.delegating.limits import tightened
+from dragoman.hub.parking import note_success
+from dragoman.hub.prices import price, read_prices
+from dragoman.hub.report import Report, report_of
+from dragoman.hub.worktree.look import Look
+from dragoman.policy import allows_everything
+from dragoman.policy.approver import Approver
+from dragoman.runs import model_choice
+from dragoman.runs.open_by_name import ttl_of
+from dragoman.runs.sessions import (
     ANSWER_SIZE,
     LIVE,
     RESTORED,
-    Opened,
-    Wanted,
+    OpenedSession,
+    WantedSession,
     blame,
     broker_of,
     context_of,
@@ -39,24 +48,15 @@ from dragoman.hub.continuing import (
     open_session,
     recall,
 )
-from dragoman.hub.delegating import Audience, Reins, ceiling
-from dragoman.hub.delegating.limits import tightened
-from dragoman.hub.naming import ttl_of
-from dragoman.hub.parking import note_success
-from dragoman.hub.prices import price, read_prices
-from dragoman.hub.report import Report, report_of
-from dragoman.hub.worktree.look import Look
-from dragoman.policy import allows_everything
-from dragoman.policy.approver import Approver
 from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.client.results import Result
     from dragoman.config.schema import Permissions
-    from dragoman.hub.keeping import Keeper
-    from dragoman.hub.lineage import Lineage
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
+    from dragoman.runs.lineage import Lineage
+    from dragoman.runs.recorder import SessionRecorder
     from dragoman.store.records import SessionRecord
 
 LEAVE_TIMEOUT: Final = 2.0
@@ -112,7 +112,7 @@ class Asked:
 async def ask(
     question: Question,
     *,
-    place: Place,
+    place: RunContext,
     lineage: Lineage,
     audience: Audience,
     lead: Lead,
@@ -144,7 +144,7 @@ class _Asking:
     def __init__(
         self,
         question: Question,
-        place: Place,
+        place: RunContext,
         lineage: Lineage,
         audience: Audience,
         lead: Lead,
@@ -168,7 +168,7 @@ class _Asking:
         self._budgets: Budgets | None = None
         self._view = View()
         self._told: dict[type[Event], Event] = {}
-        self._keeper: Keeper | None = None
+        self._keeper: SessionRecorder | None = None
         self._warm = False
         self._peer: Peer
         self._desk: Approver
@@ -189,7 +189,7 @@ class _Asking:
         )
         return self._enforced.way
 
-    async def open(self, stack: AsyncExitStack, way: LaunchSpec) -> Opened:
+    async def open(self, stack: AsyncExitStack, way: LaunchSpec) -> OpenedSession:
         question = self._question
         record: SessionRecord | None = None
         if question.session is not None:
@@ -209,7 +209,7 @@ class _Asking:
             return opened.conversation, self._view
 
         try:
-            await models.choose_model(
+            await model_choice.choose_model(
                 opened.conversation,
                 self._view,
                 wanted,
@@ -224,7 +224,7 @@ class _Asking:
 
     async def _reach(
         self, stack: AsyncExitStack, way: LaunchSpec, record: SessionRecord | None
-    ) -> Opened:
+    ) -> OpenedSession:
         question, place = self._question, self._place
         own = place.config.settings.for_peer(question.peer)
         self._peer = await stack.enter_async_context(self._connected(way))
@@ -232,7 +232,7 @@ class _Asking:
         self._lead.reached(self._peer if self._warm else None)
         self._keeper = None
         if not self._warm:
-            from dragoman.hub.keeping import keeper_for
+            from dragoman.runs.recorder import keeper_for
 
             self._keeper = keeper_for(
                 question.peer,
@@ -247,7 +247,7 @@ class _Asking:
         name = question.session if record is None else record.name
         opened = await open_session(
             self._peer,
-            Wanted(
+            WantedSession(
                 key=new_session_key(),
                 name=name,
                 record=record,
@@ -321,7 +321,7 @@ class _Asking:
 
     # -- the turn
 
-    async def turn(self, opened: Opened, way: LaunchSpec) -> Asked:
+    async def turn(self, opened: OpenedSession, way: LaunchSpec) -> Asked:
         question = self._question
         blocks = [Text(question.prompt)]
         started_at = time.time()
@@ -349,7 +349,7 @@ class _Asking:
                 environ=self._place.environ,
             )
         changed = () if before is None else await before.changed()
-        model = models.model_in_use(self._view)
+        model = model_choice.model_in_use(self._view)
         return Asked(
             job=self._job,
             session=opened.key,
@@ -377,7 +377,7 @@ class _Asking:
             ours["stay"] = self._question.lasting
         return conversation.prompt(blocks, meta={"dragoman": ours})  # type: ignore[call-arg]
 
-    def _context(self, opened: Opened) -> str:
+    def _context(self, opened: OpenedSession) -> str:
         """What the agent knew of the conversation."""
         told = context_of(self._told.get(TurnEnded)) or LIVE
         if told != LIVE or opened.context != RESTORED:

@@ -2,7 +2,7 @@
 
 Owns the way from the port of a client to its process, as far as the system shows it. A server on
 stdio is a child of whoever calls it; one that listens is nobody's, and would let delegated work
-delegate for ever if it did not look. What is found there is read by `dragoman.hub.lineage`.
+delegate for ever if it did not look. What is found there is read by `dragoman.runs.lineage`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the server object of the SDK, and what each tool does with its arguments. It decides nothing:
 who works is decided in `dragoman.hub.delegating`, what a peer may do in `dragoman.policy`, how
-deep delegations may be nested in `dragoman.hub.lineage`. How bytes arrive is not known here.
+deep delegations may be nested in `dragoman.runs.lineage`. How bytes arrive is not known here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ from pydantic import ValidationError
 
 from dragoman.errors import DragomanError, UnknownJob, UsageError
 from dragoman.hub.delegating import Wish, decide_for, delegate
-from dragoman.hub.lineage import Lineage, inherited
 from dragoman.hub.overview import overview
-from dragoman.hub.place import Place, look_around
-from dragoman.hub.working import cancel_job, find_job, wait_for
 from dragoman.mcp_server import answers, tools
 from dragoman.mcp_server.answers import Answer
 from dragoman.mcp_server.asking import Lead, Question, ask
@@ -38,6 +35,9 @@ from dragoman.mcp_server.errands import Errand, Errands
 from dragoman.mcp_server.folders import choose_workspace, may_see
 from dragoman.mcp_server.progress import Progress
 from dragoman.rpc.tasks import was_cancelled
+from dragoman.runs.context import RunContext, load_context
+from dragoman.runs.jobs import cancel_job, find_job, wait_for
+from dragoman.runs.lineage import Lineage, inherited
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
@@ -311,11 +311,11 @@ class Front:
         )
         return answers.of_decision(decision)
 
-    async def _place(self, call: _Call, asked: str) -> Place:
+    async def _place(self, call: _Call, asked: str) -> RunContext:
         folder = choose_workspace(asked, cwd=self._cwd, own=self._roots, named=await call.roots())
-        return look_around(folder)
+        return load_context(folder)
 
-    def _lineage(self, place: Place, call: _Call) -> Lineage:
+    def _lineage(self, place: RunContext, call: _Call) -> Lineage:
         """Where a wish stands: as deep as this server, or its client if that is deeper."""
         own = inherited(place.environ, call.context.meta)
         pid = call.caller()

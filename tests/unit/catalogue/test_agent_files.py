@@ -20,7 +20,7 @@ from dragoman.catalogue.agent_files import (
     validate,
 )
 from dragoman.errors import ConfigInvalid, DelegationInvalid, FrontMatterInvalid, UsageError
-from tests.unit.hub.catalogues import USUAL, catalogue, peer
+from tests.unit.catalogue.catalogues import USUAL, catalogue, peer
 
 PATTERNS = ("agents/*.md",)
 

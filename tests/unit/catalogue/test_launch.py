@@ -14,10 +14,10 @@ from dragoman.catalogue.launch import LaunchSpec, describe_command, resolve, way
 from dragoman.catalogue.load import Catalogue, KnownPeer, built_in
 from dragoman.config.schema import PeerSettings, Settings
 from dragoman.errors import NotInstalled, UnknownPeer, WrongLaunch
+from tests.unit.catalogue import catalogues
+from tests.unit.catalogue.catalogues import catalogue
 from tests.unit.catalogue.test_runtimes import script
 from tests.unit.config.folders import write
-from tests.unit.hub import catalogues
-from tests.unit.hub.catalogues import catalogue
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.past import Answers, Past
 from dragoman.cli.output.showing import Show
 from dragoman.errors import UsageError
-from tests.unit.hub.stored import session, store_in
+from tests.unit.runs.stored import session, store_in
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

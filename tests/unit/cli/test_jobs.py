@@ -11,7 +11,7 @@ from dragoman.cli.options import Format
 from dragoman.store import root_of
 from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
-from tests.unit.hub.stored import job, session
+from tests.unit.runs.stored import job, session
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output import questions, terminal
 from dragoman.hub import adding
 from tests.unit.cli.calling import Shell
-from tests.unit.hub.places import card_of
+from tests.unit.runs.contexts import card_of
 
 
 class Ladder:

@@ -9,7 +9,7 @@ import pytest
 from dragoman.store import root_of
 from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
-from tests.unit.hub.stored import job, said, session
+from tests.unit.runs.stored import job, said, session
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from dragoman.cli.options import Format
 from dragoman.errors import UnknownJob
 from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
-from tests.unit.hub.stored import job, said, session
+from tests.unit.runs.stored import job, said, session
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError, WrongLaunch
 from dragoman.hub.adding import add_peer, disable, enable, measure, prepare, settled_command
 from dragoman.hub.described import Wish
-from dragoman.hub.place import Place
+from dragoman.runs.context import RunContext
 from tests.aio import aio
-from tests.unit.hub.places import agent_file, card_of, place_in
+from tests.unit.runs.contexts import agent_file, card_of, place_in
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> RunContext:
     return place_in(tmp_path)
 
 
@@ -27,7 +27,7 @@ def wish(name: str = "mine", *roles: str, **more: Any) -> Wish:
     return Wish(name=name, roles=roles or ("review",), command=("mine-agent",), **more)
 
 
-def files(place: Place) -> list[str]:
+def files(place: RunContext) -> list[str]:
     folder = place.paths.peers_folder
     return sorted(file.name for file in folder.iterdir()) if folder.exists() else []
 
@@ -35,12 +35,12 @@ def files(place: Place) -> list[str]:
 # -- before anything is started
 
 
-def test_a_name_that_is_taken_is_refused_with_who_has_it(place: Place) -> None:
+def test_a_name_that_is_taken_is_refused_with_who_has_it(place: RunContext) -> None:
     with pytest.raises(UsageError, match="already a peer 'codex', from dragoman itself"):
         prepare(wish("codex"), place)
 
 
-def test_a_file_that_is_in_the_way_is_not_overwritten(place: Place) -> None:
+def test_a_file_that_is_in_the_way_is_not_overwritten(place: RunContext) -> None:
     place.paths.peers_folder.mkdir(parents=True)
     (place.paths.peers_folder / "mine.toml").write_text("broken = ")
     with pytest.raises(UsageError, match=r"mine\.toml is there already"):
@@ -48,22 +48,22 @@ def test_a_file_that_is_in_the_way_is_not_overwritten(place: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["Mine", "a_b", "../x", "none", ""])
-def test_a_name_of_the_wrong_form_is_refused(place: Place, name: str) -> None:
+def test_a_name_of_the_wrong_form_is_refused(place: RunContext, name: str) -> None:
     with pytest.raises(ConfigInvalid, match="name"):
         prepare(Wish(name=name, roles=("review",), command=("x",)), place)
 
 
-def test_a_role_of_the_wrong_form_is_refused(place: Place) -> None:
+def test_a_role_of_the_wrong_form_is_refused(place: RunContext) -> None:
     with pytest.raises(ConfigInvalid, match="Code Review"):
         prepare(wish("mine", "Code Review"), place)
 
 
-def test_a_launch_that_is_known_to_be_wrong_is_refused_and_never_started(place: Place) -> None:
+def test_a_launch_that_is_known_to_be_wrong_is_refused_and_never_started(place: RunContext) -> None:
     with pytest.raises(WrongLaunch, match="gemini --acp"):
         prepare(Wish(name="mine", roles=("plan",), command=("gemini", "acp")), place)
 
 
-def test_the_way_of_a_wish_knows_its_variables_or_its_address(place: Place) -> None:
+def test_the_way_of_a_wish_knows_its_variables_or_its_address(place: RunContext) -> None:
     way = prepare(wish(env=("MY_KEY",)), place)
     assert (way.command, way.inherit) == (("mine-agent",), ("MY_KEY",))
     address = Wish(name="mine", roles=(), command=("unix:/run/x",))
@@ -120,7 +120,7 @@ async def test_a_known_program_is_measured_as_it_will_be_used(tmp_path: Path) ->
 # -- writing
 
 
-def test_a_peer_is_written_shown_and_known_from_then_on(place: Place) -> None:
+def test_a_peer_is_written_shown_and_known_from_then_on(place: RunContext) -> None:
     done = add_peer(wish(), LaunchSpec(command=("mine-agent",)), card_of("mine"), place)
     (change,) = done.changes
     assert change.before is None and change.path.name == "mine.toml"
@@ -129,19 +129,19 @@ def test_a_peer_is_written_shown_and_known_from_then_on(place: Place) -> None:
     assert any("not enabled" in note for note in done.notes)
 
 
-def test_an_adapter_is_written_beside_it_and_can_be_loaded(place: Place) -> None:
+def test_an_adapter_is_written_beside_it_and_can_be_loaded(place: RunContext) -> None:
     done = add_peer(wish(python=True), LaunchSpec(command=("mine-agent",)), card_of("mine"), place)
     assert [change.path.name for change in done.changes] == ["mine_adapter.py", "mine.toml"]
 
 
-def test_a_generalist_is_taken_and_flagged(place: Place) -> None:
+def test_a_generalist_is_taken_and_flagged(place: RunContext) -> None:
     from dragoman.catalogue import ROLES
 
     done = add_peer(wish("mine", *ROLES), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert "claims every role" in done.notes[0]
 
 
-def test_a_role_that_is_new_is_taken_and_told(place: Place) -> None:
+def test_a_role_that_is_new_is_taken_and_told(place: RunContext) -> None:
     done = add_peer(wish("mine", "haiku"), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert "Nobody else claims haiku" in done.notes[0]
     without = Wish(name="bare", roles=(), command=("x",))
@@ -149,7 +149,7 @@ def test_a_role_that_is_new_is_taken_and_told(place: Place) -> None:
     assert "claims no role" in done.notes[0]
 
 
-def test_a_peer_that_somebody_added_meanwhile_is_not_overwritten(place: Place) -> None:
+def test_a_peer_that_somebody_added_meanwhile_is_not_overwritten(place: RunContext) -> None:
     prepare(wish(), place)
     add_peer(wish(), LaunchSpec(command=("x",)), card_of("mine"), place)
     first = (place.paths.peers_folder / "mine.toml").read_bytes()
@@ -158,13 +158,13 @@ def test_a_peer_that_somebody_added_meanwhile_is_not_overwritten(place: Place) -
     assert (place.paths.peers_folder / "mine.toml").read_bytes() == first
 
 
-def test_a_peer_that_did_not_prove_itself_is_not_written(place: Place) -> None:
+def test_a_peer_that_did_not_prove_itself_is_not_written(place: RunContext) -> None:
     with pytest.raises(UsageError, match="did not prove itself"):
         add_peer(wish(), LaunchSpec(command=("x",)), card_of("mine", usable=False), place)
     assert files(place) == []
 
 
-def test_a_peer_that_gives_a_value_a_second_reading_is_taken_back(place: Place) -> None:
+def test_a_peer_that_gives_a_value_a_second_reading_is_taken_back(place: RunContext) -> None:
     add_peer(wish("a-b", "c"), LaunchSpec(command=("x",)), card_of("a-b"), place)
     agent_file(place, "one", "a-b-c")
     before = files(place)
@@ -177,7 +177,7 @@ def test_a_peer_that_gives_a_value_a_second_reading_is_taken_back(place: Place) 
 
 
 def test_an_adapter_that_cannot_be_loaded_takes_everything_back(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.hub.adding.adapter_text", lambda wish, card: "1 / 0\n")
     with pytest.raises(ConfigInvalid, match="ZeroDivisionError"):
@@ -188,7 +188,7 @@ def test_an_adapter_that_cannot_be_loaded_takes_everything_back(
 # -- enabling
 
 
-def test_enabling_and_disabling_edit_the_configuration_and_show_it(place: Place) -> None:
+def test_enabling_and_disabling_edit_the_configuration_and_show_it(place: RunContext) -> None:
     done = enable(["codex", "gemini"], place)
     assert b'enabled_peers = ["codex", "gemini"]' in (done.changes[0].after or b"")
     assert place.again().is_enabled("codex")
@@ -197,13 +197,13 @@ def test_enabling_and_disabling_edit_the_configuration_and_show_it(place: Place)
     assert not place.again().is_enabled("codex")
 
 
-def test_what_was_so_already_is_told(place: Place) -> None:
+def test_what_was_so_already_is_told(place: RunContext) -> None:
     assert disable(["codex"], place).notes == ("codex was disabled already.",)
     assert enable(["scout"], place).notes == ("scout was enabled already.",)
     assert not place.again().config.settings.enabled_peers
 
 
-def test_a_peer_that_does_not_exist_cannot_be_enabled_but_let_go_of(place: Place) -> None:
+def test_a_peer_that_does_not_exist_cannot_be_enabled_but_let_go_of(place: RunContext) -> None:
     with pytest.raises(UnknownPeer):
         enable(["codx"], place)
     with pytest.raises(UnknownPeer):
@@ -213,7 +213,7 @@ def test_a_peer_that_does_not_exist_cannot_be_enabled_but_let_go_of(place: Place
     assert disable(["gone"], place.again()).changes
 
 
-def test_scout_cannot_be_disabled(place: Place) -> None:
+def test_scout_cannot_be_disabled(place: RunContext) -> None:
     with pytest.raises(UsageError, match="comes with dragoman"):
         disable(["scout"], place)
 
@@ -224,7 +224,7 @@ def test_a_setting_that_wins_over_the_file_is_named(tmp_path: Path) -> None:
     assert "DRAGOMAN_ENABLED_PEERS says otherwise" in note
 
 
-def test_agent_files_that_lose_their_peer_are_named(place: Place) -> None:
+def test_agent_files_that_lose_their_peer_are_named(place: RunContext) -> None:
     enable(["codex"], place)
     agent_file(place, "a", "codex-execute")
     (note,) = disable(["codex"], place.again()).notes
@@ -232,7 +232,7 @@ def test_agent_files_that_lose_their_peer_are_named(place: Place) -> None:
 
 
 def test_a_change_of_settings_that_breaks_something_is_taken_back(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enable(["codex"], place)
     before = place.paths.config_file.read_bytes()

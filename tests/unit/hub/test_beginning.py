@@ -19,14 +19,14 @@ from dragoman.hub import beginning
 from dragoman.hub.beginning import PROMPT, Proof
 from dragoman.hub.delegating import Delegation
 from dragoman.hub.overview import Row
-from dragoman.hub.place import Place
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Decision
+from dragoman.runs.context import RunContext
 from tests.aio import aio
-from tests.unit.hub.places import card_of, place_in, program
+from tests.unit.runs.contexts import card_of, place_in, program
 
 
-def row_of(place: Place, name: str) -> Row:
+def row_of(place: RunContext, name: str) -> Row:
     (row,) = beginning.look(place, [name]).installed
     return row
 
@@ -36,7 +36,7 @@ def here(card: Card, **changed: Any) -> Card:
     return structs.replace(card, platform=current_platform(), **changed)
 
 
-def keep(place: Place, card: Card) -> None:
+def keep(place: RunContext, card: Card) -> None:
     CardStore(place.paths.data / CARDS).save(card)
 
 

@@ -12,7 +12,7 @@ from dragoman.catalogue.card import MeasuredFacts
 from dragoman.catalogue.launch import LaunchSpec, describe_command
 from dragoman.catalogue.validate import describe
 from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
-from tests.unit.hub.places import card_of, place_in
+from tests.unit.runs.contexts import card_of, place_in
 
 WISH = Wish(name="my-agent", roles=("review", "plan"), command=("my-agent", "--acp"))
 

@@ -10,21 +10,21 @@ import pytest
 from dragoman.catalogue.card_store import CardStore
 from dragoman.hub.doctor import Finding, Machine, State, examine
 from dragoman.hub.leftovers import Leftover
-from dragoman.hub.place import Place
+from dragoman.runs.context import RunContext
 from dragoman.store.store import Store
 from tests.aio import aio
-from tests.unit.hub.places import agent_file, card_of, place_in, program
+from tests.unit.runs.contexts import agent_file, card_of, place_in, program
 
 HEALTHY = Machine(python=(3, 11, 7), leftovers=list, writable=lambda path: True)
 
 NODE = "#!/bin/sh\necho v{version}\n"
 
 
-async def findings(place: Place, machine: Machine = HEALTHY) -> list[Finding]:
+async def findings(place: RunContext, machine: Machine = HEALTHY) -> list[Finding]:
     return [finding async for finding in examine(place, machine)]
 
 
-async def of(check: str, place: Place, machine: Machine = HEALTHY) -> list[Finding]:
+async def of(check: str, place: RunContext, machine: Machine = HEALTHY) -> list[Finding]:
     return [finding for finding in await findings(place, machine) if finding.check == check]
 
 

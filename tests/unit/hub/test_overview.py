@@ -10,7 +10,7 @@ from dragoman.catalogue.card import MeasuredFacts, RungVerdict
 from dragoman.catalogue.card_store import CardStore
 from dragoman.errors import UnknownPeer
 from dragoman.hub.overview import Row, credentials_set, overview, row_of
-from tests.unit.hub.places import card_of, place_in, program
+from tests.unit.runs.contexts import card_of, place_in, program
 
 
 def test_every_peer_has_a_row_and_nothing_is_started(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from dragoman.config.secrets import report_redactor
 from dragoman.hub.doctor import Finding, State
 from dragoman.hub.reporting import compose, shown_variables
-from tests.unit.hub.places import place_in, program
+from tests.unit.runs.contexts import place_in, program
 
 
 def test_a_report_has_what_helps_and_nothing_that_is_secret(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dragoman.events.words import Outcome
 from dragoman.hub.report import Report
 from dragoman.mcp_server import answers
 from dragoman.mcp_server.asking import Asked
-from tests.unit.hub.stored import job
+from tests.unit.runs.stored import job
 
 
 def asked(outcome: Outcome, text: str, failure: Failure | None = None) -> Asked:

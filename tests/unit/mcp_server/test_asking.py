@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.errors import ConfigInvalid, NoPeer, UnknownPeer
 from dragoman.hub.delegating import Audience
-from dragoman.hub.lineage import Lineage
-from dragoman.hub.place import look_around
 from dragoman.mcp_server.asking import Lead, Question, ask
+from dragoman.runs.context import load_context
+from dragoman.runs.lineage import Lineage
 from tests.aio import aio
 
 
@@ -25,7 +25,7 @@ class Line:
 async def asked(work: Path, peer: str, depth: int = 0) -> None:
     await ask(
         Question(peer=peer, prompt="x", workspace=work),
-        place=look_around(work),
+        place=load_context(work),
         lineage=Lineage(depth=depth),
         audience=Audience(),
         lead=Lead(),
@@ -46,7 +46,7 @@ async def test_a_name_that_nobody_has_is_told(work: Path) -> None:
 
 @aio
 async def test_a_broken_file_of_prices_is_told_before_the_question(work: Path) -> None:
-    prices = look_around(work).paths.config / "prices.toml"
+    prices = load_context(work).paths.config / "prices.toml"
     prices.parent.mkdir(parents=True)
     prices.write_text("not toml")
     with pytest.raises(ConfigInvalid):

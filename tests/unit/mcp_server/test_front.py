@@ -23,7 +23,7 @@ from dragoman.mcp_server.front import Front
 from dragoman.store import root_of
 from dragoman.store.open import open_store
 from tests.aio import aio
-from tests.unit.hub.stored import job, session
+from tests.unit.runs.stored import job, session
 
 MODES = ("legacy", "2026-07-28")
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import StoreError
 from dragoman.store.open import open_store
-from tests.unit.hub.stored import job, paths_in, session
+from tests.unit.runs.stored import job, paths_in, session
 
 SECRET = "correct-horse-battery-staple"
 

@@ -1,7 +1,7 @@
 """Brokers that run, asked about the sessions that they have open.
 
 Owns the search for the broker that has a stored session open, and what can be done to the session
-there without prompting. It starts no broker. Following a session is in `following`.
+there without prompting. It starts no broker. Following a session is in `runs.job_events`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stored sessions as rows, pages and lines of JSON.
 
 Owns how a session looks in a list and by itself. What a session is, and which ones are listed, is
-the hub's business: `dragoman.store` and `dragoman.hub.continuing`.
+the hub's business: `dragoman.store` and `dragoman.runs.sessions`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dragoman.cli.output.neutral import one_line
 from dragoman.cli.output.times import ago, iso
 
 if TYPE_CHECKING:
-    from dragoman.hub.continuing import Listed
+    from dragoman.runs.sessions import ListedSession
     from dragoman.store import SessionRecord
 
 HEAD: Final = ("session", "name", "peer", "state", "events", "last used", "title")
 
 
-def as_cells(listed: Listed, now: float) -> list[str]:
+def as_cells(listed: ListedSession, now: float) -> list[str]:
     """A session as a row under `HEAD`."""
     record = listed.record
     if record is None:
@@ -42,7 +42,7 @@ def as_cells(listed: Listed, now: float) -> list[str]:
     ]
 
 
-def as_json(listed: Listed) -> dict[str, Any]:
+def as_json(listed: ListedSession) -> dict[str, Any]:
     """A session as a line of JSON. What only the peer remembers has no key."""
     record = listed.record
     if record is not None:

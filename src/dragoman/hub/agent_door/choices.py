@@ -13,10 +13,10 @@ from dragoman.agent.settings import Settings
 from dragoman.bridge.choices import Choices
 from dragoman.catalogue.roles import ROLES
 from dragoman.dialects.acp import v1 as acp
-from dragoman.hub.place import ALWAYS_ENABLED
+from dragoman.runs.context import ALWAYS_ENABLED
 
 if TYPE_CHECKING:
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 AUTO: Final = "auto"
 """Stands where a peer has its name: the router chooses one for each prompt."""
@@ -31,14 +31,14 @@ PEERS_OWN: Final = "peer."
 FIRST_ROLE: Final = "execute"
 
 
-def peers_in(place: Place) -> list[str]:
+def peers_in(place: RunContext) -> list[str]:
     """The peers that may be chosen: those that the user enabled, and those that always may be."""
     catalogue = place.catalogue
     enabled = [name for name in place.config.settings.enabled_peers if name in catalogue]
     return list(dict.fromkeys([*enabled, *(n for n in sorted(ALWAYS_ENABLED) if n in catalogue)]))
 
 
-def first_role(place: Place) -> str:
+def first_role(place: RunContext) -> str:
     """The role of a session where nobody has chosen one."""
     roles = place.catalogue.roles
     return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
@@ -49,7 +49,7 @@ class DoorChoices(Settings):
 
     __slots__ = ("_place", "_theirs", "peer", "role")
 
-    def __init__(self, place: Place, *, peer: str, role: str) -> None:
+    def __init__(self, place: RunContext, *, peer: str, role: str) -> None:
         super().__init__((), ())
         self._place = place
         self.peer = peer

@@ -15,7 +15,7 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.events.parts import Command
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 PEERS: Final = "peers"
 DELEGATE: Final = "delegate"
@@ -59,7 +59,7 @@ def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
     return role, work.strip()
 
 
-def peers_text(place: Place) -> str:
+def peers_text(place: RunContext) -> str:
     """All peers as a table."""
     from dragoman.hub.overview import overview
 
@@ -75,7 +75,7 @@ def peers_text(place: Place) -> str:
     return table(["peer", "enabled", "state", "version", "card", "roles"], rows)
 
 
-def explain_text(place: Place, role: str, workspace: Path) -> str:
+def explain_text(place: RunContext, role: str, workspace: Path) -> str:
     """Who would get a role now. Raises `UnknownRole`."""
     from dragoman.hub.delegating import Wish, decide_for
     from dragoman.hub.routing import explain
@@ -88,7 +88,7 @@ def explain_text(place: Place, role: str, workspace: Path) -> str:
     return "```text\n" + "\n".join(explain(decide_for(wish, place))) + "\n```"
 
 
-def stats_text(place: Place) -> str:
+def stats_text(place: RunContext) -> str:
     """How delegation went, by role and by peer."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 

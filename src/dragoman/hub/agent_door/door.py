@@ -39,9 +39,9 @@ from dragoman.hub.agent_door.choices import (
 )
 from dragoman.hub.agent_door.shelf import Shelf, instant
 from dragoman.hub.agent_door.talk import Talk
-from dragoman.hub.place import Place, look_around
 from dragoman.rpc import Connection, End, Settings
 from dragoman.rpc.tasks import finish
+from dragoman.runs.context import RunContext, load_context
 from dragoman.store.records import new_session_key
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
@@ -72,9 +72,9 @@ class Front:
     """Settings by their dotted keys, over those of the files."""
     max_line_size: int = DEFAULT_MAX_LINE_SIZE
 
-    def look_around(self, cwd: Path) -> Place:
+    def load_context(self, cwd: Path) -> RunContext:
         """The settings and peers that count in a folder."""
-        return look_around(cwd, environ=self.environ, flags=self.flags)
+        return load_context(cwd, environ=self.environ, flags=self.flags)
 
     def check(self, cwd: Path) -> None:
         """Refuse a first choice that no session could have. Raises `UsageError`."""
@@ -205,7 +205,7 @@ class Door:
         )
         return talk
 
-    def _shelf(self, place: Place) -> Shelf:
+    def _shelf(self, place: RunContext) -> Shelf:
         state = place.paths.state
         if state not in self._shelves:
             names = [name for peer in place.catalogue for name in peer.credentials.env]

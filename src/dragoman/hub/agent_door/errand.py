@@ -24,10 +24,10 @@ from dragoman.rpc.tasks import finish
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
-    from dragoman.hub.place import Place
     from dragoman.hub.report import Report
     from dragoman.hub.routing import Candidate, Decision
     from dragoman.rpc.tasks import TaskOwner
+    from dragoman.runs.context import RunContext
 
 PROGRESS_INTERVAL: Final = 0.15
 """Seconds between two updates of the tool call: each repeats all of it, and people read slower."""
@@ -58,7 +58,7 @@ class Errand(Audience):
         self._text = ""
         self._call_id = ""
 
-    async def run(self, wish: Wish, place: Place, caller: Permit) -> Delegation:
+    async def run(self, wish: Wish, place: RunContext, caller: Permit) -> Delegation:
         """Delegate. Raises as `delegate` does; the tool call has ended in any case."""
         wanted = "" if wish.peer is None else f" to {wish.peer}"
         self._title = f"Delegate {wish.role}{wanted}"
@@ -92,7 +92,9 @@ class Errand(Audience):
         )
         return done
 
-    async def _caught(self, wish: Wish, place: Place, caller: Permit) -> Delegation | DragomanError:
+    async def _caught(
+        self, wish: Wish, place: RunContext, caller: Permit
+    ) -> Delegation | DragomanError:
         try:
             return await delegate(
                 wish, place=place, audience=self, caller=caller, reins=self._reins

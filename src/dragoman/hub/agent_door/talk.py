@@ -29,13 +29,13 @@ from dragoman.events.parts import Block, Capabilities, Text
 from dragoman.events.place import Place as Envelope
 from dragoman.hub.agent_door import commands
 from dragoman.hub.agent_door.asking import Asking
-from dragoman.hub.agent_door.brief import brief_for
 from dragoman.hub.agent_door.choices import AUTO, DoorChoices, theirs
-from dragoman.hub.agent_door.memory import Memory
 from dragoman.hub.agent_door.shelf import Kept, Shelf, title_of
 from dragoman.hub.agent_door.voice import Voice
 from dragoman.hub.agent_door.worker import Worker
-from dragoman.hub.continuing import RESTORED
+from dragoman.runs.brief import brief_for
+from dragoman.runs.sessions import RESTORED
+from dragoman.runs.transcript import Transcript
 from dragoman.store.history import events_of
 from dragoman.store.records import new_job_id
 from dragoman.wire import codes
@@ -43,7 +43,7 @@ from dragoman.wire import codes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 log: Final = logging.getLogger("dragoman.door")
 
@@ -55,11 +55,18 @@ class Talk:
     """A session of a client."""
 
     def __init__(
-        self, server: Server, session: Session, place: Place, shelf: Shelf, *, peer: str, role: str
+        self,
+        server: Server,
+        session: Session,
+        place: RunContext,
+        shelf: Shelf,
+        *,
+        peer: str,
+        role: str,
     ) -> None:
         self.session = session
         self.choices = DoorChoices(place, peer=peer, role=role)
-        self.memory = Memory()
+        self.memory = Transcript()
         self.titled = False
         self._server = server
         self._place = place

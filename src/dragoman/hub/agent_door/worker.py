@@ -39,35 +39,35 @@ from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
-from dragoman.hub.continuing import (
-    ANSWER_SIZE,
-    RESTORED,
-    Opened,
-    Wanted,
-    blame,
-    broker_of,
-    job_terms,
-    open_session,
-)
 from dragoman.hub.delegating.ceiling import (
     environment,
     inherited_ceilings,
     policy_for,
     unattended,
 )
-from dragoman.hub.lineage import inherited
-from dragoman.hub.models import use_model
-from dragoman.hub.naming import ttl_of
 from dragoman.hub.parking import note_success
 from dragoman.policy import Approver, allows_everything
+from dragoman.runs.lineage import inherited
+from dragoman.runs.model_choice import use_model
+from dragoman.runs.open_by_name import ttl_of
+from dragoman.runs.sessions import (
+    ANSWER_SIZE,
+    RESTORED,
+    OpenedSession,
+    WantedSession,
+    blame,
+    broker_of,
+    job_terms,
+    open_session,
+)
 from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
     from dragoman.hub.agent_door.asking import Asking
-    from dragoman.hub.keeping import Keeper
-    from dragoman.hub.place import Place
     from dragoman.hub.worktree.look import Look
     from dragoman.rpc.tasks import TaskOwner
+    from dragoman.runs.context import RunContext
+    from dragoman.runs.recorder import SessionRecorder
     from dragoman.store.records import SessionRecord
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -81,13 +81,13 @@ class Worker:
     """A peer that works here. `start` it once, and `aclose` it in any case."""
 
     peer: Peer
-    opened: Opened
+    opened: OpenedSession
 
     def __init__(
         self,
         name: str,
         *,
-        place: Place,
+        place: RunContext,
         cwd: Path,
         record: SessionRecord | None,
         mcp_servers: Sequence[Any],
@@ -148,7 +148,7 @@ class Worker:
         self._before: Look | None = None
         self._ruled = 0
         self._warm = False
-        self._keeper: Keeper | None = None
+        self._keeper: SessionRecorder | None = None
         self._turn: ConversationTurn | None = None
         self._leaving = asyncio.Event()
         self._closing_session = False
@@ -224,7 +224,7 @@ class Worker:
             peer.client.serve_with(self._serve)
         own = self._place.config.settings.for_peer(self.name)
         if not self._warm:
-            from dragoman.hub.keeping import keeper_for
+            from dragoman.runs.recorder import keeper_for
 
             self._keeper = keeper_for(
                 self.name,
@@ -241,7 +241,7 @@ class Worker:
         servers = self._servers if peer.capabilities.mcp_stdio is not False else ()
         if self._servers and not servers:
             self._on_notice(f"{self.name} takes no MCP servers; those of the client are left out")
-        wanted = Wanted(
+        wanted = WantedSession(
             key=new_session_key(),
             workspace=self._cwd,
             record=self._record,

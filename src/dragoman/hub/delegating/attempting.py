@@ -27,8 +27,6 @@ from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits, tightened
 from dragoman.hub.delegating.stopping import Reins
 from dragoman.hub.delegating.trial import Seen, Terms, Trial
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.naming import ttl_of
-from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.prices import Price, price
 from dragoman.hub.report import Report, report_of, report_of_error
 from dragoman.hub.routing import Candidate
@@ -37,11 +35,13 @@ from dragoman.hub.worktree.git import is_folder
 from dragoman.hub.worktree.look import without_own
 from dragoman.policy import Policy, allows_everything
 from dragoman.policy.approver import Approver
+from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.runs.open_by_name import ttl_of
 from dragoman.store.ledger.records import RuntimeRole
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
-    from dragoman.hub.lineage import Lineage
+    from dragoman.runs.lineage import Lineage
 
 WORKTREES: Final = "worktrees"
 """Where copies lie, below the state folder."""
@@ -63,7 +63,7 @@ class Setting:
     """What all attempts of one delegation have in common."""
 
     wish: Wish
-    place: Place
+    place: RunContext
     job: str
     lineage: Lineage
     """That of whoever works on this job."""

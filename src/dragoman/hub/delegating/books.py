@@ -15,7 +15,7 @@ from msgspec import structs
 from dragoman.config.secrets import redactor
 from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
 from dragoman.hub.health import Reading
-from dragoman.hub.stop_notes import note_reader
+from dragoman.runs.stop_notes import note_reader
 from dragoman.store.jobs import is_alive
 from dragoman.store.ledger import (
     AttemptRecord,
@@ -34,9 +34,9 @@ from dragoman.store.records import JobRecord, root_of
 
 if TYPE_CHECKING:
     from dragoman.hub.delegating.wishes import Wish
-    from dragoman.hub.place import Place
     from dragoman.hub.report import Report
     from dragoman.hub.routing import Decision
+    from dragoman.runs.context import RunContext
     from dragoman.store.store import Store
 
 
@@ -47,7 +47,7 @@ class Books:
     """Everything that is written down, for use as ``with``."""
 
     def __init__(
-        self, place: Place, *, clock: Callable[[], float], on_notice: Callable[[str], None]
+        self, place: RunContext, *, clock: Callable[[], float], on_notice: Callable[[str], None]
     ) -> None:
         self._paths = place.paths
         self._clock = clock

@@ -17,8 +17,8 @@ import msgspec
 from dragoman.broker.protocol import PolicyTerms
 from dragoman.config.schema import Permissions, Settings
 from dragoman.errors import ConfigInvalid
-from dragoman.hub.lineage import Lineage, ancestors
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
+from dragoman.runs.lineage import Lineage, ancestors
 from dragoman.transports.identity import PROC
 
 VARIABLE: Final = "DRAGOMAN_CEILING"

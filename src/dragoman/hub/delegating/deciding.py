@@ -15,12 +15,12 @@ from dragoman.config.schema import Fallback
 from dragoman.errors import NoPeer
 from dragoman.hub.delegating.gathering import LOCAL, gather
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.lineage import Lineage, inherited
 from dragoman.hub.routing import Candidate, Decision, Reason, decide
+from dragoman.runs.lineage import Lineage, inherited
 from dragoman.store.ledger.ledger import Ledger, ledger_path
 
 if TYPE_CHECKING:
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 UNSUITED: Final = frozenset(
     {Reason.ROLE_NOT_CLAIMED, Reason.NOT_WISHED, Reason.NOT_INSTALLED, Reason.NOT_ENABLED}
@@ -30,7 +30,7 @@ UNSUITED: Final = frozenset(
 
 def decide_for(
     wish: Wish,
-    place: Place,
+    place: RunContext,
     *,
     ledger: Ledger | None = None,
     lineage: Lineage | None = None,

@@ -29,21 +29,21 @@ from dragoman.hub.delegating.results import Delegation
 from dragoman.hub.delegating.stopping import Reins
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Reading, Sign, backoff
-from dragoman.hub.lineage import Lineage, inherited
 from dragoman.hub.parking import surroundings_here
 from dragoman.hub.prices import read_prices
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Candidate, Decision, decide
-from dragoman.hub.stop_notes import obey_note
 from dragoman.hub.telemetry import calling
 from dragoman.hub.worktree import sweep
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.lineage import Lineage, inherited
+from dragoman.runs.stop_notes import obey_note
 from dragoman.store.ledger import AttemptRecord, Ending, new_decision_id
 from dragoman.store.records import new_job_id
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
-    from dragoman.hub.place import Place
+    from dragoman.runs.context import RunContext
 
 MAX_AGAIN: Final = 2
 """How often a peer is asked again that a passing limit has turned away."""
@@ -100,7 +100,7 @@ class Audience:
 async def delegate(
     wish: Wish,
     *,
-    place: Place,
+    place: RunContext,
     audience: Audience | None = None,
     caller: Permit | None = None,
     reins: Reins | None = None,
@@ -135,7 +135,7 @@ class _Course:
     def __init__(
         self,
         wish: Wish,
-        place: Place,
+        place: RunContext,
         audience: Audience,
         *,
         caller: Permit | None,

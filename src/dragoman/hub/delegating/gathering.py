@@ -23,13 +23,13 @@ from dragoman.hub.delegating.ceiling import Ceilings, inherited_ceilings, policy
 from dragoman.hub.delegating.limits import DAY, has_daily, over_budget
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Breaker
-from dragoman.hub.lineage import Lineage
 from dragoman.hub.localmodel.model import MAX_TOKENS, LocalModel
 from dragoman.hub.overview import Row, row_of
 from dragoman.hub.parking import surroundings_here
-from dragoman.hub.place import ALWAYS_ENABLED, Place
 from dragoman.hub.routing import CardFacts, Inputs, PeerFacts
 from dragoman.policy import allows_everything
+from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.runs.lineage import Lineage
 from dragoman.store.ledger.ledger import Ledger
 from dragoman.store.values import Health
 
@@ -42,7 +42,7 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 def gather(
-    wish: Wish, place: Place, *, ledger: Ledger | None, lineage: Lineage, now: float
+    wish: Wish, place: RunContext, *, ledger: Ledger | None, lineage: Lineage, now: float
 ) -> Inputs:
     """Everything that the decision about a wish is made of.
 
@@ -101,7 +101,7 @@ def gather(
     )
 
 
-def _unenforced(row: Row, wish: Wish, place: Place, ceilings: Ceilings) -> str:
+def _unenforced(row: Row, wish: Wish, place: RunContext, ceilings: Ceilings) -> str:
     """Why the policy for this wish would not restrict a peer."""
     settings, name = place.config.settings, row.descriptor.name
     own = settings.for_peer(name)
@@ -113,7 +113,7 @@ def _unenforced(row: Row, wish: Wish, place: Place, ceilings: Ceilings) -> str:
     return gap(row.descriptor, card=row.card, mode=own.mode)
 
 
-def in_fixed_order(place: Place) -> list[str]:
+def in_fixed_order(place: RunContext) -> list[str]:
     """The names of all peers, in the order in which they are asked if nothing else decides."""
     names = place.catalogue.names
     wanted = [name for name in place.config.settings.enabled_peers if name in names]
@@ -121,7 +121,7 @@ def in_fixed_order(place: Place) -> list[str]:
     return sorted(ordered, key=lambda name: name in ALWAYS_ENABLED)
 
 
-def local_model(place: Place) -> LocalModel:
+def local_model(place: RunContext) -> LocalModel:
     """The configured local model. Raises `ConfigInvalid`."""
     local: LocalModelSettings = place.config.settings.local_model
     if local.api is None:
@@ -147,7 +147,7 @@ def login_of(descriptor: Descriptor | None) -> str:
 class _Spending:
     """What was spent, asked for only where there is a limit."""
 
-    def __init__(self, place: Place, ledger: Ledger | None, now: float) -> None:
+    def __init__(self, place: RunContext, ledger: Ledger | None, now: float) -> None:
         self._settings = place.config.settings
         self._ledger = ledger
         self._since = now - DAY

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.client.conversation import ConversationTurn, Peer
 from dragoman.errors import DragomanError
-from dragoman.hub.continuing import broker_of
+from dragoman.runs.sessions import broker_of
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths

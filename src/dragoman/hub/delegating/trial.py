@@ -27,25 +27,25 @@ from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
 from dragoman.events.parts import Block, Failure, Text
 from dragoman.events.view import View
 from dragoman.events.words import ErrorKind, Outcome, Role
-from dragoman.hub import models
-from dragoman.hub.continuing import (
-    ANSWER_SIZE,
-    Opened,
-    Wanted,
-    broker_of,
-    job_terms,
-    open_session,
-)
 from dragoman.hub.delegating.ceiling import unattended
 from dragoman.hub.delegating.limits import OVER_BUDGET, TurnLimits
 from dragoman.hub.delegating.stopping import Reins, unrest
 from dragoman.hub.delegating.wishes import Attach
 from dragoman.policy.approver import Approver
+from dragoman.runs import model_choice
+from dragoman.runs.sessions import (
+    ANSWER_SIZE,
+    OpenedSession,
+    WantedSession,
+    broker_of,
+    job_terms,
+    open_session,
+)
 from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.hub.keeping import Keeper
     from dragoman.paths import Paths
+    from dragoman.runs.recorder import SessionRecorder
 
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds for an agent to close its session. What it says of that changes nothing."""
@@ -123,7 +123,7 @@ class Trial:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.seen = Seen()
-        self._keeper: Keeper | None = None
+        self._keeper: SessionRecorder | None = None
         self._running: Any = None
         self._warm = False
 
@@ -141,7 +141,7 @@ class Trial:
 
     # -- opening
 
-    async def _open(self, stack: AsyncExitStack) -> Opened:
+    async def _open(self, stack: AsyncExitStack) -> OpenedSession:
         terms = self.terms
         opened = await self._reach(stack, terms.way)
         if terms.model is None:
@@ -156,7 +156,7 @@ class Trial:
             return opened.conversation, self.seen.view
 
         try:
-            await models.choose_model(
+            await model_choice.choose_model(
                 opened.conversation,
                 self.seen.view,
                 terms.model,
@@ -170,7 +170,7 @@ class Trial:
             self.seen.notes.append(str(error))
         return opened
 
-    async def _reach(self, stack: AsyncExitStack, way: LaunchSpec) -> Opened:
+    async def _reach(self, stack: AsyncExitStack, way: LaunchSpec) -> OpenedSession:
         terms = self.terms
         began_at = terms.clock()
         self._peer = await stack.enter_async_context(self._connected(way))
@@ -178,7 +178,7 @@ class Trial:
         self._warm = broker_of(self._peer) is not None
         self._keeper = None
         if not self._warm:
-            from dragoman.hub.keeping import keeper_for
+            from dragoman.runs.recorder import keeper_for
 
             self._keeper = keeper_for(
                 terms.peer,
@@ -192,7 +192,7 @@ class Trial:
             stack.push_async_callback(self._keeper.aclose)
         opened = await open_session(
             self._peer,
-            Wanted(
+            WantedSession(
                 key=new_session_key(),
                 once=True,
                 workspace=terms.workspace,
@@ -238,7 +238,7 @@ class Trial:
 
     # -- the turn
 
-    async def _turn(self, opened: Opened) -> None:
+    async def _turn(self, opened: OpenedSession) -> None:
         terms, seen = self.terms, self.seen
         conversation = opened.conversation
         attached = terms.attach(terms.workspace, self._peer.capabilities)
@@ -266,7 +266,7 @@ class Trial:
                 failure=Failure(seen.over, ErrorKind.QUOTA, OVER_BUDGET, False, None),
             )
         seen.result = result
-        seen.model = models.model_in_use(seen.view)
+        seen.model = model_choice.model_in_use(seen.view)
         if self._keeper is not None:
             self._keeper.ended(result)
         if result.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED):

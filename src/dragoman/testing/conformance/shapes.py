@@ -22,7 +22,7 @@ ROOTS: Final[dict[str, frozenset[str]]] = {
     "initialize": frozenset(
         {"protocolVersion", "agentCapabilities", "agentInfo", "authMethods", "_meta"}
     ),
-    # `models` was in the schema once, and real agents still send it.
+    # `runs.model_choice` was in the schema once, and real agents still send it.
     "session/new": frozenset({"sessionId", "modes", "models", "configOptions", "_meta"}),
     "session/prompt": frozenset({"stopReason", "usage", "userMessageId", "_meta"}),
     "session/update": frozenset({"sessionId", "update", "_meta"}),

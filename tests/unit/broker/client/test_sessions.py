@@ -17,7 +17,7 @@ from dragoman.errors import TurnInProgress
 from dragoman.transports.identity import identify, own_identity
 from tests.aio import aio
 from tests.unit.cli.brokers import RECORD
-from tests.unit.hub.stored import job, paths_in, session, store_in
+from tests.unit.runs.stored import job, paths_in, session, store_in
 
 
 @aio

@@ -17,7 +17,7 @@ from dragoman.hub.beginning import Found, Proof, first_wish, look
 from dragoman.hub.delegating import Delegation
 from dragoman.hub.report import Report
 from dragoman.hub.routing import Decision
-from tests.unit.hub.places import card_of, place_in, program
+from tests.unit.runs.contexts import card_of, place_in, program
 
 
 def attempt(peer: str, outcome: Outcome, message: str = "") -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.cli.output import job_pages
-from tests.unit.hub.stored import job
+from tests.unit.runs.stored import job
 
 NOW = 160.0
 

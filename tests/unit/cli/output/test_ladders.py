@@ -9,7 +9,7 @@ import pytest
 from dragoman.catalogue.card import RungResult, RungVerdict
 from dragoman.cli.options import Format
 from dragoman.cli.output.ladders import Progress, card_as_json
-from tests.unit.hub.places import card_of
+from tests.unit.runs.contexts import card_of
 
 RUNG = RungResult(
     rung="handshake", verdict=RungVerdict.FAIL, evidence="silent\x1b[2J", remedy="wait"

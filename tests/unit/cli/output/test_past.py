@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.cli.output.past import Answers, Past
 from dragoman.store.history import history
-from tests.unit.hub.stored import job, said, session, store_in
+from tests.unit.runs.stored import job, said, session, store_in
 
 
 def test_prompts_are_shown_and_every_turn_ends_with_a_line(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from dragoman.catalogue.card import Card, MeasuredFacts
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output.peer_pages import HEAD, page, page_as_json, row_as_cells, row_as_json
 from dragoman.hub.overview import Row
-from tests.unit.hub.catalogues import peer
-from tests.unit.hub.places import card_of
+from tests.unit.catalogue.catalogues import peer
+from tests.unit.runs.contexts import card_of
 
 MINE = structs.replace(
     peer("mine", "review", "plan"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dragoman.cli.output import session_pages
 from dragoman.client.conversation import SessionSummary
-from dragoman.hub.continuing import merge
-from tests.unit.hub.stored import ROOT, session
+from dragoman.runs.sessions import merge
+from tests.unit.runs.stored import ROOT, session
 
 NOW = 320.0
 

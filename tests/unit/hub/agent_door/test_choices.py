@@ -11,14 +11,14 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
 from dragoman.hub.agent_door.choices import AUTO, DoorChoices, first_role, peers_in, theirs
-from dragoman.hub.place import Place
-from tests.unit.hub.places import place_in
+from dragoman.runs.context import RunContext
+from tests.unit.runs.contexts import place_in
 
 CLIENT = acp.ClientCapabilities()
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> RunContext:
     config = tmp_path / "config_home"
     config.mkdir()
     (config / "config.toml").write_text('enabled_peers = ["gemini", "nobody", "codex"]\n')
@@ -30,7 +30,7 @@ def options(choices: DoorChoices) -> dict[str, acp.SessionConfigSelect]:
     return {one.id: one for one in told if isinstance(one, acp.SessionConfigSelect)}
 
 
-def test_enabled_peers_can_be_chosen_in_their_order_and_scout_always(place: Place) -> None:
+def test_enabled_peers_can_be_chosen_in_their_order_and_scout_always(place: RunContext) -> None:
     assert peers_in(place) == ["gemini", "codex", "scout"]
     told = options(DoorChoices(place, peer=AUTO, role="review"))
     offered = [one.value for one in told["peer"].options]  # type: ignore[union-attr]
@@ -38,7 +38,7 @@ def test_enabled_peers_can_be_chosen_in_their_order_and_scout_always(place: Plac
     assert (told["peer"].current_value, told["role"].current_value) == ("auto", "review")
 
 
-def test_a_peer_that_is_not_enabled_and_a_role_nobody_claims_are_refused(place: Place) -> None:
+def test_a_peer_that_is_not_enabled_and_a_role_nobody_claims_are_refused(place: RunContext) -> None:
     choices = DoorChoices(place, peer=AUTO, role="review")
     assert choices.allows("peer", "codex") and choices.allows("peer", AUTO)
     assert not choices.allows("peer", "qwen")
@@ -47,13 +47,15 @@ def test_a_peer_that_is_not_enabled_and_a_role_nobody_claims_are_refused(place: 
     assert first_role(place) == "execute"
 
 
-def test_a_session_keeps_its_peer_also_when_it_is_not_enabled_any_more(place: Place) -> None:
+def test_a_session_keeps_its_peer_also_when_it_is_not_enabled_any_more(place: RunContext) -> None:
     told = options(DoorChoices(place, peer="qwen", role="review"))
     assert told["peer"].current_value == "qwen"
     assert "qwen" in [one.value for one in told["peer"].options]  # type: ignore[union-attr]
 
 
-def test_an_option_of_the_peer_that_is_called_like_ours_gets_another_name(place: Place) -> None:
+def test_an_option_of_the_peer_that_is_called_like_ours_gets_another_name(
+    place: RunContext,
+) -> None:
     choices = DoorChoices(place, peer="codex", role="review")
     offered = (Choice("a", "A"),)
     view = View(options=(Option("peer", "Peer", "a", offered), Option("speed", "S", "a", offered)))

@@ -11,7 +11,7 @@ from dragoman.events.parts import Command
 from dragoman.hub.agent_door import commands
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
-from tests.unit.hub.places import place_in
+from tests.unit.runs.contexts import place_in
 
 
 def test_a_command_of_ours_hides_one_of_the_peer_that_is_called_the_same() -> None:

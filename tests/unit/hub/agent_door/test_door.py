@@ -12,7 +12,7 @@ from dragoman.transports.memory import memory_pair
 from dragoman.wire import codes
 from tests.aio import aio
 from tests.unit.hub.agent_door.stage import Peer, house, values
-from tests.unit.hub.places import FOLDERS
+from tests.unit.runs.contexts import FOLDERS
 
 
 @aio

@@ -9,11 +9,11 @@ import pytest
 
 from dragoman.errors import UnknownSession
 from dragoman.hub.agent_door.shelf import Shelf, instant, title_of
-from dragoman.hub.place import Place
+from dragoman.runs.context import RunContext
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord, root_of
 from tests.aio import aio
-from tests.unit.hub.places import place_in
+from tests.unit.runs.contexts import place_in
 
 LINE = (
     b'{"sessionId":"p","update":{"sessionUpdate":"agent_message_chunk",'
@@ -22,18 +22,20 @@ LINE = (
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> RunContext:
     return place_in(tmp_path)
 
 
-def shelf_in(place: Place) -> Shelf:
+def shelf_in(place: RunContext) -> Shelf:
     def trouble(text: str) -> None:
         raise AssertionError(text)
 
     return Shelf(place.paths, on_trouble=trouble)
 
 
-def put(place: Place, key: str, peer: str, *, job: str, text: bytes, closed: bool = False) -> None:
+def put(
+    place: RunContext, key: str, peer: str, *, job: str, text: bytes, closed: bool = False
+) -> None:
     """Store a session of a peer with one turn, as a broker does."""
     now = time.time()
     with open_store(paths=place.paths) as store:
@@ -58,7 +60,7 @@ def put(place: Place, key: str, peer: str, *, job: str, text: bytes, closed: boo
 
 
 @aio
-async def test_a_session_is_found_before_anything_happened_in_it(place: Place) -> None:
+async def test_a_session_is_found_before_anything_happened_in_it(place: RunContext) -> None:
     shelf_in(place).create("s-1", cwd=place.cwd)
     kept = await shelf_in(place).take("s-1")
     assert (kept.peer, kept.role, kept.turns, kept.threads) == (None, None, [], {})
@@ -66,7 +68,7 @@ async def test_a_session_is_found_before_anything_happened_in_it(place: Place) -
 
 
 @aio
-async def test_choices_threads_and_turns_are_kept_in_their_order(place: Place) -> None:
+async def test_choices_threads_and_turns_are_kept_in_their_order(place: RunContext) -> None:
     shelf = shelf_in(place)
     shelf.create("s-1", cwd=place.cwd)
     put(place, "s-left", "left", job="j-1", text=b"good day")
@@ -87,7 +89,7 @@ async def test_choices_threads_and_turns_are_kept_in_their_order(place: Place) -
 
 
 @aio
-async def test_a_session_that_a_peer_began_can_be_taken_up_and_goes_on(place: Place) -> None:
+async def test_a_session_that_a_peer_began_can_be_taken_up_and_goes_on(place: RunContext) -> None:
     put(place, "s-left", "left", job="j-1", text=b"good day")
     put(place, "s-over", "left", job="j-0", text=b"over", closed=True)
     shelf = shelf_in(place)
@@ -103,7 +105,7 @@ async def test_a_session_that_a_peer_began_can_be_taken_up_and_goes_on(place: Pl
 
 
 @aio
-async def test_a_deleted_session_is_gone_with_what_was_said_in_it(place: Place) -> None:
+async def test_a_deleted_session_is_gone_with_what_was_said_in_it(place: RunContext) -> None:
     shelf = shelf_in(place)
     shelf.create("s-1", cwd=place.cwd)
     put(place, "s-left", "left", job="j-1", text=b"good day")
@@ -117,7 +119,7 @@ async def test_a_deleted_session_is_gone_with_what_was_said_in_it(place: Place) 
     shelf.turn("s-1", job="j-2", peer="left", prompt="hello")
 
 
-def test_a_closed_session_is_open_again_when_something_happens(place: Place) -> None:
+def test_a_closed_session_is_open_again_when_something_happens(place: RunContext) -> None:
     shelf = shelf_in(place)
     shelf.create("s-1", cwd=place.cwd)
     shelf.close("s-1")
@@ -128,7 +130,7 @@ def test_a_closed_session_is_open_again_when_something_happens(place: Place) -> 
     assert (record.closed_at, record.title) == (None, "a title")
 
 
-def test_a_store_that_is_set_aside_or_cannot_be_used_is_told_once(place: Place) -> None:
+def test_a_store_that_is_set_aside_or_cannot_be_used_is_told_once(place: RunContext) -> None:
     path = place.paths.state / "sessions.db"
     place.paths.state.mkdir(parents=True)
     path.write_bytes(b"not a database, and long enough" * 40)

@@ -16,13 +16,13 @@ from dragoman.errors import ConnectError, NotInstalled
 from dragoman.events import model
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.words import Outcome
-from dragoman.hub import keeping as keeping_module
 from dragoman.hub.agent_door import worker as worker_module
 from dragoman.hub.agent_door.asking import Asking
 from dragoman.hub.agent_door.worker import Worker
-from dragoman.hub.continuing import NEW, RESTORED, adopted
-from dragoman.hub.keeping import keeper_for
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs import recorder as keeping_module
+from dragoman.runs.recorder import keeper_for
+from dragoman.runs.sessions import NEW, RESTORED, adopted
 from tests.aio import aio
 from tests.unit.hub.agent_door.stage import House, Peer, house
 

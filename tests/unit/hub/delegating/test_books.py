@@ -11,25 +11,25 @@ from dragoman.events.words import Outcome
 from dragoman.hub.delegating.books import Books
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.health import Reading, Sign
-from dragoman.hub.place import Place
 from dragoman.hub.report import Report
+from dragoman.runs.context import RunContext
 from dragoman.store.ledger import AttemptRecord, Ending
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord
 from tests.unit.hub.delegating.test_results import DECISION
-from tests.unit.hub.places import place_in
+from tests.unit.runs.contexts import place_in
 
 ATTEMPT = AttemptRecord(
     job="j-1", decision_id="d-1", number=1, peer="alpha", role="review", started_at=5.0
 )
 
 
-def books_of(place: Place, notices: list[str] | None = None) -> Books:
+def books_of(place: RunContext, notices: list[str] | None = None) -> Books:
     heard = [] if notices is None else notices
     return Books(place, clock=lambda: 7.0, on_notice=heard.append)
 
 
-def events(place: Place) -> list[dict[str, Any]]:
+def events(place: RunContext) -> list[dict[str, Any]]:
     lines = (place.paths.state / "events.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 

@@ -15,8 +15,8 @@ from dragoman.hub.delegating.ceiling import (
     policy_for,
     unattended,
 )
-from dragoman.hub.lineage import Lineage
 from dragoman.policy import Act, Policy, PolicySettings, Rule, judge, preset
+from dragoman.runs.lineage import Lineage
 
 EDIT = Act(kind="edit", paths=("a.txt",), workspace="/w", peer="alpha", role="review")
 READ = Act(kind="read", paths=("a.txt",), workspace="/w", peer="alpha", role="review")

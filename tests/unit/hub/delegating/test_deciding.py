@@ -14,7 +14,7 @@ from dragoman.hub.delegating.gathering import LOCAL
 from dragoman.hub.delegating.wishes import Wish
 from dragoman.hub.routing import Candidate, PassedOver, Reason
 from tests.unit.hub.delegating.test_results import DECISION
-from tests.unit.hub.places import place_in
+from tests.unit.runs.contexts import place_in
 
 
 def candidate(peer: str, *, last_resort: bool = False) -> Candidate:

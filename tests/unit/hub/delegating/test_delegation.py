@@ -11,7 +11,7 @@ from dragoman.errors import NoPeer, UnknownPeer
 from dragoman.hub.delegating.delegation import Audience, delegate
 from dragoman.hub.delegating.wishes import Wish
 from tests.aio import aio
-from tests.unit.hub.places import place_in
+from tests.unit.runs.contexts import place_in
 
 
 @aio

@@ -11,23 +11,23 @@ from dragoman.catalogue.card import MeasuredFacts, RungVerdict
 from dragoman.errors import ConfigInvalid, StoreError
 from dragoman.hub.delegating.gathering import LOCAL, gather, in_fixed_order, local_model, login_of
 from dragoman.hub.delegating.wishes import Wish
-from dragoman.hub.lineage import Lineage
-from dragoman.hub.place import Place
 from dragoman.hub.routing import Inputs, PeerFacts
+from dragoman.runs.context import RunContext
+from dragoman.runs.lineage import Lineage
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from dragoman.store.values import Charge, Provenance
-from tests.unit.hub.places import card_of, place_in, program
+from tests.unit.runs.contexts import card_of, place_in, program
 
 NOW = 1_000_000.0
 
 
-def configured(folder: Path, text: str) -> Place:
+def configured(folder: Path, text: str) -> RunContext:
     (folder / "config_home").mkdir(exist_ok=True)
     (folder / "config_home" / "config.toml").write_text(text)
     return place_in(folder)
 
 
-def gathered(place: Place, ledger: Ledger | None = None, **wish: str) -> Inputs:
+def gathered(place: RunContext, ledger: Ledger | None = None, **wish: str) -> Inputs:
     wanted = {"role": "review", "prompt": "look", **wish}
     return gather(
         Wish(workspace=place.cwd, **wanted),  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from dragoman.errors import UnknownJob
 from dragoman.hub.delegating.verdicts import give_verdict
 from dragoman.store.ledger import Ending, Ledger, ledger_path
 from tests.unit.hub.delegating.test_books import ATTEMPT
-from tests.unit.hub.places import place_in
+from tests.unit.runs.contexts import place_in
 
 
 def test_a_verdict_is_kept_and_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import DelegationInvalid, UsageError
 from dragoman.events.parts import Capabilities
 from dragoman.hub.delegating.wishes import Assigned, Wish, nothing, read_agent
-from tests.unit.hub.places import place_in
+from tests.unit.runs.contexts import place_in
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What holds in one folder: the settings, the peers, the agent files.
 
 Owns the putting together, so that every surface sees the same. It decides nothing and starts
-nothing. What is wrong with files is collected in `Place.troubles` and stops nobody who does not
+nothing. What is wrong with files is collected in `RunContext.troubles` and stops nobody who does not
 need them.
 """
 
@@ -26,7 +26,7 @@ ALWAYS_ENABLED: Final = frozenset({"scout"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunContext:
     """A folder as dragoman sees it."""
 
     cwd: Path
@@ -76,23 +76,23 @@ class Place:
             *validate(self.agent_files(), self.catalogue),
         ]
 
-    def again(self) -> Place:
+    def again(self) -> RunContext:
         """The same folder, looked at anew."""
-        return look_around(self.cwd, environ=self.environ)
+        return load_context(self.cwd, environ=self.environ)
 
 
-def look_around(
+def load_context(
     cwd: Path | None = None,
     *,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
-) -> Place:
+) -> RunContext:
     """Read the settings, descriptors and packages that count in a folder."""
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
     paths = find_paths(environ)
     config = load_config(cwd, paths, environ, flags, strict=False)
-    return Place(cwd, environ, paths, config, load_catalogue(config))
+    return RunContext(cwd, environ, paths, config, load_catalogue(config))
 
 
 def _told(key: str, problem: str) -> str:

@@ -12,7 +12,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
-from dragoman.hub.models import (
+from dragoman.runs.model_choice import (
     choose_model,
     match,
     model_in_use,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.events.parts import Block, Capabilities, PlanEntry, Resource, Text
-from dragoman.hub.agent_door.memory import Memory, Said
+from dragoman.runs.transcript import Transcript, TranscriptTurn
 
 URI: Final = "dragoman:handover"
 """What a brief is called where context has an address."""
@@ -56,7 +56,7 @@ class Brief:
         return ", ".join(one for one in told if one) + left
 
 
-def brief_for(peer: str | None, memory: Memory) -> Brief | None:
+def brief_for(peer: str | None, memory: Transcript) -> Brief | None:
     """What a peer has to be told that takes over, or comes back; None if it knows everything.
 
     Without a name it is for somebody who knows nothing.
@@ -88,7 +88,7 @@ _HEAD: Final = (
 _FOOT: Final = "\n[End of the handover]\n"
 
 
-def _turn(turn: Said) -> str:
+def _turn(turn: TranscriptTurn) -> str:
     answer = shortened(turn.text.strip(), MAX_MESSAGE_SIZE) or "(no words)"
     prompt = shortened(turn.prompt.strip(), MAX_MESSAGE_SIZE)
     return f"\nUser: {prompt}\n{turn.by}: {answer}\n"

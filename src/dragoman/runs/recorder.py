@@ -19,10 +19,10 @@ import msgspec
 
 from dragoman.errors import DragomanError, StoreError
 from dragoman.events.parts import Text
-from dragoman.hub.continuing import RESTORED
-from dragoman.hub.stop_notes import note_reader, obey_note
 from dragoman.paths import find_paths
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.sessions import RESTORED
+from dragoman.runs.stop_notes import note_reader, obey_note
 from dragoman.store import JobRecord, RunRecorder, SessionRecord, Store, StoreWriter, root_of
 from dragoman.store.open import open_store
 from dragoman.store.records import counted
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from dragoman.client.results import Result
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
-    from dragoman.hub.continuing import Opened
     from dragoman.paths import Paths
+    from dragoman.runs.sessions import OpenedSession
 
 MAX_EARLY: Final = 256
 """Events that are kept until there is a prompt: what an agent says when its session opens."""
 
 
-class Keeper:
+class SessionRecorder:
     """Keeps one session of one agent."""
 
     def __init__(
@@ -64,14 +64,14 @@ class Keeper:
         self._job: JobRecord | None = None
         self._watching: asyncio.Task[None] | None = None
         self._early: list[Event] = []
-        self._opened: Opened | None = None
+        self._opened: OpenedSession | None = None
         self._record: SessionRecord | None = None
         self._name: str | None = None
         self._keep_open = False
 
     def opened(
         self,
-        opened: Opened,
+        opened: OpenedSession,
         record: SessionRecord | None,
         *,
         name: str | None,
@@ -149,7 +149,7 @@ class Keeper:
             paths = self._paths or find_paths()
             await asyncio.to_thread(retain, paths.state, paths.config)
 
-    def _begin(self, store: Store, opened: Opened) -> None:
+    def _begin(self, store: Store, opened: OpenedSession) -> None:
         self._writer = writer = StoreWriter(
             store, on_trouble=self._trouble, on_recovery=self._recovered
         )
@@ -194,7 +194,7 @@ def keeper_for(
     handed: Iterable[str] = (),
     paths: Paths | None = None,
     on_stop: Callable[[], object] | None = None,
-) -> Keeper:
+) -> SessionRecorder:
     """A keeper for an agent of ours. `credentials` names variables whose values are never
     stored, and `handed` those that a user gives to the agent (`open_store`); `on_trouble` is told,
     in words, what is not stored and why. `on_stop` is called when somebody wants the running job to
@@ -206,7 +206,7 @@ def keeper_for(
             on_trouble(f"{store.path}: {store.replaced}")
     except StoreError as error:
         on_trouble(f"this is not stored: {error}")
-    return Keeper(
+    return SessionRecorder(
         store,
         peer=peer,
         workspace=workspace,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigInvalid
-from dragoman.hub import lineage
-from dragoman.hub.lineage import DEPTH, LINEAGE, MAX_COUNTED, MAX_KEPT, Lineage, inherited
+from dragoman.runs import lineage
+from dragoman.runs.lineage import DEPTH, LINEAGE, MAX_COUNTED, MAX_KEPT, Lineage, inherited
 
 NOWHERE = Path("/nonexistent")
 
@@ -95,7 +95,7 @@ def test_a_peer_that_empties_the_environment_of_its_commands_is_counted_all_the_
     source = Path(lineage.__file__).parents[2]
     ask = (
         f"import sys; sys.path.insert(0, {str(source)!r}); "
-        "from dragoman.hub.lineage import inherited; print(inherited())"
+        "from dragoman.runs.lineage import inherited; print(inherited())"
     )
     # The shell is the peer. It stays the parent, because it has something to do afterwards.
     done = subprocess.run(

@@ -18,8 +18,8 @@ from dragoman.catalogue.open import open_peer
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Peer
 from dragoman.errors import UnknownPeer
-from dragoman.hub.naming import open_named
 from dragoman.paths import VARIABLES
+from dragoman.runs.open_by_name import open_named
 from tests.aio import aio
 from tests.unit.config.folders import write
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub import stop_notes
-from dragoman.hub.stop_notes import FOLDER, leave_note, note_reader, obey_note, reads_notes
 from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs import stop_notes
+from dragoman.runs.stop_notes import FOLDER, leave_note, note_reader, obey_note, reads_notes
 from dragoman.store.jobs import is_alive
 from tests.aio import aio
-from tests.unit.hub.stored import paths_in
+from tests.unit.runs.stored import paths_in
 
 
 @aio

@@ -28,10 +28,10 @@ from dragoman.errors import (
 from dragoman.events.model import Source, TurnEnded
 from dragoman.events.parts import Capabilities, Text
 from dragoman.events.words import Outcome
-from dragoman.hub import continuing, first_minute
-from dragoman.hub.continuing import (
-    Opened,
-    Wanted,
+from dragoman.runs import load_delay, sessions
+from dragoman.runs.sessions import (
+    OpenedSession,
+    WantedSession,
     adopted,
     begun_once,
     blame,
@@ -51,7 +51,7 @@ from dragoman.hub.continuing import (
 )
 from dragoman.store.open import open_store
 from tests.aio import aio
-from tests.unit.hub.stored import ROOT, session, store_in
+from tests.unit.runs.stored import ROOT, session, store_in
 
 HERE = Path(ROOT)
 
@@ -90,7 +90,7 @@ class ActedPeer:
 
 
 def opened(peer: ActedPeer, **wanted: Any) -> Any:
-    wishes = Wanted(**{"key": "s-new", "workspace": HERE, **wanted})
+    wishes = WantedSession(**{"key": "s-new", "workspace": HERE, **wanted})
     return asyncio.run(open_session(peer, wishes))  # type: ignore[arg-type]
 
 
@@ -185,7 +185,7 @@ def test_a_session_that_only_began_is_discarded_and_one_that_goes_on_is_kept(sta
         store.create_session(session(name="a"))
     ended = Ended()
     for context, kept in (("restored", True), ("new", False), ("new", False)):
-        found = Opened(conversation=ended, key="s-0000000001", context=context)  # type: ignore[arg-type]
+        found = OpenedSession(conversation=ended, key="s-0000000001", context=context)  # type: ignore[arg-type]
         if kept or ended.closed == 0:
             asyncio.run(discard(found))
         with open_store(read_only=True) as store:
@@ -216,7 +216,7 @@ def test_a_load_waits_for_the_minute_to_end_and_a_broker_may_have_to_load(
     async def wait_over(record: Any, *, broker: Any, on_notice: Any) -> None:
         waited.append((record.key, broker, on_notice))
 
-    monkeypatch.setattr(first_minute, "wait_over", wait_over)
+    monkeypatch.setattr(load_delay, "wait_over", wait_over)
     opened(ActedPeer(resume=True, load=True), record=session())
     assert waited == []
     opened(ActedPeer(resume=False, load=True), record=session(), on_notice=len)
@@ -314,7 +314,7 @@ def test_a_broker_that_goes_away_is_not_taken_for_the_agent() -> None:
 async def test_a_prompt_is_left_with_its_job_and_who_decides(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(continuing, "STORED_TIMEOUT", 0.01)
+    monkeypatch.setattr(sessions, "STORED_TIMEOUT", 0.01)
     peer = ActedPeer(warm=True)
     terms = job_terms("j-1", policy="deny-all")
     left = await submit(peer, "peer-1", [Text("do it")], terms)  # type: ignore[arg-type]
@@ -395,7 +395,7 @@ async def test_where_nothing_can_be_held_a_session_begins_all_the_same(
     async with begun_once("talk", peer="scout", folder=tmp_path):
         pass
     monkeypatch.setenv("DRAGOMAN_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.setattr(continuing, "BEGIN_TIMEOUT", 0.01)
+    monkeypatch.setattr(sessions, "BEGIN_TIMEOUT", 0.01)
     async with begun_once("talk", peer="scout", folder=tmp_path):
         async with begun_once("talk", peer="scout", folder=tmp_path):
             assert len(list((tmp_path / "run" / "names").iterdir())) == 1

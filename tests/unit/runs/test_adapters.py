@@ -16,7 +16,7 @@ from dragoman.config import Paths, trust_project
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
 from dragoman.events import model
 from dragoman.events.words import Outcome
-from dragoman.hub.adapters import Adapter, DescribedAdapter, Errand, load_adapter
+from dragoman.runs.adapters import Adapter, Assignment, DescribedAdapter, load_adapter
 from dragoman.testing.scripted import Die, Expect, Notify, Reply, Step, command
 from dragoman.transports.environment import owner
 from dragoman.transports.strays import find_owned
@@ -33,12 +33,12 @@ PEER = Descriptor(
 )
 
 
-def errand(tmp_path: Path, *steps: Step, quirks: Quirks | None = None) -> Errand:
+def errand(tmp_path: Path, *steps: Step, quirks: Quirks | None = None) -> Assignment:
     script = command(Expect("initialize"), Reply({"protocolVersion": 1}), *steps)
     way = LaunchSpec(
         command=tuple(script), protocol="acp", quirks=quirks or Quirks(), descriptor=PEER
     )
-    return Errand(way=way, cwd=tmp_path, permit=approve_all)
+    return Assignment(way=way, cwd=tmp_path, permit=approve_all)
 
 
 def says(text: str) -> list[Step]:
@@ -69,7 +69,7 @@ async def test_a_role_that_is_not_claimed_starts_nothing(tmp_path: Path) -> None
     code = f"import os; os.mkdir({str(mark)!r})"
     way = LaunchSpec(command=(sys.executable, "-c", code), descriptor=PEER)
     with pytest.raises(RoleNotClaimed, match="it claims plan, review"):
-        await DescribedAdapter(PEER).dispatch(Errand(way=way, cwd=tmp_path), "debug", "x")
+        await DescribedAdapter(PEER).dispatch(Assignment(way=way, cwd=tmp_path), "debug", "x")
     assert not mark.exists()
 
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
-from dragoman.hub.place import Place, look_around
+from dragoman.runs.context import RunContext, load_context
 
 FOLDERS = ("CONFIG_HOME", "DATA_HOME", "CACHE_HOME", "STATE_HOME", "RUNTIME_DIR")
 
 
-def place_in(folder: Path, environ: Mapping[str, str] | None = None) -> Place:
+def place_in(folder: Path, environ: Mapping[str, str] | None = None) -> RunContext:
     """A place where only what stands in `folder` counts."""
     work, bin = folder / "work", folder / "bin"
     work.mkdir(exist_ok=True)
     bin.mkdir(exist_ok=True)
     own = {f"DRAGOMAN_{name}": str(folder / name.lower()) for name in FOLDERS}
-    return look_around(work, environ={"PATH": str(bin), **own, **(environ or {})})
+    return load_context(work, environ={"PATH": str(bin), **own, **(environ or {})})
 
 
 def program(folder: Path, name: str, text: str = "#!/bin/sh\nexit 1\n") -> Path:
@@ -29,7 +29,7 @@ def program(folder: Path, name: str, text: str = "#!/bin/sh\nexit 1\n") -> Path:
     return file
 
 
-def agent_file(place: Place, name: str, value: str) -> Path:
+def agent_file(place: RunContext, name: str, value: str) -> Path:
     file = place.cwd / "agents" / f"{name}.md"
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"---\ndelegate_to: {value}\n---\n")

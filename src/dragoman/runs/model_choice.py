@@ -2,7 +2,7 @@
 
 Owns all of it for every surface and for delegation: a name is matched with what the peer offers,
 set by an option, a method or a word of the command line, and read back before anything is
-prompted. How a session is opened is in `continuing`; who wants which model is decided elsewhere.
+prompted. How a session is opened is in `sessions`; who wants which model is decided elsewhere.
 """
 
 from __future__ import annotations

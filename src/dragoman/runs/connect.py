@@ -102,7 +102,7 @@ async def _connected(
             yield peer
         return
     # Whoever brings a command line needs no catalogue and does not load one.
-    from dragoman.hub.naming import open_named
+    from dragoman.runs.open_by_name import open_named
 
     async with open_named(target, workspace=Path(workspace), warm=warm, **options) as peer:
         yield peer

@@ -24,8 +24,8 @@ from dragoman.errors import (
     StoreError,
     UnknownJob,
 )
-from dragoman.hub.stop_notes import leave_note, reads_notes
 from dragoman.paths import Paths, find_paths
+from dragoman.runs.stop_notes import leave_note, reads_notes
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
 from dragoman.transports.identity import ProcessIdentity, kill

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.following import follow_job, follow_session, follow_sessions
+from dragoman.runs.job_events import follow_job, follow_session, follow_sessions
 from tests.aio import aio
-from tests.unit.hub.stored import job, paths_in, said, session, store_in
-from tests.unit.hub.test_working import GONE
+from tests.unit.runs.stored import job, paths_in, said, session, store_in
+from tests.unit.runs.test_jobs import GONE
 
 LINES = [said(text) for text in ("zero", "one", "two")]
 

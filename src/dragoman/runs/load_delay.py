@@ -1,7 +1,7 @@
 """The minute in which some peers lose a session that another process of theirs loads.
 
 Owns the waiting for its end, and the look whether a peer is one of those (the quirk
-`loads_next_minute`). What is opened afterwards is the business of `continuing`. A broker whose peer
+`loads_next_minute`). What is opened afterwards is the business of `sessions`. A broker whose peer
 still has the session loads nothing, so nobody waits for it; one that had to start its peer again
 waits by itself, too (`broker.server.sessions`).
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def loses_early(peer: str, cwd: Path) -> bool:
     """Whether a peer is known to lose what is loaded too early."""
-    from dragoman.hub.place import look_around
+    from dragoman.runs.context import load_context
 
-    catalogue = look_around(cwd).catalogue
+    catalogue = load_context(cwd).catalogue
     return peer in catalogue and catalogue.get(peer).quirks.loads_next_minute
 
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from dragoman.client.budgets import Budgets
     from dragoman.events.model import Event
     from dragoman.events.parts import Block
-    from dragoman.hub.agent_door.brief import Brief
     from dragoman.policy import Policy
+    from dragoman.runs.brief import Brief
     from dragoman.store import SessionRecord, Store
 
 BEGIN_TIMEOUT: Final = 90.0
@@ -104,7 +104,7 @@ def find_session(store: Store, word: str, *, root: Path, peer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedSession:
     """A session that is stored here, that its peer remembers, or both."""
 
     peer: str
@@ -123,7 +123,7 @@ def merge(
     told: Sequence[SessionSummary] | None = None,
     *,
     peer: str = "",
-) -> list[Listed]:
+) -> list[ListedSession]:
     """The stored sessions, and behind them those that only `peer` remembers, as it `told`."""
     known = {summary.id: summary for summary in told or ()}
     merged = []
@@ -131,7 +131,7 @@ def merge(
         asked = told is not None and record.peer == peer
         summary = known.pop(record.peer_session_id, None) if asked else None
         merged.append(
-            Listed(
+            ListedSession(
                 peer=record.peer,
                 peer_session_id=record.peer_session_id,
                 record=record,
@@ -142,7 +142,7 @@ def merge(
             )
         )
     return merged + [
-        Listed(
+        ListedSession(
             peer=peer,
             peer_session_id=summary.id,
             cwd=summary.cwd,
@@ -167,7 +167,7 @@ def broker_of(peer: Peer) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedSession:
     """How a session is to be opened."""
 
     key: str
@@ -190,7 +190,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedSession:
     """A session that is open."""
 
     conversation: Conversation
@@ -199,7 +199,7 @@ class Opened:
     """`NEW`, `RESTORED` or `FRESH`; whether it was `LIVE` all the time only a broker knows."""
 
 
-async def open_session(peer: Peer, wanted: Wanted) -> Opened:
+async def open_session(peer: Peer, wanted: WantedSession) -> OpenedSession:
     """Begin a session, or go on with a stored one.
 
     `SessionLost` if the peer cannot open it any more, unless a fresh one may take its place.
@@ -211,7 +211,7 @@ async def open_session(peer: Peer, wanted: Wanted) -> Opened:
         peer.require(can.set_model, "switch its model")
     record = wanted.record
     if record is None:
-        return Opened(
+        return OpenedSession(
             conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=NEW
         )
     await _take_over(peer, record)
@@ -226,21 +226,21 @@ async def open_session(peer: Peer, wanted: Wanted) -> Opened:
                 "said, with --fresh one that knows nothing of it"
             ) from error
         retire(record)
-        return Opened(
+        return OpenedSession(
             conversation=await peer.open(_beginning(peer, wanted)), key=wanted.key, context=FRESH
         )
-    return Opened(conversation=conversation, key=record.key, context=RESTORED)
+    return OpenedSession(conversation=conversation, key=record.key, context=RESTORED)
 
 
 def brief_of(record: SessionRecord) -> Brief | None:
     """What was said in a stored session, in short, for a new one that takes its place; None if
     nothing was said in it."""
-    from dragoman.hub.agent_door.brief import MAX_MESSAGES, brief_for
-    from dragoman.hub.agent_door.memory import Memory
+    from dragoman.runs.brief import MAX_MESSAGES, brief_for
+    from dragoman.runs.transcript import Transcript
     from dragoman.store.history import text_of
     from dragoman.store.open import open_store
 
-    memory = Memory()
+    memory = Transcript()
     with open_store(read_only=True) as store:
         for job in reversed(store.jobs(session_key=record.key, limit=MAX_MESSAGES)):
             memory.began(job.prompt, record.peer)
@@ -275,7 +275,7 @@ def retire(record: SessionRecord) -> None:
         store.update_session(record.key, closed_at=time.time())
 
 
-async def discard(opened: Opened) -> None:
+async def discard(opened: OpenedSession) -> None:
     """Leave nothing of a session that has just begun and in which nothing was prompted: its name
     is free again. A session that goes on is left as it is."""
     if opened.context == RESTORED:
@@ -297,11 +297,11 @@ async def discard(opened: Opened) -> None:
             store.delete_session(opened.key)
 
 
-def _beginning(peer: Peer, wanted: Wanted) -> Opening:
+def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
     return Opening(
         cwd=wanted.workspace,
         mode=wanted.mode,
-        # In ACP the models are known when the session is open; `models` chooses one of them then.
+        # In ACP the models are known when the session is open; `model_choice` chooses one of them then.
         model=wanted.model if peer.dialect != ACP else None,
         mcp_servers=wanted.mcp_servers,
         additional_directories=wanted.additional_directories,
@@ -336,7 +336,7 @@ async def _take_over(peer: Peer, record: SessionRecord) -> None:
     await take_over(record, broker=broker, pid=pid, paths=find_paths())
 
 
-async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversation:
+async def _go_on(peer: Peer, record: SessionRecord, wanted: WantedSession) -> Conversation:
     can = peer.capabilities
     if can.resume is False and can.load is False:
         raise Unsupported("it can neither resume nor load sessions")
@@ -344,7 +344,7 @@ async def _go_on(peer: Peer, record: SessionRecord, wanted: Wanted) -> Conversat
     how = "resume" if can.resume is not False else "load"
     broker = broker_of(peer)
     if how == "load" or broker is not None:
-        from dragoman.hub.first_minute import wait_over
+        from dragoman.runs.load_delay import wait_over
 
         await wait_over(record, broker=broker, on_notice=wanted.on_notice)
     try:

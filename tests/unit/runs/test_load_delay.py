@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.broker.client import sessions
 from dragoman.catalogue import load_delay
-from dragoman.hub.first_minute import loses_early, wait_over
+from dragoman.runs.load_delay import loses_early, wait_over
 from tests.aio import aio
-from tests.unit.hub.stored import session
+from tests.unit.runs.stored import session
 
 
 def test_only_peers_that_are_known_for_it_lose_sessions(tmp_path: Path) -> None:

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.place import Place, look_around
+from dragoman.runs.context import RunContext, load_context
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> RunContext:
     return look(tmp_path)
 
 
-def look(folder: Path) -> Place:
+def look(folder: Path) -> RunContext:
     environ = {f"DRAGOMAN_{name}_HOME": str(folder / name) for name in ("CONFIG", "DATA", "CACHE")}
     environ |= {"DRAGOMAN_STATE_HOME": str(folder / "S"), "DRAGOMAN_RUNTIME_DIR": str(folder / "R")}
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    return look_around(work, environ=environ)
+    return load_context(work, environ=environ)
 
 
-def test_scout_is_enabled_and_nobody_else_is(place: Place) -> None:
+def test_scout_is_enabled_and_nobody_else_is(place: RunContext) -> None:
     assert place.is_enabled("scout")
     assert not place.is_enabled("codex")
     assert "codex" in place.catalogue
@@ -37,7 +37,7 @@ def test_agent_files_are_found_from_the_projects_folder(tmp_path: Path) -> None:
     below.mkdir()
     file = place.cwd / "staff" / "a.md"
     file.touch()
-    inner = look_around(below, environ=place.environ)
+    inner = load_context(below, environ=place.environ)
     assert inner.agent_folder == place.cwd
     assert inner.agent_files() == [file]
     assert inner.find_agent_files(("a",)) == [file]
@@ -58,7 +58,7 @@ def test_everything_that_is_wrong_is_collected(tmp_path: Path) -> None:
     assert "a.md:2: 'x-y' cannot be delegated to" in told[2]
 
 
-def test_cards_are_looked_for_where_the_ladder_keeps_them(place: Place) -> None:
+def test_cards_are_looked_for_where_the_ladder_keeps_them(place: RunContext) -> None:
     from dragoman.catalogue.card_store import CARDS
 
     assert place.cards().folder == place.paths.data / CARDS

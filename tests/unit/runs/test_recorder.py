@@ -15,18 +15,18 @@ from dragoman.errors import StoreFull
 from dragoman.events import model
 from dragoman.events.parts import Failure, Image, Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
-from dragoman.hub.continuing import Opened
-from dragoman.hub.keeping import Keeper, keeper_for
+from dragoman.runs.recorder import SessionRecorder, keeper_for
+from dragoman.runs.sessions import OpenedSession
 from dragoman.store import Store, writer
 from tests.aio import aio
-from tests.unit.hub.stored import paths_in, said, session, store_in
+from tests.unit.runs.stored import paths_in, said, session, store_in
 
 NUMBERS = itertools.count(1)
 
 
-def opened(key: str = "s-0000000001", context: str = "new") -> Opened:
+def opened(key: str = "s-0000000001", context: str = "new") -> OpenedSession:
     conversation: Any = SimpleNamespace(id=f"peer-{key}")
-    return Opened(conversation=conversation, key=key, context=context)
+    return OpenedSession(conversation=conversation, key=key, context=context)
 
 
 def spoken(text: str) -> model.MessageDelta:
@@ -35,7 +35,7 @@ def spoken(text: str) -> model.MessageDelta:
     return model.MessageDelta(*base, Role.AGENT, text)
 
 
-def keeper_in(folder: Path, troubles: list[str] | None = None) -> Keeper:
+def keeper_in(folder: Path, troubles: list[str] | None = None) -> SessionRecorder:
     told = [] if troubles is None else troubles
     return keeper_for("scout", workspace=folder, on_trouble=told.append, paths=paths_in(folder))
 

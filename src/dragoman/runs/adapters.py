@@ -36,7 +36,7 @@ Notified = Callable[[model.Event], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class Assignment:
     """How and where a peer is to be started for one piece of work."""
 
     way: LaunchSpec
@@ -63,7 +63,7 @@ class Adapter(Protocol):
         ...
 
     async def dispatch(
-        self, launch: Errand, role: str, text: str, on_notification: Notified | None = None
+        self, launch: Assignment, role: str, text: str, on_notification: Notified | None = None
     ) -> Result:
         """Do one piece of work. Raises `RoleNotClaimed` before anything is started, tells every
         event to `on_notification`, and closes the peer whatever happens."""
@@ -86,7 +86,7 @@ class DescribedAdapter:
         return role in self.ROLES_CLAIMED
 
     async def dispatch(
-        self, launch: Errand, role: str, text: str, on_notification: Notified | None = None
+        self, launch: Assignment, role: str, text: str, on_notification: Notified | None = None
     ) -> Result:
         if not self.claims(role):
             raise RoleNotClaimed(self.name, role, self.ROLES_CLAIMED)
@@ -244,4 +244,4 @@ def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
 
 _PARTS: Final = ("name", "protocol", "ROLES_CLAIMED", "ROLE_PREFIX", "claims", "dispatch")
 
-__all__ = ["Adapter", "DescribedAdapter", "Errand", "load_adapter"]
+__all__ = ["Adapter", "DescribedAdapter", "Assignment", "load_adapter"]

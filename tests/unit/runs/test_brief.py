@@ -8,12 +8,12 @@ import pytest
 
 from dragoman.events.parts import Capabilities, PlanEntry, Resource, Text
 from dragoman.events.words import PlanStatus
-from dragoman.hub.agent_door.brief import MAX_MESSAGES, MAX_SIZE, brief_for, shortened
-from dragoman.hub.agent_door.memory import Memory
+from dragoman.runs.brief import MAX_MESSAGES, MAX_SIZE, brief_for, shortened
+from dragoman.runs.transcript import Transcript
 
 
-def remembered(*turns: tuple[str, str, str]) -> Memory:
-    memory = Memory()
+def remembered(*turns: tuple[str, str, str]) -> Transcript:
+    memory = Transcript()
     for prompt, by, text in turns:
         memory.began(prompt, by)
         memory.said(text)
@@ -21,7 +21,7 @@ def remembered(*turns: tuple[str, str, str]) -> Memory:
 
 
 def test_whoever_knows_everything_gets_no_brief() -> None:
-    assert brief_for("left", Memory()) is None
+    assert brief_for("left", Transcript()) is None
     assert brief_for("left", remembered(("hello", "left", "day"))) is None
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import BrokerError, UnknownJob
-from dragoman.hub import stop_notes
-from dragoman.hub.stop_notes import note_reader
-from dragoman.hub.working import address_of, cancel_job, find_job, list_jobs, updated, wait_for
+from dragoman.runs import stop_notes
+from dragoman.runs.jobs import address_of, cancel_job, find_job, list_jobs, updated, wait_for
+from dragoman.runs.stop_notes import note_reader
 from dragoman.store.jobs import is_alive
 from dragoman.transports.identity import own_identity
 from tests.aio import aio
-from tests.unit.hub.stored import ROOT, job, paths_in, said, session, store_in
+from tests.unit.runs.stored import ROOT, job, paths_in, said, session, store_in
 
 OURS = dataclasses.asdict(own_identity())
 GONE = {**OURS, "started": "1"}

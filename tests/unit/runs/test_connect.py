@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.client import connecting as client
 from dragoman.errors import UsageError
-from dragoman.hub.connecting import Options, connect, is_address
+from dragoman.runs.connect import Options, connect, is_address
 from tests.aio import aio
 from tests.unit.test_init import loaded_by
 
@@ -32,7 +32,7 @@ def test_a_command_line_needs_neither_a_catalogue_nor_a_thread() -> None:
 
 def test_the_options_for_a_name_are_those_for_a_command_line() -> None:
     from dragoman.catalogue.open import open_peer
-    from dragoman.hub.naming import open_named
+    from dragoman.runs.open_by_name import open_named
 
     def options(function: object) -> set[str]:
         assert callable(function)

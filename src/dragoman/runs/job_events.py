@@ -20,8 +20,8 @@ from dragoman.broker.protocol import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError
-from dragoman.hub.working import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.rpc import Lane
+from dragoman.runs.jobs import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.store.open import open_store
 
 if TYPE_CHECKING:

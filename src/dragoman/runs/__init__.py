@@ -1,0 +1,1 @@
+"""One prompt to one peer: context, sessions, jobs, recording and connecting."""
