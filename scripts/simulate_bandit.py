@@ -1,6 +1,6 @@
 """Simulates the bandit on peers that change, and draws how it does against a fixed order.
 
-Owns two made-up worlds and what is measured in them. The bandit is that of `dragoman.hub.bandit`,
+Owns two made-up worlds and what is measured in them. The bandit is that of `dragoman.delegation.bandit`,
 function by function; only the peers are invented. Everything follows from the seeds, so the figures
 and the drawing come out the same again:
 
@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from dragoman.hub.bandit import SCALES, best_of, prior, reward, updated
+from dragoman.delegation.bandit import SCALES, best_of, prior, reward, updated
 from dragoman.store.values import Arm, Posterior
 
 DRAWING: Final = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "bandit.svg"

@@ -28,8 +28,8 @@ MAKERS = {
         "client/services/named_paths.py",
         "client/services/walk.py",
         "hub/verify/surroundings.py",
-        "hub/worktree/git.py",
-        "hub/worktree/isolation.py",
+        "delegation/worktree/git.py",
+        "delegation/worktree/isolation.py",
     },
     r"os\.replace\(|os\.link\(|mkstemp|write_bytes\(|O_TRUNC|\bopen\([^)]*\"[wx]b?\"": {
         "cli/streams.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.delegating import Delegation, Reins
+from dragoman.delegation import CancelHandle, Delegation
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.store.ledger import PROCESS_GONE, Ledger, ledger_path
 from tests.aio import aio
@@ -125,7 +125,7 @@ async def test_an_interrupt_cancels_the_turn_and_nobody_else_is_asked(tmp_path: 
     bench.peer("alpha", "hang")
     bench.peer("beta", "ok")
     bench.settings("alpha", "beta", more="[timeouts]\ncancel_grace = 2\n")
-    reins = Reins()
+    reins = CancelHandle()
     owner = TaskOwner("test")
     running = owner.start(bench.delegate(reins=reins), "delegate")
     async with asyncio.timeout(20):

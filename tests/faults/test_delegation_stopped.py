@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.delegating import Reins
+from dragoman.delegation import CancelHandle
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs.jobs import cancel_job, find_job
 from tests.aio import aio
@@ -31,7 +31,7 @@ async def test_an_interrupt_between_two_turns_tells_every_attempt_so_far(tmp_pat
     bench.peer("beta", "mute")
     bench.peer("gamma", "ok")
     bench.settings("alpha", "beta", "gamma", more=PATIENT)
-    reins, owner = Reins(), TaskOwner("a test")
+    reins, owner = CancelHandle(), TaskOwner("a test")
     running = owner.start(bench.delegate(reins=reins), "delegate")
     await until(lambda: bench.told("beta", "starts"))
     assert not reins.in_turn
@@ -56,7 +56,7 @@ async def test_an_interrupt_of_the_check_still_tells_what_was_changed(
     commit(bench.work)
     bench.peer("alpha", "write")
     bench.settings("alpha", more=PATIENT)
-    reins, owner, mark = Reins(), TaskOwner("a test"), tmp_path / "checking"
+    reins, owner, mark = CancelHandle(), TaskOwner("a test"), tmp_path / "checking"
     work = bench.delegate(reins=reins, isolate=isolate, check=f"touch {mark}; sleep 50")
     running = owner.start(work, "delegate")
     await until(mark.exists)
@@ -75,7 +75,7 @@ async def test_a_task_that_is_cancelled_from_outside_as_well_ends_as_one(tmp_pat
     bench = bench_in(tmp_path)
     bench.peer("alpha", "mute")
     bench.settings("alpha", more=PATIENT)
-    reins, owner = Reins(), TaskOwner("a test")
+    reins, owner = CancelHandle(), TaskOwner("a test")
     running = owner.start(bench.delegate(reins=reins), "delegate")
     await until(lambda: bench.told("alpha", "starts"))
     reins.pull()

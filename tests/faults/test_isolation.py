@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.delegation.worktree import Isolation, sweep
+from dragoman.delegation.worktree import git as git_module
 from dragoman.errors import ConnectionLost
-from dragoman.hub.worktree import Isolation, sweep
-from dragoman.hub.worktree import git as git_module
 from dragoman.transports import spawn
 from dragoman.transports.process import ProcessStream
 from tests.aio import aio
-from tests.unit.hub.worktree.repositories import git, make, tree, with_submodule
+from tests.unit.delegation.worktree.repositories import git, make, tree, with_submodule
 
 READY_TIMEOUT = 20.0
 """Seconds for a Python process to start on a busy machine."""
@@ -27,7 +27,7 @@ READY_TIMEOUT = 20.0
 MAKER = """
 import asyncio, sys
 from pathlib import Path
-from dragoman.hub.worktree import Isolation, isolation
+from dragoman.delegation.worktree import Isolation, isolation
 
 async def main():
     workspace, folder, stage = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

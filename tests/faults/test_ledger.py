@@ -29,7 +29,7 @@ import dataclasses, itertools, json, resource, sys, time
 from pathlib import Path
 from msgspec import structs
 from dragoman.errors import *
-from dragoman.hub.bandit import Arm, Posterior
+from dragoman.delegation.bandit import Arm, Posterior
 from dragoman.store.ledger import *
 from dragoman.transports.identity import own_identity
 

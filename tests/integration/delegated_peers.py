@@ -13,9 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dragoman.hub.delegating import Audience, Delegation, Reins, Wish, delegate
-from dragoman.hub.report import Report
-from dragoman.hub.routing import Candidate
+from dragoman.delegation import (
+    CancelHandle,
+    Delegation,
+    DelegationListener,
+    DelegationRequest,
+    delegate,
+)
+from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.routing import Candidate
 from dragoman.runs.context import RunContext, load_context
 from dragoman.store.ledger import AttemptRecord, Ledger, ledger_path
 
@@ -32,13 +38,13 @@ cancel_grace = 0.3
 """Time limits for peers that hang on purpose."""
 
 
-class Heard(Audience):
+class Heard(DelegationListener):
     """Remembers what it was told."""
 
     def __init__(self) -> None:
         self.jobs: list[str] = []
         self.asked: list[tuple[int, str, str]] = []
-        self.reports: list[Report] = []
+        self.reports: list[AttemptReport] = []
         self.notices: list[str] = []
 
     def job(self, job: str) -> None:
@@ -47,7 +53,7 @@ class Heard(Audience):
     def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
         self.asked.append((number, candidate.peer, reason))
 
-    def reported(self, number: int, report: Report) -> None:
+    def reported(self, number: int, report: AttemptReport) -> None:
         self.reports.append(report)
 
     def notice(self, text: str) -> None:
@@ -88,7 +94,7 @@ class Bench:
         return load_context(self.work, environ={**base, **own, **self.environ})
 
     async def delegate(
-        self, prompt: str = "look at it", *, role: str = "review", reins: Reins | None = None,
+        self, prompt: str = "look at it", *, role: str = "review", reins: CancelHandle | None = None,
         **wish: Any,
     ) -> Delegation:  # fmt: skip
         async def pause(seconds: float) -> None:
@@ -96,7 +102,7 @@ class Bench:
 
         self.heard = Heard()
         return await delegate(
-            Wish(role=role, prompt=prompt, workspace=self.work, **wish),
+            DelegationRequest(role=role, prompt=prompt, workspace=self.work, **wish),
             place=self.place(),
             audience=self.heard,
             rng=random.Random(7),

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from dragoman.delegation import DelegationRequest, decide_for, peer_run, read_agent
+from dragoman.delegation.routing import Reason
+from dragoman.delegation.verdicts import give_verdict
 from dragoman.errors import DelegationInvalid, NoPeer, UnknownRole, UsageError
-from dragoman.hub.delegating import Wish, decide_for, read_agent, trial
-from dragoman.hub.delegating.verdicts import give_verdict
-from dragoman.hub.routing import Reason
 from dragoman.policy import preset
 from dragoman.store.ledger import Ledger, ledger_path
 from tests.aio import aio
 from tests.integration.cli_shell import AGENT, Cli, cli_in
 from tests.integration.delegated_peers import QUICK, Bench, add_peer, bench_in, read_lines
-from tests.unit.hub.worktree.repositories import commit_all, git
+from tests.unit.delegation.worktree.repositories import commit_all, git
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def text_of(file: str | None) -> str:
 
 
 def reasons(bench: Bench, role: str = "review") -> dict[str, Reason]:
-    wish = Wish(role=role, prompt="x", workspace=bench.work)
+    wish = DelegationRequest(role=role, prompt="x", workspace=bench.work)
     decision = decide_for(wish, bench.place())
     return {one.peer: one.reason for one in decision.passed_over}
 
@@ -360,7 +360,7 @@ def test_an_answer_that_was_cut_is_told_as_cut(
     (config / "config.toml").write_text(f'enabled_peers = ["alpha"]\n{QUICK}')
     whole = cli("delegate", "review", "look", "--format", "json")
     assert json.loads(whole.out.splitlines()[-1])["attempts"][0]["truncated"] is False
-    monkeypatch.setattr(trial, "ANSWER_SIZE", 5)
+    monkeypatch.setattr(peer_run, "ANSWER_SIZE", 5)
     cut = cli("delegate", "review", "look")
     assert "the answer is longer than 5 characters and was cut there" in cut.err
     told = cli("delegate", "review", "look", "--format", "json")

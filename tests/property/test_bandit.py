@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.hub.bandit import HALF_LIFE, SCALES, best_of, decayed, reward, sample, updated
-from dragoman.hub.bandit.learning import MEMORY, OK_FLOOR
+from dragoman.delegation.bandit import HALF_LIFE, SCALES, best_of, decayed, reward, sample, updated
+from dragoman.delegation.bandit.evidence import MEMORY, OK_FLOOR
 from dragoman.store.values import Arm, Posterior
 from scripts.simulate_bandit import DRAWING, SEEDS, Summary, drifting, simulate, told
 from tests.amounts import SOME

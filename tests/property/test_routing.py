@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dragoman.delegation.routing import (
+    CardFacts,
+    Decision,
+    Inputs,
+    PeerFacts,
+    Reason,
+    decide,
+    explain,
+)
 from dragoman.errors import UnknownPeer, UnknownRole
-from dragoman.hub.routing import CardFacts, Decision, Inputs, PeerFacts, Reason, decide, explain
 from dragoman.store.values import Arm, Posterior, Size
 from tests.amounts import SOME
 

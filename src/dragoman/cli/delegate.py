@@ -1,7 +1,7 @@
 """`dragoman delegate`: work for the peer that has earned it, with every attempt told.
 
 Owns the command's options and help, and what an interrupt does. Who is asked, and what follows a
-failure, is decided in `dragoman.hub.delegating`; how it is shown is in `output.delegations`.
+failure, is decided in `dragoman.delegation`; how it is shown is in `output.delegations`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
     from dragoman.cli.output.showing import Show
-    from dragoman.hub.delegating import Wish
+    from dragoman.delegation import DelegationRequest
     from dragoman.runs.context import RunContext
 
 HELP = """
@@ -183,9 +183,9 @@ def _wish(
     timeout: float | None,
     on_wait: Callable[[str], object],
     **more: object,
-) -> Wish:
+) -> DelegationRequest:
     from dragoman.cli import inputs, prompting
-    from dragoman.hub.delegating import Wish, read_agent
+    from dragoman.delegation import DelegationRequest, read_agent
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
@@ -204,7 +204,7 @@ def _wish(
             if agent is None
             else f"{agent} has no delegate_to, so name the role before the prompt"
         )
-    return Wish(
+    return DelegationRequest(
         role=role,
         prompt=text,
         workspace=place.cwd,
@@ -218,7 +218,7 @@ def _wish(
     )
 
 
-def _run(wish: Wish, place: RunContext, show: Show) -> int:
+def _run(wish: DelegationRequest, place: RunContext, show: Show) -> int:
     import asyncio
 
     from dragoman.cli.output.delegations import Stage as Telling
@@ -226,10 +226,10 @@ def _run(wish: Wish, place: RunContext, show: Show) -> int:
     from dragoman.cli.permitting import Asking
     from dragoman.cli.setting import perform
     from dragoman.cli.stage import Stage
-    from dragoman.hub.delegating import Reins, delegate
+    from dragoman.delegation import CancelHandle, delegate
 
     stage = Stage()
-    reins = Reins()
+    reins = CancelHandle()
     telling = Telling(show)
 
     async def work() -> int:

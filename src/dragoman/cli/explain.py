@@ -1,7 +1,7 @@
 """`dragoman explain`: who would be asked for a role, in which order, and why nobody else is.
 
-It parses and prints. The decision is made in `dragoman.hub.routing`, of what
-`dragoman.hub.delegating` gathers; nothing is started and nothing is written.
+It parses and prints. The decision is made in `dragoman.delegation.routing`, of what
+`dragoman.delegation` gathers; nothing is started and nothing is written.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def explain(
     from dragoman.cli.exits import Exit
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
-    from dragoman.hub.delegating.deciding import decide_for
-    from dragoman.hub.delegating.wishes import Wish, read_agent
-    from dragoman.hub.routing import explain as lines_of
+    from dragoman.delegation.candidates import decide_for
+    from dragoman.delegation.request import DelegationRequest, read_agent
+    from dragoman.delegation.routing import explain as lines_of
     from dragoman.runs.context import load_context
 
     place = load_context(cwd)
@@ -74,7 +74,7 @@ def explain(
         role, peer = role or assigned.role, peer or assigned.peer
     if not role:
         raise UsageError("name the role: `dragoman peers` lists those that are claimed")
-    wish = Wish(
+    wish = DelegationRequest(
         role=role,
         prompt=prompt or role,
         workspace=place.cwd,

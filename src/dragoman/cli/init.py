@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dragoman.cli.output.beginnings import Telling
     from dragoman.cli.output.showing import Show
     from dragoman.cli.stage import Stage
+    from dragoman.delegation import CancelHandle, Delegation, DelegationRequest
     from dragoman.hub.beginning import Found, Proof
-    from dragoman.hub.delegating import Delegation, Reins, Wish
     from dragoman.runs.context import RunContext
 
 HELP: Final = """
@@ -132,7 +132,7 @@ class _Course:
         self._stage = stage
         self._ask = ask
         self._silent = silent
-        self._reins: Reins | None = None
+        self._reins: CancelHandle | None = None
 
     async def run(self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool) -> int:
         """All steps; the exit code."""
@@ -261,12 +261,12 @@ class _Course:
             except UsageError as error:
                 self._show.notice(str(error))
 
-    async def _delegate(self, wish: Wish) -> Delegation:
+    async def _delegate(self, wish: DelegationRequest) -> Delegation:
         from dragoman.cli.output.delegations import Stage as Shown
-        from dragoman.hub.delegating import Audience, Reins, delegate
+        from dragoman.delegation import CancelHandle, DelegationListener, delegate
 
-        self._reins = Reins()
-        audience = Audience() if self._silent else Shown(self._show)
+        self._reins = CancelHandle()
+        audience = DelegationListener() if self._silent else Shown(self._show)
         done = await delegate(wish, place=self._place, audience=audience, reins=self._reins)
         if isinstance(audience, Shown):
             audience.over(done, terminated=self._stage.terminated)

@@ -99,7 +99,7 @@ def _list(format: Format, cwd: Path | None) -> None:
     from dragoman.cli.output import peer_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
-    from dragoman.hub.overview import overview
+    from dragoman.delegation.peer_status import overview
 
     place = _place(cwd)
     rows = overview(place)
@@ -126,7 +126,7 @@ def show_command(
     """
     from dragoman.cli.output import peer_pages
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.overview import credentials_set, row_of, with_parking
+    from dragoman.delegation.peer_status import credentials_set, row_of, with_parking
 
     place = _place(cwd)
     (row,) = with_parking([row_of(name, place)], place)
@@ -173,7 +173,7 @@ def verify_command(
         way = way_to(name, catalogue=place.catalogue, settings=place.config.settings)
         card = _measure(way, name, place, turns, timeout, format, keep=True)
         if card.facts.echo:
-            from dragoman.hub.parking import note_success
+            from dragoman.delegation.parked import note_success
 
             own = place.config.settings.for_peer(name)
             note_success(name, way.descriptor, paths=place.paths, env=own.env)
@@ -258,8 +258,8 @@ def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
       dragoman peers enable codex
       dragoman peers enable gemini qwen
     """
+    from dragoman.delegation.parked import unpark
     from dragoman.hub.adding import enable
-    from dragoman.hub.parking import unpark
 
     place = _place(cwd)
     _tell(enable(tuple(names), place), place)
@@ -277,7 +277,7 @@ def unpark_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
     Examples:
       dragoman peers unpark codex
     """
-    from dragoman.hub.parking import unpark
+    from dragoman.delegation.parked import unpark
 
     place = _place(cwd)
     for name in names:

@@ -103,7 +103,7 @@ def whole_policy(
 
 def unattended(whole: RulesPolicy, *, peer: str) -> PolicyTerms:
     """What counts when the person who would be asked has left."""
-    from dragoman.hub.delegating import ceiling
+    from dragoman.delegation import permission_ceiling as ceiling
 
     return ceiling.unattended(whole, peer=peer, role="")
 

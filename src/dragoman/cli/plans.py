@@ -222,7 +222,7 @@ def _inherited(
     lineage = inherited()
     if not lineage.depth:
         return (), {}
-    from dragoman.hub.delegating.ceiling import environment, inherited_ceilings
+    from dragoman.delegation.permission_ceiling import environment, inherited_ceilings
 
     ceilings = inherited_ceilings(lineage)
     whole = whole_policy(policy, settings.policy, ceilings)

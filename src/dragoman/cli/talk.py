@@ -28,12 +28,12 @@ from dragoman.cli.permitting import permit_of, unattended
 from dragoman.cli.plans import Plan
 from dragoman.cli.stage import Stage
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
+from dragoman.delegation.parked import note_success
 from dragoman.errors import BrokerUnavailable, DragomanError, UsageError
 from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Block
 from dragoman.events.view import View
-from dragoman.hub.parking import note_success
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import model_choice
 from dragoman.runs.sessions import (
@@ -61,7 +61,7 @@ from dragoman.runs.sessions import (
 from dragoman.store.records import new_job_id, new_session_key
 
 if TYPE_CHECKING:
-    from dragoman.hub.worktree.look import Look
+    from dragoman.delegation.worktree.changed_files import ChangeWatch
     from dragoman.policy import Approver
     from dragoman.runs.brief import Brief
     from dragoman.runs.recorder import SessionRecorder
@@ -346,15 +346,15 @@ class Talk:
             self.show.ended(report)
         return report
 
-    async def _look(self) -> Look | None:
+    async def _look(self) -> ChangeWatch | None:
         """The workspace before a turn, if it matters what the agent changes there."""
         if not self.plan.enforced.restricts:
             return None
-        from dragoman.hub.worktree.look import Look
+        from dragoman.delegation.worktree.changed_files import ChangeWatch
 
-        return await Look.take(self.plan.workspace)
+        return await ChangeWatch.take(self.plan.workspace)
 
-    async def _violations(self, before: Look | None, ruled: int) -> tuple[str, ...]:
+    async def _violations(self, before: ChangeWatch | None, ruled: int) -> tuple[str, ...]:
         """The files that changed in the turn although no request for that was allowed. `ruled`
         requests were answered before it."""
         if before is None:

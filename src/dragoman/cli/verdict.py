@@ -1,6 +1,6 @@
 """`dragoman verdict`: what somebody thinks of delegated work, for whoever is asked next time.
 
-It parses and prints. What a verdict changes is decided in `dragoman.hub.delegating`.
+It parses and prints. What a verdict changes is decided in `dragoman.delegation`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def verdict(
     format: FormatOption = Format.TEXT,
 ) -> None:
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.delegating.verdicts import give_verdict
+    from dragoman.delegation.verdicts import give_verdict
     from dragoman.paths import find_paths
 
     given = give_verdict(job, word.value, paths=find_paths())

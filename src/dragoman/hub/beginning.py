@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from dragoman.catalogue.card import Card, RungResult, RungVerdict
 from dragoman.catalogue.launch import current_platform, resolve
 from dragoman.catalogue.roles import ROLES
+from dragoman.delegation import Delegation, DelegationRequest
+from dragoman.delegation.peer_status import PeerStatus, overview, row_of
+from dragoman.delegation.report import AttemptReport
 from dragoman.errors import DragomanError, UsageError
 from dragoman.hub.adding import Climber, measure
-from dragoman.hub.delegating import Delegation, Wish
-from dragoman.hub.overview import Row, overview, row_of
-from dragoman.hub.report import Report
 from dragoman.hub.verify.ladder import RUNGS, climb
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
 
@@ -48,8 +48,8 @@ HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write"
 class Found:
     """The agents of this machine, without the one that is part of dragoman."""
 
-    installed: tuple[Row, ...]
-    missing: tuple[Row, ...]
+    installed: tuple[PeerStatus, ...]
+    missing: tuple[PeerStatus, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ def suggestions(found: Found) -> list[str]:
 # -- verifying
 
 
-def kept_card(row: Row, *, turns: bool) -> Card | None:
+def kept_card(row: PeerStatus, *, turns: bool) -> Card | None:
     """The card of a peer that need not be measured again: it is of this version on this platform,
     and says nothing that may have been mended since."""
     card = row.card
@@ -113,7 +113,7 @@ def kept_card(row: Row, *, turns: bool) -> Card | None:
 
 
 async def prove(
-    rows: Sequence[Row],
+    rows: Sequence[PeerStatus],
     place: RunContext,
     *,
     turns: bool = False,
@@ -130,7 +130,7 @@ async def prove(
     proofs: dict[str, Proof] = {}
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def one(row: Row) -> None:
+    async def one(row: PeerStatus) -> None:
         name = row.descriptor.name
         async with room:
             proof = await _prove(
@@ -146,7 +146,7 @@ async def prove(
 
 
 async def _prove(
-    row: Row,
+    row: PeerStatus,
     place: RunContext,
     turns: bool,
     again: bool,
@@ -181,7 +181,9 @@ def untried(proofs: Sequence[Proof]) -> list[str]:
     ]
 
 
-async def try_prompt(row: Row, proof: Proof, place: RunContext, *, climb: Climber = climb) -> Proof:
+async def try_prompt(
+    row: PeerStatus, proof: Proof, place: RunContext, *, climb: Climber = climb
+) -> Proof:
     """Send a peer one short prompt, which shows whether it is logged in, and keep what it shows."""
     name = row.descriptor.name
     assert row.way is not None and proof.card is not None
@@ -203,7 +205,7 @@ async def try_prompt(row: Row, proof: Proof, place: RunContext, *, climb: Climbe
     return judged(row, card)
 
 
-def judged(row: Row, card: Card) -> Proof:
+def judged(row: PeerStatus, card: Card) -> Proof:
     """What a card says about a beginning."""
     name = row.descriptor.name
     failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
@@ -238,18 +240,20 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 # -- the first piece of work
 
 
-def first_wish(place: RunContext, enabled: Sequence[str]) -> Wish:
+def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
     """Something harmless, in a role that an enabled peer claims; without one it is for scout."""
     claimed = [role for name in enabled for role in place.catalogue.get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
-    return Wish(role=role, prompt=PROMPT, workspace=place.cwd, permissions="approve-reads")
+    return DelegationRequest(
+        role=role, prompt=PROMPT, workspace=place.cwd, permissions="approve-reads"
+    )
 
 
 def _harm(role: str) -> int:
     return HARMLESS.index(role) if role in HARMLESS else len(ROLES)
 
 
-def let_down(done: Delegation, enabled: Sequence[str]) -> Report | None:
+def let_down(done: Delegation, enabled: Sequence[str]) -> AttemptReport | None:
     """The first attempt of an enabled peer that failed, if no enabled peer did the work after all.
 
     That somebody else answered is good to know, but it is not what was to be shown.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from dragoman.config.secrets import report_redactor
-from dragoman.hub.overview import credentials_set, overview
+from dragoman.delegation.peer_status import credentials_set, overview
 from dragoman.paths import VARIABLES
 
 if TYPE_CHECKING:

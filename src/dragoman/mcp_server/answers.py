@@ -15,9 +15,9 @@ from dragoman.errors import DragomanError, NoPeer, UsageError
 from dragoman.events.words import Outcome
 
 if TYPE_CHECKING:
-    from dragoman.hub.delegating import Delegation
-    from dragoman.hub.overview import Row
-    from dragoman.hub.routing import Decision
+    from dragoman.delegation import Delegation
+    from dragoman.delegation.peer_status import PeerStatus
+    from dragoman.delegation.routing import Decision
     from dragoman.mcp_server.asking import Asked
     from dragoman.store.records import JobRecord
 
@@ -147,7 +147,7 @@ def of_cancelled(job: str, done: bool) -> Answer:
     return Answer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
 
 
-def of_peers(rows: Sequence[Row]) -> Answer:
+def of_peers(rows: Sequence[PeerStatus]) -> Answer:
     """The peers there are."""
     peers = [
         {
@@ -178,7 +178,7 @@ def of_decision(decision: Decision) -> Answer:
     """Who would be asked."""
     import msgspec
 
-    from dragoman.hub.routing import explain
+    from dragoman.delegation.routing import explain
 
     return Answer("\n".join(explain(decision)), {"decision": msgspec.to_builtins(decision)})
 

@@ -1,8 +1,8 @@
 """Asking one peer by its name: reached, prompted once, watched to its end.
 
 Owns the course of one question, in a conversation of its own or in one that is kept. Who may be
-asked and what the peer may do is decided in the hub (`lineage`, `delegating.ceiling`, `policy`);
-which peer is best for a kind of work is `delegating`'s business.
+asked and what the peer may do is decided in the hub (`lineage`, `delegation.permission_ceiling`, `policy`);
+which peer is best for a kind of work is `delegation`'s business.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
 from dragoman.catalogue.launch import LaunchSpec, way_to
 from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.conversation import Conversation, Peer
+from dragoman.delegation import CancelHandle, DelegationListener, permission_ceiling
+from dragoman.delegation.limits import tightened
+from dragoman.delegation.parked import note_success
+from dragoman.delegation.prices import price, read_prices
+from dragoman.delegation.report import AttemptReport, report_of
+from dragoman.delegation.worktree.changed_files import ChangeWatch
 from dragoman.dialects.discovery import ACP
 from dragoman.errors import BrokerUnavailable, DragomanError, NoPeer
 from dragoman.events import fold
 from dragoman.events.model import Event, SessionOpened, TurnEnded
 from dragoman.events.parts import Text
 from dragoman.events.view import View
-from dragoman.hub.delegating import Audience, Reins, ceiling
-from dragoman.hub.delegating.limits import tightened
-from dragoman.hub.parking import note_success
-from dragoman.hub.prices import price, read_prices
-from dragoman.hub.report import Report, report_of
-from dragoman.hub.worktree.look import Look
 from dragoman.policy import allows_everything
 from dragoman.policy.approver import Approver
 from dragoman.runs import model_choice
@@ -79,7 +79,7 @@ class Question:
     """Whether a broker goes on with it when we are gone, however that came."""
 
 
-class Lead(Reins):
+class Lead(CancelHandle):
     """Reins that can also be dropped: the turn then goes on in its broker, without us."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Asked:
     session: str
     """The key of the conversation."""
     context: str
-    report: Report
+    report: AttemptReport
 
 
 async def ask(
@@ -114,7 +114,7 @@ async def ask(
     *,
     place: RunContext,
     lineage: Lineage,
-    audience: Audience,
+    audience: DelegationListener,
     lead: Lead,
 ) -> Asked:
     """Ask, and wait for the end of the turn.
@@ -146,7 +146,7 @@ class _Asking:
         question: Question,
         place: RunContext,
         lineage: Lineage,
-        audience: Audience,
+        audience: DelegationListener,
         lead: Lead,
     ) -> None:
         self._question = question
@@ -158,12 +158,12 @@ class _Asking:
         self._job = new_job_id()
         self._lineage = lineage.child(self._job)
         settings = place.config.settings
-        self._policy = ceiling.policy_for(
+        self._policy = permission_ceiling.policy_for(
             settings,
             question.peer,
             wished=question.permissions,
             attended=False,
-            ceilings=ceiling.inherited_ceilings(lineage, place.environ),
+            ceilings=permission_ceiling.inherited_ceilings(lineage, place.environ),
         )
         self._budgets: Budgets | None = None
         self._view = View()
@@ -288,7 +288,7 @@ class _Asking:
             "env": own.env,
             "extra_env": {
                 **self._lineage.environment(warm=warm),
-                **ceiling.environment(self._policy, peer=question.peer),
+                **permission_ceiling.environment(self._policy, peer=question.peer),
             },
             "on_event": self._watch,
             "max_line_size": settings.max_line_size,
@@ -328,7 +328,7 @@ class _Asking:
         if self._keeper is not None:
             self._keeper.began(self._job, blocks)
         self._audience.job(self._job)
-        before = await Look.take(question.workspace) if self._enforced.restricts else None
+        before = await ChangeWatch.take(question.workspace) if self._enforced.restricts else None
         try:
             async with self._prompt(opened.conversation, blocks) as turn:
                 turn.max_text_size = ANSWER_SIZE
@@ -372,7 +372,7 @@ class _Asking:
             return conversation.prompt(blocks)
         ours = self._lineage.meta()
         if self._warm:
-            policy = ceiling.unattended(self._policy, peer=self._question.peer, role="")
+            policy = permission_ceiling.unattended(self._policy, peer=self._question.peer, role="")
             ours |= job_terms(self._job, policy=policy, budgets=self._budgets)["dragoman"]
             ours["stay"] = self._question.lasting
         return conversation.prompt(blocks, meta={"dragoman": ours})  # type: ignore[call-arg]

@@ -1,7 +1,7 @@
 """The tools carried out: from a call of a client to the hub, and back.
 
 Owns the server object of the SDK, and what each tool does with its arguments. It decides nothing:
-who works is decided in `dragoman.hub.delegating`, what a peer may do in `dragoman.policy`, how
+who works is decided in `dragoman.delegation`, what a peer may do in `dragoman.policy`, how
 deep delegations may be nested in `dragoman.runs.lineage`. How bytes arrive is not known here.
 """
 
@@ -24,9 +24,9 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from dragoman.delegation import DelegationRequest, decide_for, delegate
+from dragoman.delegation.peer_status import overview
 from dragoman.errors import DragomanError, UnknownJob, UsageError
-from dragoman.hub.delegating import Wish, decide_for, delegate
-from dragoman.hub.overview import overview
 from dragoman.mcp_server import answers, tools
 from dragoman.mcp_server.answers import Answer
 from dragoman.mcp_server.asking import Lead, Question, ask
@@ -149,7 +149,7 @@ class Front:
         self, wanted: tools.Delegate, call: _Call, *, lasting: bool = False
     ) -> Errand:
         place = await self._place(call, wanted.workspace)
-        wish = Wish(
+        wish = DelegationRequest(
             role=wanted.role,
             prompt=wanted.prompt,
             workspace=place.cwd,
@@ -302,7 +302,7 @@ class Front:
 
     async def _explain(self, wanted: tools.Explain, call: _Call) -> Answer:
         place = await self._place(call, wanted.workspace)
-        wish = Wish(
+        wish = DelegationRequest(
             role=wanted.role, prompt=wanted.role, workspace=place.cwd, tier=wanted.tier or None
         )
         lineage = self._lineage(place, call)

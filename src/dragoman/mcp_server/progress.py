@@ -10,11 +10,11 @@ import asyncio
 import time
 from typing import Final
 
+from dragoman.delegation import DelegationListener
+from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.routing import Candidate
 from dragoman.events import model
 from dragoman.events.words import Role, ToolStatus
-from dragoman.hub.delegating import Audience
-from dragoman.hub.report import Report
-from dragoman.hub.routing import Candidate
 
 MIN_INTERVAL: Final = 0.5
 """Seconds between two lines: a person reads them, and a model's context may hold them."""
@@ -26,7 +26,7 @@ SHOWN_SIZE: Final = 200
 """Characters of a line."""
 
 
-class Progress(Audience):
+class Progress(DelegationListener):
     """What a piece of work is doing now."""
 
     def __init__(self, peer: str = "") -> None:
@@ -52,7 +52,7 @@ class Progress(Audience):
         self.peer = candidate.peer
         self.tell(f"{candidate.peer} is asked (attempt {number}): {reason}")
 
-    def reported(self, number: int, report: Report) -> None:
+    def reported(self, number: int, report: AttemptReport) -> None:
         if not report.ok:
             self.tell(f"{report.peer}: {report.outcome.value.replace('_', ' ')}")
 

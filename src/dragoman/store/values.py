@@ -1,7 +1,7 @@
 """The values that the ledger keeps: charges, beliefs of the bandit, and the health of peers.
 
-Pure: no I/O, no clock, no chance. How a charge is computed is in `prices`, how belief moves in
-`bandit`, and what a failure says about a peer in `health`.
+Pure: no I/O, no clock, no chance. How a charge is computed is in `delegation.prices`, how belief moves in
+`delegation.bandit`, and what a failure says about a peer in `delegation.health`.
 """
 
 from __future__ import annotations

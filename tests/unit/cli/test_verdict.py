@@ -10,7 +10,7 @@ import pytest
 from dragoman.paths import find_paths
 from dragoman.store.ledger import Ending, Ledger, ledger_path
 from tests.unit.cli.calling import Shell, shell_in
-from tests.unit.hub.delegating.test_books import ATTEMPT
+from tests.unit.delegation.test_journal import ATTEMPT
 
 
 @pytest.fixture

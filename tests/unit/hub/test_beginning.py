@@ -13,20 +13,20 @@ from dragoman.catalogue.card import Card, MeasuredFacts, RungResult, RungVerdict
 from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.catalogue.launch import current_platform
 from dragoman.catalogue.roles import ROLES
+from dragoman.delegation import Delegation
+from dragoman.delegation.peer_status import PeerStatus
+from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.routing import Decision
 from dragoman.errors import DragomanError, NotInstalled, UnknownPeer, UsageError
 from dragoman.events.words import Outcome
 from dragoman.hub import beginning
 from dragoman.hub.beginning import PROMPT, Proof
-from dragoman.hub.delegating import Delegation
-from dragoman.hub.overview import Row
-from dragoman.hub.report import Report
-from dragoman.hub.routing import Decision
 from dragoman.runs.context import RunContext
 from tests.aio import aio
 from tests.unit.runs.contexts import card_of, place_in, program
 
 
-def row_of(place: RunContext, name: str) -> Row:
+def row_of(place: RunContext, name: str) -> PeerStatus:
     (row,) = beginning.look(place, [name]).installed
     return row
 
@@ -203,11 +203,11 @@ def test_every_role_has_its_place_among_the_harmless_and_the_others() -> None:
     assert set(beginning.HARMLESS) == set(ROLES)
 
 
-def attempt(peer: str, outcome: Outcome) -> Report:
-    return Report(peer=peer, role="review", outcome=outcome, started_at=0.0, ended_at=1.0)
+def attempt(peer: str, outcome: Outcome) -> AttemptReport:
+    return AttemptReport(peer=peer, role="review", outcome=outcome, started_at=0.0, ended_at=1.0)
 
 
-def delegated(*attempts: Report) -> Delegation:
+def delegated(*attempts: AttemptReport) -> Delegation:
     decision = Decision(
         role="review", tier=None, size="small", candidates=(), passed_over=(), order="fixed", why=""
     )

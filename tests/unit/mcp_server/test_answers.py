@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.delegation.report import AttemptReport
 from dragoman.errors import (
     DragomanError,
     NoPeer,
@@ -13,14 +14,13 @@ from dragoman.errors import (
 )
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
-from dragoman.hub.report import Report
 from dragoman.mcp_server import answers
 from dragoman.mcp_server.asking import Asked
 from tests.unit.runs.stored import job
 
 
 def asked(outcome: Outcome, text: str, failure: Failure | None = None) -> Asked:
-    report = Report(
+    report = AttemptReport(
         peer="gemini",
         role="",
         outcome=outcome,

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from dragoman.delegation import DelegationListener
 from dragoman.errors import ConfigInvalid, NoPeer, UnknownPeer
-from dragoman.hub.delegating import Audience
 from dragoman.mcp_server.asking import Lead, Question, ask
 from dragoman.runs.context import load_context
 from dragoman.runs.lineage import Lineage
@@ -27,7 +27,7 @@ async def asked(work: Path, peer: str, depth: int = 0) -> None:
         Question(peer=peer, prompt="x", workspace=work),
         place=load_context(work),
         lineage=Lineage(depth=depth),
-        audience=Audience(),
+        audience=DelegationListener(),
         lead=Lead(),
     )
 

@@ -14,9 +14,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl
 
+from dragoman.delegation import DelegationListener
+from dragoman.delegation.report import AttemptReport
 from dragoman.events.words import Outcome
-from dragoman.hub.delegating import Audience
-from dragoman.hub.report import Report
 from dragoman.mcp_server import front as module
 from dragoman.mcp_server.asking import Asked, Lead, Question
 from dragoman.mcp_server.front import Front
@@ -43,7 +43,9 @@ class Peer:
         self.told_to_stop.set()
         self.answer.set()
 
-    async def ask(self, question: Question, *, audience: Audience, lead: Lead, **_: Any) -> Asked:
+    async def ask(
+        self, question: Question, *, audience: DelegationListener, lead: Lead, **_: Any
+    ) -> Asked:
         self.asked.append(question)
         audience.job("j-0000000001")
         lead.hold(self)  # type: ignore[arg-type]
@@ -52,7 +54,7 @@ class Peer:
         self.begun.set()
         await self.answer.wait()
         stopped = self.told_to_stop.is_set()
-        report = Report(
+        report = AttemptReport(
             peer=question.peer,
             role="",
             outcome=Outcome.CANCELLED if stopped else Outcome.OK,

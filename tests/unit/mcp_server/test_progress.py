@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
+from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.routing import Candidate
 from dragoman.events import model
 from dragoman.events.parts import PlanEntry
 from dragoman.events.place import Place
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
-from dragoman.hub.report import Report
-from dragoman.hub.routing import Candidate
 from dragoman.mcp_server import progress as told
 from dragoman.mcp_server.progress import SHOWN_SIZE, Progress
 from tests.aio import aio
@@ -55,7 +55,9 @@ async def test_plans_permissions_and_attempts_are_told() -> None:
     assert await progress.next() == "codex asks for a permission: rm x"
     progress.reported(
         1,
-        Report(peer="codex", role="r", outcome=Outcome.TIMED_OUT, started_at=0.0, ended_at=1.0),
+        AttemptReport(
+            peer="codex", role="r", outcome=Outcome.TIMED_OUT, started_at=0.0, ended_at=1.0
+        ),
     )
     assert await progress.next() == "codex: timed out"
 

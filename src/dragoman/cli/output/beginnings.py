@@ -21,9 +21,9 @@ from dragoman.cli.output.terminal import is_terminal, paint_for, put_err, width_
 
 if TYPE_CHECKING:
     from dragoman.catalogue.card import RungResult
+    from dragoman.delegation import Delegation, DelegationRequest
+    from dragoman.delegation.report import AttemptReport
     from dragoman.hub.beginning import Found, Proof
-    from dragoman.hub.delegating import Delegation, Wish
-    from dragoman.hub.report import Report
 
 
 @dataclass
@@ -131,12 +131,14 @@ class Telling:
             if self._format is Format.TEXT:
                 self._line(note)
 
-    def delegating(self, wish: Wish) -> None:
+    def delegating(self, wish: DelegationRequest) -> None:
         self._head(f'A first piece of work: dragoman delegate {wish.role} "{wish.prompt}"')
 
     # -- the end
 
-    def ended(self, done: Delegation, wish: Wish, failure: Report | None, code: int) -> None:
+    def ended(
+        self, done: Delegation, wish: DelegationRequest, failure: AttemptReport | None, code: int
+    ) -> None:
         self.done.job, self.done.answered = done.job, done.answered
         if self._format is Format.JSON:
             self._json(self.as_json(code))
@@ -187,14 +189,14 @@ class Telling:
             "exit_code": int(code),
         }
 
-    def _let_down(self, done: Delegation, failure: Report) -> list[str]:
+    def _let_down(self, done: Delegation, failure: AttemptReport) -> list[str]:
         told = failure.failure.message if failure.failure is not None else failure.stop
         lines = [f"{failure.peer} did not do it: {failure.outcome.value}{told and ': ' + told}"]
         if done.ok:
             lines.append(f"{done.answered} answered in its place.")
         return [*lines, f"To find out more: dragoman run {failure.peer} hello"]
 
-    def _next(self, wish: Wish) -> list[str]:
+    def _next(self, wish: DelegationRequest) -> list[str]:
         peer = self.done.enabled[0] if self.done.enabled else "scout"
         work = "fix the failing test" if self.done.enabled else "where is main defined?"
         return [

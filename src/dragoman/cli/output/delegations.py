@@ -13,23 +13,23 @@ import msgspec
 from dragoman.cli.exits import Exit, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
+from dragoman.delegation.delegate import DelegationListener
+from dragoman.delegation.limits import OVER_BUDGET
 from dragoman.errors import Unsupported, UsageError
-from dragoman.hub.delegating.delegation import Audience
-from dragoman.hub.delegating.limits import OVER_BUDGET
 
 if TYPE_CHECKING:
     from dragoman.cli.output.showing import Show
+    from dragoman.delegation import Delegation
+    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.routing import Candidate, Decision
     from dragoman.events.model import Event
-    from dragoman.hub.delegating import Delegation
-    from dragoman.hub.report import Report
-    from dragoman.hub.routing import Candidate, Decision
 
 
 _USAGE: Final = frozenset({UsageError.error_class, Unsupported.error_class})
 """Errors of what was asked for, such as a model that the peer does not have."""
 
 
-class Stage(Audience):
+class Stage(DelegationListener):
     """Shows a delegation while it runs."""
 
     def __init__(self, show: Show) -> None:
@@ -66,7 +66,7 @@ class Stage(Audience):
     def event(self, event: Event) -> None:
         self._show.event(event)
 
-    def reported(self, number: int, report: Report) -> None:
+    def reported(self, number: int, report: AttemptReport) -> None:
         if self._json is not None:
             self._json.line({"type": "Attempt", "number": number, **report.as_json()})
 

@@ -1,7 +1,7 @@
 """Peers as a person reads them: a row in the list, or a page of one.
 
 Owns the words and the shape for programs. It decides nothing and looks at nothing: rows come from
-`dragoman.hub.overview`.
+`dragoman.delegation.peer_status`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dragoman.cli.output.neutral import Neutral, joined, neutral
 from dragoman.cli.output.terminal import paint_for
 
 if TYPE_CHECKING:
-    from dragoman.hub.overview import Row
+    from dragoman.delegation.peer_status import PeerStatus
 
 HEAD: Final = (
     "peer", "installed", "enabled", "version", "protocol", "roles", "card", "notes",
 )  # fmt: skip
 
 
-def row_as_cells(row: Row) -> list[str]:
+def row_as_cells(row: PeerStatus) -> list[str]:
     """A peer as cells under `HEAD`."""
     peer = row.descriptor
     return [
@@ -37,7 +37,7 @@ def row_as_cells(row: Row) -> list[str]:
     ]
 
 
-def row_as_json(row: Row) -> dict[str, Any]:
+def row_as_json(row: PeerStatus) -> dict[str, Any]:
     """A peer as its line."""
     peer = row.descriptor
     return {
@@ -60,7 +60,7 @@ def row_as_json(row: Row) -> dict[str, Any]:
     }
 
 
-def page(row: Row, credentials: Sequence[str]) -> Neutral:
+def page(row: PeerStatus, credentials: Sequence[str]) -> Neutral:
     """Everything about one peer. `credentials` are the names of its variables that are set."""
     paint = paint_for(sys.stdout)
     lines: list[str] = [paint(f"{row.descriptor.title} ({row.descriptor.name})", "bold")]
@@ -74,7 +74,7 @@ def page(row: Row, credentials: Sequence[str]) -> Neutral:
     return joined("\n", ended) + "\n"
 
 
-def _facts(row: Row, credentials: Sequence[str]) -> list[tuple[str, str]]:
+def _facts(row: PeerStatus, credentials: Sequence[str]) -> list[tuple[str, str]]:
     peer = row.descriptor
     names = (*peer.credentials.env, *peer.credentials.endpoints)
     told = [f"{name} (set)" if name in credentials else name for name in names]
@@ -97,7 +97,7 @@ def _facts(row: Row, credentials: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _parked(row: Row) -> str:
+def _parked(row: PeerStatus) -> str:
     """Why delegation leaves a peer alone. Until when is among its remarks."""
     if row.parked is None:
         return ""
@@ -105,14 +105,14 @@ def _parked(row: Row) -> str:
     return f"{row.parked.why}; {freed}" if row.parked.why else freed
 
 
-def _launches(row: Row) -> Iterator[str]:
+def _launches(row: PeerStatus) -> Iterator[str]:
     for launch in row.descriptor.launch:
         where = f" (on {', '.join(launch.platforms)})" if launch.platforms else ""
         old = " (will go away)" if launch.deprecated else ""
         yield (shlex.join(launch.command) or str(launch.address)) + where + old
 
 
-def _quirks(row: Row) -> Iterator[str]:
+def _quirks(row: PeerStatus) -> Iterator[str]:
     from msgspec import structs
 
     for name, value in structs.asdict(row.descriptor.quirks).items():
@@ -122,7 +122,7 @@ def _quirks(row: Row) -> Iterator[str]:
             yield f"{name}: {value if isinstance(value, str) else ', '.join(value)}"
 
 
-def _card(row: Row) -> list[str]:
+def _card(row: PeerStatus) -> list[str]:
     from dragoman.hub.verify.report import text
 
     card = row.card
@@ -137,7 +137,7 @@ def _card(row: Row) -> list[str]:
     return lines
 
 
-def page_as_json(row: Row, credentials: Sequence[str]) -> dict[str, Any]:
+def page_as_json(row: PeerStatus, credentials: Sequence[str]) -> dict[str, Any]:
     """The page for programs: the row, the descriptor and the card in their own shapes."""
     import msgspec
 

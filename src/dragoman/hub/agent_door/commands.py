@@ -61,7 +61,7 @@ def role_and_work(text: str, roles: Sequence[str]) -> tuple[str, str]:
 
 def peers_text(place: RunContext) -> str:
     """All peers as a table."""
-    from dragoman.hub.overview import overview
+    from dragoman.delegation.peer_status import overview
 
     rows = []
     for row in overview(place):
@@ -77,14 +77,14 @@ def peers_text(place: RunContext) -> str:
 
 def explain_text(place: RunContext, role: str, workspace: Path) -> str:
     """Who would get a role now. Raises `UnknownRole`."""
-    from dragoman.hub.delegating import Wish, decide_for
-    from dragoman.hub.routing import explain
+    from dragoman.delegation import DelegationRequest, decide_for
+    from dragoman.delegation.routing import explain
 
     role = role.strip()
     if not role:
         roles = ", ".join(place.catalogue.roles)
         raise UsageError(f"`/{EXPLAIN} ROLE`; the roles are {roles}")
-    wish = Wish(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
+    wish = DelegationRequest(role=role, prompt=EXAMPLE_PROMPT, workspace=workspace)
     return "```text\n" + "\n".join(explain(decide_for(wish, place))) + "\n```"
 
 

@@ -1,7 +1,7 @@
 """A delegation as a client sees it: one tool call, with its progress and the reason of the choice.
 
 Owns how a delegation is shown while it runs and when it is over, and that a cancel reaches whoever
-works. The delegation itself is `dragoman.hub.delegating`'s; the answer is said by `talk`.
+works. The delegation itself is `dragoman.delegation`'s; the answer is said by `talk`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import structs
 
 from dragoman.agent.turn import Turn
+from dragoman.delegation import (
+    CancelHandle,
+    Delegation,
+    DelegationListener,
+    DelegationRequest,
+    delegate,
+)
+from dragoman.delegation.routing import explain
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError
 from dragoman.events import model
 from dragoman.events.words import Role
-from dragoman.hub.delegating import Audience, Delegation, Reins, Wish, delegate
-from dragoman.hub.routing import explain
 from dragoman.rpc.tasks import finish
 
 if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
-    from dragoman.hub.report import Report
-    from dragoman.hub.routing import Candidate, Decision
+    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.routing import Candidate, Decision
     from dragoman.rpc.tasks import TaskOwner
     from dragoman.runs.context import RunContext
 
@@ -42,14 +48,14 @@ SHOWN_TOOLS: Final = 8
 """Tool calls of the peer that are shown, the newest."""
 
 
-class Errand(Audience):
+class Errand(DelegationListener):
     """Shows one delegation in one turn."""
 
     def __init__(self, turn: Turn, tasks: TaskOwner, *, on_job: Callable[[str], None]) -> None:
         self._turn = turn
         self._tasks = tasks
         self._on_job = on_job
-        self._reins = Reins()
+        self._reins = CancelHandle()
         self._changed = asyncio.Event()
         self._title = ""
         self._lines: list[str] = []
@@ -58,7 +64,7 @@ class Errand(Audience):
         self._text = ""
         self._call_id = ""
 
-    async def run(self, wish: Wish, place: RunContext, caller: Permit) -> Delegation:
+    async def run(self, wish: DelegationRequest, place: RunContext, caller: Permit) -> Delegation:
         """Delegate. Raises as `delegate` does; the tool call has ended in any case."""
         wanted = "" if wish.peer is None else f" to {wish.peer}"
         self._title = f"Delegate {wish.role}{wanted}"
@@ -93,7 +99,7 @@ class Errand(Audience):
         return done
 
     async def _caught(
-        self, wish: Wish, place: RunContext, caller: Permit
+        self, wish: DelegationRequest, place: RunContext, caller: Permit
     ) -> Delegation | DragomanError:
         try:
             return await delegate(
@@ -131,7 +137,7 @@ class Errand(Audience):
                 return
         self._changed.set()
 
-    def reported(self, number: int, report: Report) -> None:
+    def reported(self, number: int, report: AttemptReport) -> None:
         self._lines += report.lines()
         self._changed.set()
 

@@ -300,8 +300,8 @@ class Talk:
         self, turn: Turn, role: str, text: str, blocks: Sequence[Block]
     ) -> acp.StopReason | None:
         """Let the router choose somebody for one piece of work."""
+        from dragoman.delegation import DelegationRequest
         from dragoman.hub.agent_door.errand import Errand
-        from dragoman.hub.delegating import Wish
 
         brief = brief_for(None, self.memory)
         others = [block for block in blocks if not isinstance(block, Text)]
@@ -309,7 +309,7 @@ class Talk:
         def attach(workspace: Path, can: Capabilities) -> Sequence[Block]:
             return others if brief is None else [*others, brief.block(can)]
 
-        wish = Wish(
+        wish = DelegationRequest(
             role=role,
             prompt=text,
             workspace=self.session.cwd,

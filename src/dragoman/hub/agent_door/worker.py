@@ -25,6 +25,13 @@ from dragoman.client.conversation import Conversation, ConversationTurn, Peer
 from dragoman.client.guarding import decided, reading, require, running, writing
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.results import Result
+from dragoman.delegation.parked import note_success
+from dragoman.delegation.permission_ceiling import (
+    environment,
+    inherited_ceilings,
+    policy_for,
+    unattended,
+)
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     BrokerUnavailable,
@@ -39,13 +46,6 @@ from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
-from dragoman.hub.delegating.ceiling import (
-    environment,
-    inherited_ceilings,
-    policy_for,
-    unattended,
-)
-from dragoman.hub.parking import note_success
 from dragoman.policy import Approver, allows_everything
 from dragoman.runs.lineage import inherited
 from dragoman.runs.model_choice import use_model
@@ -63,8 +63,8 @@ from dragoman.runs.sessions import (
 from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
+    from dragoman.delegation.worktree.changed_files import ChangeWatch
     from dragoman.hub.agent_door.asking import Asking
-    from dragoman.hub.worktree.look import Look
     from dragoman.rpc.tasks import TaskOwner
     from dragoman.runs.context import RunContext
     from dragoman.runs.recorder import SessionRecorder
@@ -145,7 +145,7 @@ class Worker:
             titled=self._way.quirks.command_titles,
         )
         self._gap = ""
-        self._before: Look | None = None
+        self._before: ChangeWatch | None = None
         self._ruled = 0
         self._warm = False
         self._keeper: SessionRecorder | None = None
@@ -365,9 +365,9 @@ class Worker:
         await self.hold()
         self._before = None
         if self._enforced.restricts:
-            from dragoman.hub.worktree.look import Look
+            from dragoman.delegation.worktree.changed_files import ChangeWatch
 
-            self._before = await Look.take(self._cwd)
+            self._before = await ChangeWatch.take(self._cwd)
             self._ruled = len(self._desk.rulings)
 
     async def violations(self) -> tuple[str, ...]:

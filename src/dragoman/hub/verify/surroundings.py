@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.catalogue.launch import LaunchSpec
+from dragoman.delegation.worktree import git
 from dragoman.errors import SpawnError
-from dragoman.hub.worktree import git
 from dragoman.transports.environment import NETWORK_NAMES
 
 SECRET: Final = re.compile(

@@ -1,7 +1,7 @@
 """What was delegated, to whom, how it ended and what it cost, kept on this machine.
 
 Owns one file, ``ledger.db``, and the stream of lines beside it, ``events.jsonl``. It decides
-nothing: `routing`, `bandit` and `health` do, and are handed what is stored here. Prompts and
+nothing: `delegation.routing`, `delegation.bandit` and `delegation.health` do, and are handed what is stored here. Prompts and
 answers are not here but in `dragoman.store`.
 """
 

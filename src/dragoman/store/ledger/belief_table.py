@@ -1,7 +1,7 @@
 """What was learned of peers: the posteriors of the bandit, and how each peer is doing.
 
 Owns their rows. A change is a function of what is stored, and is made while nobody else can write:
-two processes that learn at the same time both count. What to learn is decided by `bandit` and
+two processes that learn at the same time both count. What to learn is decided by `delegation.bandit` and
 `health`, which know nothing of files.
 """
 

@@ -1,7 +1,7 @@
 """What the ledger keeps of a delegation, as values.
 
 Owns the attempt, what its end adds to it, and the sums that are asked for. Where they are kept is
-the business of the tables; prices and the words for how well a number is known are in `prices`.
+the business of the tables; prices and the words for how well a number is known are in `delegation.prices`.
 """
 
 from __future__ import annotations

@@ -11,23 +11,23 @@ from dragoman.catalogue.card import RungResult, RungVerdict
 from dragoman.cli.options import Format
 from dragoman.cli.output.beginnings import Telling, proof_as_json
 from dragoman.cli.output.showing import show_as
+from dragoman.delegation import Delegation
+from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.routing import Decision
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.hub.beginning import Found, Proof, first_wish, look
-from dragoman.hub.delegating import Delegation
-from dragoman.hub.report import Report
-from dragoman.hub.routing import Decision
 from tests.unit.runs.contexts import card_of, place_in, program
 
 
-def attempt(peer: str, outcome: Outcome, message: str = "") -> Report:
+def attempt(peer: str, outcome: Outcome, message: str = "") -> AttemptReport:
     failure = Failure(message=message) if message else None
-    return Report(
+    return AttemptReport(
         peer=peer, role="review", outcome=outcome, failure=failure, started_at=0.0, ended_at=1.0
     )
 
 
-def delegated(*attempts: Report) -> Delegation:
+def delegated(*attempts: AttemptReport) -> Delegation:
     decision = Decision(
         role="review", tier=None, size="small", candidates=(), passed_over=(), order="fixed", why=""
     )

@@ -14,11 +14,11 @@ from dragoman.cli.output.quiet import Quiet
 from dragoman.cli.output.showing import Show
 from dragoman.cli.output.text import TextShow
 from dragoman.client.permissions import Denial
+from dragoman.delegation.limits import OVER_BUDGET
+from dragoman.delegation.routing import Candidate
+from dragoman.delegation.worktree import CheckResult
 from dragoman.events.words import Outcome
-from dragoman.hub.delegating.limits import OVER_BUDGET
-from dragoman.hub.routing import Candidate
-from dragoman.hub.worktree import CheckResult
-from tests.unit.hub.delegating.test_results import DECISION, over, report
+from tests.unit.delegation.test_results import DECISION, over, report
 
 DENIAL = Denial("t", "Write", "edit")
 FIRST = Candidate(peer="alpha", tier="fast", model="m", why="it claims review")

@@ -8,7 +8,7 @@ from dragoman.catalogue import Credentials, Launch, Quirks
 from dragoman.catalogue.card import Card, MeasuredFacts
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output.peer_pages import HEAD, page, page_as_json, row_as_cells, row_as_json
-from dragoman.hub.overview import Row
+from dragoman.delegation.peer_status import PeerStatus
 from tests.unit.catalogue.catalogues import peer
 from tests.unit.runs.contexts import card_of
 
@@ -24,9 +24,13 @@ MINE = structs.replace(
 )
 
 
-def row(*, card: Card | None = None, version: str | None = "1.2.3", there: bool = True) -> Row:
+def row(
+    *, card: Card | None = None, version: str | None = "1.2.3", there: bool = True
+) -> PeerStatus:
     way = LaunchSpec(command=("/bin/mine", "--acp"), descriptor=MINE) if there else None
-    return Row(MINE, "test", True, way, "" if there else "no mine", version, card, ("a note",))
+    return PeerStatus(
+        MINE, "test", True, way, "" if there else "no mine", version, card, ("a note",)
+    )
 
 
 def test_a_row_has_a_cell_for_every_heading() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from dragoman.catalogue.descriptor import Credentials, Descriptor, Launch
 from dragoman.catalogue.launch import LaunchSpec
+from dragoman.delegation.worktree import git
 from dragoman.hub.verify.surroundings import PROXIES, is_secret, make_repository, surroundings
-from dragoman.hub.worktree import git
 from dragoman.transports.environment import build_environment
 from tests.aio import aio
 

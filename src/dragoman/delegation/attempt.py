@@ -1,0 +1,406 @@
+"""One attempt from its beginning to its report: where it works, what it changed, what it cost.
+
+Owns the folder of an attempt (the workspace, or a copy of it), the looks at the disk before and
+after, the check, and the patch. Who is asked, and what follows, is decided in `delegation`; the
+turn itself is `trial`'s and `local_attempt`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import structs
+
+from dragoman.catalogue.enforcement import Enforced, enforce, unapproved
+from dragoman.catalogue.launch import LaunchSpec, way_to
+from dragoman.delegation import local_attempt, permission_ceiling
+from dragoman.delegation.cancel import CancelHandle
+from dragoman.delegation.facts import LOCAL, local_model
+from dragoman.delegation.learning import outcome_of_error
+from dragoman.delegation.limits import OVER_BUDGET, TurnLimits, tightened
+from dragoman.delegation.peer_run import PeerRun, PeerRunRequest, RunResult
+from dragoman.delegation.prices import Price, price
+from dragoman.delegation.report import AttemptReport, report_of, report_of_error
+from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.routing import Candidate
+from dragoman.delegation.worktree import (
+    Changed,
+    Isolation,
+    Snapshot,
+    changes,
+    outside_writes,
+    run_check,
+)
+from dragoman.delegation.worktree.changed_files import without_own
+from dragoman.delegation.worktree.git import is_folder
+from dragoman.errors import DragomanError, RemoteError, UsageError
+from dragoman.events.model import Event
+from dragoman.events.words import Outcome
+from dragoman.policy import Policy, allows_everything
+from dragoman.policy.approver import Approver
+from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.runs.open_by_name import ttl_of
+from dragoman.store.ledger.records import RuntimeRole
+
+if TYPE_CHECKING:
+    from dragoman.client.permissions import Permit
+    from dragoman.runs.lineage import Lineage
+
+WORKTREES: Final = "worktrees"
+"""Where copies lie, below the state folder."""
+
+SHOWN_STDERR_LINES: Final = 40
+"""Lines of a peer's stderr that are told with its error: a traceback ends with what counts."""
+
+SHOWN_STDERR_WIDTH: Final = 500
+"""Characters of each of these lines."""
+
+
+def runtime_role(peer: str) -> RuntimeRole:
+    """Whether a peer works, or what comes with dragoman itself."""
+    return "host" if peer == LOCAL or peer in ALWAYS_ENABLED else "peer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSetup:
+    """What all attempts of one delegation have in common."""
+
+    wish: DelegationRequest
+    place: RunContext
+    job: str
+    lineage: Lineage
+    """That of whoever works on this job."""
+    ceilings: permission_ceiling.Ceilings
+    caller: Permit | None
+    prices: Mapping[str, Price]
+    reins: CancelHandle
+    clock: Callable[[], float]
+    on_event: Callable[[Event], None]
+    on_notice: Callable[[str], None]
+    on_session: Callable[[str], None]
+    """Told the id of an attempt whose session is open."""
+
+
+class Attempt:
+    """One attempt with one candidate."""
+
+    def __init__(
+        self,
+        setting: AttemptSetup,
+        candidate: Candidate,
+        *,
+        number: int,
+        reason: str,
+        trace: Mapping[str, str],
+    ) -> None:
+        self.setting = setting
+        self.candidate = candidate
+        self.id = f"{setting.job}-{number}"
+        self.seen = RunResult()
+        self.workspace_fault = False
+        """Whether the peer was never asked because of the workspace, or what it did cannot be taken
+        out of its copy: it is not to blame."""
+        self.misused = False
+        """Whether it was never prompted because what was asked for cannot be had of it, such as a
+        model that it does not have: it is not to blame, either."""
+        self._reason = reason
+        self._trace = trace
+        self._started_at = setting.clock()
+        self._known: AttemptReport | None = None
+        self._copy: Path | None = None
+        self._kept: Path | None = None
+        self._enforced: Enforced
+        self._desk: Approver | None = None
+
+    async def run(self) -> AttemptReport:
+        """Try, and tell what came of it. It raises for no fault of a peer."""
+        setting = self.setting
+        if self.candidate.peer == LOCAL:
+            return await self._ask_local()
+        try:
+            way = way_to(
+                self.candidate.peer,
+                catalogue=setting.place.catalogue,
+                settings=setting.place.config.settings,
+                environ=setting.place.environ,
+            )
+            own = setting.place.config.settings.for_peer(way.name)
+            self._enforced = enforce(
+                way,
+                restricts=not allows_everything(self._policy()),
+                mode=own.mode,
+                card=setting.place.cards().latest(way.name),
+                allow_unenforced=setting.wish.allow_unenforced or own.allow_unenforced,
+            )
+        except DragomanError as error:
+            return self._without_turn(error, Changed())
+        try:
+            if setting.wish.isolate:
+                return await self._in_copy(self._enforced.way)
+            return await self._in_place(self._enforced.way)
+        except DragomanError as error:
+            # The copy or a look at the disk failed; the turn itself has a net of its own.
+            if not self.seen.prompted:
+                self.workspace_fault = self.seen.error is None
+                return self._without_turn(self.seen.error or error, Changed())
+            setting.on_notice(f"what {self.candidate.peer} changed is not known: {error}")
+            if not setting.wish.isolate:
+                return self._report(setting.clock(), None, setting.wish.workspace)
+            return self._stuck(error)
+
+    def _stuck(self, error: DragomanError) -> AttemptReport:
+        """The turn is over, and what was done cannot be taken out of the copy, or not be applied.
+        The work is not done then, and the peer is not to blame."""
+        self.workspace_fault = True
+        copy = self._copy or self.setting.wish.workspace
+        report = self._known or self._report(self.setting.clock(), None, copy)
+        if self._kept is None and is_folder(copy):
+            self.setting.on_notice(f"what it did stays in {copy}")
+        return structs.replace(
+            report,
+            isolated=True,
+            outcome=Outcome.FAILED if report.outcome.good else report.outcome,
+            failure=report.failure or outcome_of_error(error)[1],
+            error_class=report.error_class or error.error_class,
+            patch=None if self._kept is None else str(self._kept),
+        )
+
+    async def _in_place(self, way: LaunchSpec) -> AttemptReport:
+        workspace = self.setting.wish.workspace
+        before = await Snapshot.take(workspace)
+        ended_at = await self._try(way, workspace)
+        changed = changes(before, await Snapshot.take(workspace))
+        self._known = report = self._report(ended_at, changed, workspace)
+        return await self._checked(report, workspace)
+
+    async def _in_copy(self, way: LaunchSpec) -> AttemptReport:
+        wish, place = self.setting.wish, self.setting.place
+        isolation = Isolation(wish.workspace, folder=place.paths.state / WORKTREES)
+        try:
+            return await self._in_worktree(isolation, way)
+        except asyncio.CancelledError:
+            if self._known is not None and isolation.kept is not None:
+                self._known = structs.replace(self._known, patch=str(isolation.kept))
+            raise
+        finally:
+            self._kept = isolation.kept
+
+    async def _in_worktree(self, isolation: Isolation, way: LaunchSpec) -> AttemptReport:
+        wish = self.setting.wish
+        async with isolation:
+            self._copy = workspace = isolation.workspace
+            ended_at = await self._try(way, workspace)
+            changed = Changed(files=await isolation.files())
+            report = structs.replace(self._report(ended_at, changed, workspace), isolated=True)
+            self._known = report
+            report = await self._checked(report, workspace)
+            if report.ok and wish.apply and not report.outside:
+                return structs.replace(report, applied=await isolation.apply())
+            # What was done is never lost, also where nobody wants it.
+            kept = await isolation.save()
+            return structs.replace(report, patch=None if kept is None else str(kept))
+
+    async def _try(self, way: LaunchSpec, workspace: Path) -> float:
+        trial = PeerRun(self._terms(way, workspace))
+        self.seen = trial.seen
+        await trial.run()
+        return self.setting.clock()
+
+    async def _ask_local(self) -> AttemptReport:
+        setting = self.setting
+        settings = setting.place.config.settings
+        try:
+            model = local_model(setting.place)
+        except DragomanError as error:
+            return self._without_turn(error, Changed())
+        self.seen = await local_attempt.ask_local(
+            model,
+            setting.wish.prompt,
+            budgets=tightened(settings.budgets(), [settings.limits], setting.wish.timeout),
+            environ=setting.place.environ,
+            clock=setting.clock,
+            on_event=setting.on_event,
+        )
+        report = self._report(setting.clock(), Changed(), setting.wish.workspace)
+        return await self._checked(report, setting.wish.workspace)
+
+    def _policy(self) -> Policy:
+        setting = self.setting
+        return permission_ceiling.policy_for(
+            setting.place.config.settings,
+            self.candidate.peer,
+            wished=setting.wish.permissions,
+            attended=setting.caller is not None,
+            ceilings=setting.ceilings,
+        )
+
+    def _terms(self, way: LaunchSpec, workspace: Path) -> PeerRunRequest:
+        setting, name = self.setting, self.candidate.peer
+        wish, config = setting.wish, setting.place.config
+        settings = config.settings
+        own = settings.for_peer(name)
+        policy = self._policy()
+        self._desk = desk = Approver(
+            policy,
+            name,
+            str(workspace),
+            role=wish.role,
+            caller=setting.caller,
+            ask_before_preset=policy.preset == "ask",
+            titled=way.quirks.command_titles,
+        )
+        warm = settings.warm and not wish.cold and not wish.isolate
+        limits = [settings.limits, own.limits]
+        return PeerRunRequest(
+            way=way,
+            peer=name,
+            role=wish.role,
+            prompt=prefixed(wish.prompt, wish.role, way),
+            attach=wish.attach,
+            workspace=workspace,
+            project=wish.workspace,
+            model=self.candidate.model or own.model,
+            model_strict=wish.model is not None or self.candidate.model is None,
+            mode=own.mode,
+            budgets=tightened(settings.budgets(way.budgets()), limits, wish.timeout),
+            desk=desk,
+            enforced=self._enforced,
+            job=self.id,
+            lineage=setting.lineage.meta(),
+            extra_env={
+                **setting.lineage.environment(warm=warm),
+                **permission_ceiling.environment(policy, peer=name, role=wish.role),
+            },
+            env=own.env,
+            paths=setting.place.paths,
+            limits=TurnLimits(limits),
+            warm=warm,
+            # Nobody comes back for a copy, or tries another peer, when we are gone.
+            stay=not wish.isolate,
+            trace=self._trace,
+            ttl=ttl_of(config),
+            max_idle=settings.max_idle_brokers,
+            max_line_size=settings.max_line_size,
+            reins=setting.reins,
+            clock=setting.clock,
+            on_event=setting.on_event,
+            on_notice=setting.on_notice,
+            on_session=lambda key: setting.on_session(self.id),
+        )
+
+    # -- the report
+
+    def torn(self) -> AttemptReport:
+        """What is known of an attempt that was interrupted while no turn was running."""
+        setting = self.setting
+        interrupted = DragomanError("it was interrupted")
+        if self._known is not None:
+            report = self._known
+        elif self.seen.result is not None:
+            report = self._report(setting.clock(), None, setting.wish.workspace)
+        else:
+            report = self._without_turn(interrupted, None if self.seen.prompted else Changed())
+        return structs.replace(
+            report,
+            outcome=Outcome.CANCELLED,
+            error_class="cancelled",
+            failure=report.failure or outcome_of_error(interrupted)[1],
+        )
+
+    def _report(self, ended_at: float, changed: Changed | None, workspace: Path) -> AttemptReport:
+        seen = self.seen
+        for note in seen.notes:
+            self.setting.on_notice(note)
+        self._tell_stderr()
+        if seen.result is None:
+            assert seen.error is not None
+            return self._without_turn(seen.error, changed, ended_at)
+        result = seen.result
+        model = seen.model or self.candidate.model
+        return report_of(
+            result,
+            **self._always(ended_at),
+            error_class=_error_class(seen),
+            may_have_run=seen.prompted and (result.error is None or result.error.may_have_run),
+            model=model,
+            changed=changed,
+            unenforced=seen.unenforced or None,
+            violations=self._violations(changed, workspace),
+            outside=outside_writes(seen.view.tools.values(), [workspace]),
+            cost=price(model, result.usage, self.setting.prices),
+            first_event_at=seen.first_event_at,
+        )
+
+    def _tell_stderr(self) -> None:
+        """An internal error is only a number; what the peer wrote about it says what happened. It
+        is told and not stored: it may hold anything."""
+        error = self.seen.result.error if self.seen.result is not None else self.seen.error
+        tail = error.stderr_tail if isinstance(error, RemoteError) else ""
+        lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
+        if lines:
+            self.setting.on_notice(f"{self.candidate.peer} said on stderr:")
+        for line in lines[-SHOWN_STDERR_LINES:]:
+            self.setting.on_notice(f"  {line[:SHOWN_STDERR_WIDTH]}")
+
+    def _violations(self, changed: Changed | None, workspace: Path) -> tuple[str, ...]:
+        if changed is None or self._desk is None or not self._enforced.restricts:
+            return ()
+        files = without_own(str(workspace), [one.path for one in changed.files])
+        return unapproved(files, self._desk.rulings, workspace=workspace)
+
+    def _without_turn(
+        self, error: DragomanError, changed: Changed | None, ended_at: float | None = None
+    ) -> AttemptReport:
+        outcome, failure = outcome_of_error(error)
+        self.misused = isinstance(error, UsageError) and error.blame == "us"
+        return report_of_error(
+            error,
+            outcome,
+            failure,
+            **self._always(self.setting.clock() if ended_at is None else ended_at),
+            may_have_run=self.seen.prompted and error.may_have_run,
+            changed=changed,
+        )
+
+    def _always(self, ended_at: float) -> dict[str, Any]:
+        candidate = self.candidate
+        return {
+            "peer": candidate.peer,
+            "role": self.setting.wish.role,
+            "reason": self._reason,
+            "runtime_role": runtime_role(candidate.peer),
+            "tier": candidate.tier,
+            "asked_model": candidate.model,
+            "started_at": self._started_at,
+            "ended_at": ended_at,
+        }
+
+    async def _checked(self, report: AttemptReport, workspace: Path) -> AttemptReport:
+        wish = self.setting.wish
+        settings = self.setting.place.config.settings
+        command = settings.check if wish.check is None else wish.check
+        # What was denied may not have been needed: the check says whether the work is good.
+        over = report.outcome in (Outcome.OK, Outcome.DENIED)
+        if not command or not over or self.setting.reins.pulled:
+            return report
+        return structs.replace(report, check=await run_check(command, workspace))
+
+
+def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
+    """The prompt as the peer wants it for a role: with a slash command of its own before it."""
+    prefix = "" if way.descriptor is None else way.descriptor.role_prefixes.get(role, "")
+    return prompt if not prefix else f"{prefix.rstrip()} {prompt}"
+
+
+def _error_class(seen: RunResult) -> str | None:
+    result = seen.result
+    assert result is not None
+    if result.error is not None:
+        return result.error.error_class
+    if seen.over is not None:
+        return OVER_BUDGET
+    return None if result.failure is None else str(result.failure.kind.value)

@@ -1,0 +1,53 @@
+"""What the bandit chooses between, and what it believes of each choice before it was tried.
+
+Owns the arm, the posterior, the sizes of work and the priors. How belief moves is in `evidence`,
+and how a choice is made of it in `sampling`. Nothing here asks the world: a prompt, a number of
+files and claims are arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.store.values import FLOOR, Arm, Posterior, Size
+
+SMALL_PROMPT_SIZE: Final = 400
+"""Characters up to which a prompt is a question or a single request: some five lines."""
+LARGE_PROMPT_SIZE: Final = 4000
+"""Characters from which a prompt is a specification: more than a page."""
+SMALL_FILES: Final = 1
+LARGE_FILES: Final = 10
+"""A task that names this many files reaches through a whole package."""
+
+# How much of the prior's weight speaks for success. A claim is worth something, but measuring shows
+# what. A strong model is dear for small work, and a fast one is often not enough for large work.
+_FITS: Final[dict[tuple[str, Size], float]] = {
+    ("fast", "small"): 0.8,
+    ("fast", "medium"): 0.6,
+    ("fast", "large"): 0.35,
+    ("strong", "small"): 0.5,
+    ("strong", "medium"): 0.65,
+    ("strong", "large"): 0.8,
+}
+_FITS_ELSE: Final = 0.7
+_NOT_CLAIMED: Final = 0.25
+PRIOR_WEIGHT: Final = 2.0
+"""Attempts that a prior is worth. Small, so that a handful of real turns outweigh it."""
+
+
+def prior(arm: Arm, claims: bool) -> Posterior:
+    """What to believe of an arm that was never tried. `claims`: the peer says it has the role."""
+    good = _FITS.get((arm.tier, arm.size), _FITS_ELSE) if claims else _NOT_CLAIMED
+    return Posterior(alpha=FLOOR + PRIOR_WEIGHT * good, beta=FLOOR + PRIOR_WEIGHT * (1 - good))
+
+
+def size_of(prompt: str, files: int) -> Size:
+    """How large the work is, from what can be known before it is done.
+
+    A rough measure on purpose: with finer sizes each arm would be tried too seldom to learn from.
+    """
+    if len(prompt) >= LARGE_PROMPT_SIZE or files >= LARGE_FILES:
+        return "large"
+    if len(prompt) <= SMALL_PROMPT_SIZE and files <= SMALL_FILES:
+        return "small"
+    return "medium"

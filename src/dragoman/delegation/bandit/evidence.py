@@ -1,0 +1,131 @@
+"""How belief moves: what a turn earns, how evidence is added, and how it fades.
+
+Owns the reward and the two kinds of forgetting. It reads no clock: instants are arguments, in
+seconds of any clock that the caller keeps to. What an arm is stands in `arms`; who uses the belief
+is `sampling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.store.values import FLOOR, Posterior, Size
+
+HALF_LIFE: Final = 30 * 24 * 3600.0
+"""Seconds in which evidence loses half of its weight. Peers change with their releases; whoever
+delegates a few times a day has to be able to learn something between two of them."""
+
+MEMORY: Final = 60.0
+"""Attempts that an arm remembers at most. Without it a peer that was good for a thousand turns
+would need hundreds of failures to lose its place, however fast they come."""
+
+OK_FLOOR: Final = 0.5
+"""What a turn that was ok earns more than, however dear and slow it was. No failure earns anything,
+so no saving of cost or time makes up for one."""
+
+_LEAST_EFFICIENCY: Final = 1e-6
+"""Keeps a turn that was ok above the floor where its time or cost is beyond all measure."""
+
+
+class Scale(Struct, frozen=True, kw_only=True):
+    """The cost and the time that are neither good nor bad: they earn half of what can be earned."""
+
+    cost: float
+    seconds: float
+
+
+SCALES: Final[Mapping[Size, Scale]] = {
+    "small": Scale(cost=0.02, seconds=30.0),
+    "medium": Scale(cost=0.10, seconds=120.0),
+    "large": Scale(cost=0.50, seconds=600.0),
+}
+"""Dollars and seconds. Arms are only compared within one size, so each size has its own measure."""
+
+
+def reward(
+    *,
+    ok: bool,
+    rejected: bool,
+    cost: float | None,
+    seconds: float,
+    scale: Scale = SCALES["medium"],
+) -> float:
+    """What a turn earns: 0 if it was not ok or was rejected, else more than 0.5 and at most 1.
+
+    A cost that is unknown counts as the scale's: a peer that does not tell gains nothing by it, and
+    loses nothing.
+    """
+    if not ok or rejected:
+        return 0.0
+    known = cost if cost is not None and isfinite(cost) and cost >= 0 else scale.cost
+    cheap = scale.cost / (scale.cost + known)
+    quick = scale.seconds / (scale.seconds + max(seconds, 0.0))
+    # A time that is no number at all is no proof of speed.
+    efficiency = (cheap + quick) / 2 if quick == quick else cheap / 2
+    return OK_FLOOR + (1 - OK_FLOOR) * max(efficiency, _LEAST_EFFICIENCY)
+
+
+def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> float:
+    """How much of its evidence a belief has at `now`.
+
+    A prior is no evidence and does not fade. A clock that was set back changes nothing.
+    """
+    elapsed = now - posterior.updated_at
+    if posterior.pulls == 0 or elapsed <= 0:
+        return 1.0
+    left: float = 0.5 ** (elapsed / half_life)
+    return left
+
+
+def decayed(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> Posterior:
+    """The same belief with the evidence as old as it is at `now`."""
+    left = weight_left(posterior, now, half_life)
+    if left == 1:
+        return posterior
+    return Posterior(
+        alpha=FLOOR + (posterior.alpha - FLOOR) * left,
+        beta=FLOOR + (posterior.beta - FLOOR) * left,
+        cost=posterior.cost,
+        seconds=posterior.seconds,
+        pulls=posterior.pulls,
+        updated_at=now,
+    )
+
+
+def updated(
+    posterior: Posterior,
+    reward: float,
+    now: float,
+    *,
+    cost: float | None = None,
+    seconds: float | None = None,
+    half_life: float = HALF_LIFE,
+) -> Posterior:
+    """The belief after one more turn. `cost` and `seconds` are those of the turn, where known."""
+    if not 0.0 <= reward <= 1.0:
+        raise ValueError(f"a reward is between 0 and 1, and this one is {reward}")
+    before = decayed(posterior, now, half_life)
+    kept = 1 - 1 / MEMORY
+    return Posterior(
+        alpha=FLOOR + (before.alpha - FLOOR) * kept + reward,
+        beta=FLOOR + (before.beta - FLOOR) * kept + (1 - reward),
+        # What a failure cost says nothing about what a success costs.
+        cost=_averaged(before.cost, cost if reward > 0 else None),
+        seconds=_averaged(before.seconds, seconds if reward > 0 else None),
+        pulls=before.pulls + 1,
+        updated_at=now,
+    )
+
+
+_NEWEST: Final = 0.2
+"""The weight of the newest turn in a moving average: about the last five turns count."""
+
+
+def _averaged(average: float | None, newest: float | None) -> float | None:
+    if newest is None or not isfinite(newest):
+        return average
+    return newest if average is None else average + _NEWEST * (newest - average)

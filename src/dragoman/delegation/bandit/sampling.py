@@ -1,0 +1,72 @@
+"""Thompson sampling: each arm is as likely to be chosen as it is to be the best.
+
+Owns the one draw from a belief and the best arm of several. Randomness and time are arguments, and
+no arm is drawn more than once, so the same source gives the same choice. What the belief is made of
+is in `evidence`; which peers may be chosen at all is decided in `delegation.routing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from dragoman.delegation.bandit.arms import prior
+from dragoman.delegation.bandit.evidence import HALF_LIFE, decayed, weight_left
+from dragoman.store.values import FLOOR, Arm, Posterior
+
+SHARPNESS: Final = 2.0
+"""How often each piece of evidence counts in a draw. Forgetting keeps every belief wide, so draws
+from the plain belief go on trying poor arms, in the simulation about twice as often as this."""
+
+
+class Chance(Protocol):
+    """The randomness that is needed here; a `random.Random` has it."""
+
+    def betavariate(self, alpha: float, beta: float, /) -> float: ...
+
+
+class Draw(Struct, frozen=True, kw_only=True):
+    """What one arm drew."""
+
+    arm: Arm
+    score: float
+    belief: Posterior
+    """What it was drawn from, with its evidence as old as it is."""
+
+
+def sample(posterior: Posterior, rng: Chance, now: float, *, half_life: float = HALF_LIFE) -> float:
+    """A mean reward that the arm may well have, as far as is known."""
+    weight = SHARPNESS * weight_left(posterior, now, half_life)
+    return rng.betavariate(
+        FLOOR + weight * (posterior.alpha - FLOOR), FLOOR + weight * (posterior.beta - FLOOR)
+    )
+
+
+def believed(posteriors: Mapping[Arm, Posterior], arm: Arm, *, claims: bool) -> Posterior:
+    """What was learned of an arm, or its prior. A damaged record counts as none."""
+    known = posteriors.get(arm)
+    return known if known is not None and known.sound else prior(arm, claims)
+
+
+def best_of(
+    arms: Iterable[Arm],
+    posteriors: Mapping[Arm, Posterior],
+    rng: Chance,
+    now: float,
+    *,
+    claims: bool,
+    half_life: float = HALF_LIFE,
+) -> Draw:
+    """The arm that drew the highest score; the first of equals. There must be one."""
+    best: tuple[Arm, Posterior] | None = None
+    highest = -1.0
+    for arm in arms:
+        belief = believed(posteriors, arm, claims=claims)
+        score = sample(belief, rng, now, half_life=half_life)
+        if score > highest:
+            best, highest = (arm, belief), score
+    if best is None:
+        raise ValueError("there is no arm to choose")
+    return Draw(arm=best[0], score=highest, belief=decayed(best[1], now, half_life))

@@ -1,0 +1,100 @@
+"""Stopping: a delegation that its user interrupts, and a peer that does not stop when told to.
+
+Owns the reins that a surface holds, and the question whether a turn that was given up may still be
+going on in a peer that a broker keeps. Only when nobody works any more can be said what was
+changed. What follows from it is decided in `delegate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dragoman.client.conversation import ConversationTurn, Peer
+from dragoman.errors import DragomanError
+from dragoman.runs.sessions import broker_of
+
+if TYPE_CHECKING:
+    from dragoman.paths import Paths
+
+STATUS_TIMEOUT: Final = 3.0
+"""Seconds for a broker to say how a session stands; it needs no peer for that."""
+
+
+class CancelHandle:
+    """Held by whoever may stop a delegation."""
+
+    def __init__(self) -> None:
+        self.pulled = False
+        """Whether somebody wants it to stop: then nobody else is asked."""
+        self._turn: ConversationTurn | None = None
+        self._stop: Callable[[], None] | None = None
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is running that can be cancelled."""
+        return self._turn is not None
+
+    def hold(self, turn: ConversationTurn | None) -> None:
+        """This turn is running now; None if it is over."""
+        self._turn = turn
+        if turn is not None and self.pulled:
+            turn.cancel()
+
+    def between_turns(self, stop: Callable[[], None] | None) -> None:
+        """This ends the delegation where no turn is running; None if it is over."""
+        self._stop = stop
+        if stop is not None and self.pulled:
+            stop()
+
+    def pull(self) -> bool:
+        """Stop: the running turn is cancelled in its agent, and no other is begun. False if there
+        is nothing yet that could be told to end."""
+        self.pulled = True
+        if self._turn is not None:
+            self._turn.cancel()
+        elif self._stop is not None:
+            self._stop()
+        return self.in_turn or self._stop is not None
+
+
+async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
+    """Why a peer may still be working on a turn that was given up; None if it is not.
+
+    One that did not stop when told to is ended with its broker, if nobody else uses that.
+    """
+    endpoint = broker_of(peer)
+    if endpoint is None:
+        # It is our own child, and ends with the connection.
+        return None
+    from dragoman.broker.client.hello import STATUS
+    from dragoman.broker.client.list import list_brokers, stop_broker
+
+    try:
+        async with asyncio.timeout(STATUS_TIMEOUT):
+            status = msgspec.json.decode(await peer.client.connection.call(STATUS, {}))
+    except (DragomanError, TimeoutError) as error:
+        return f"nobody knows whether it stopped: {error}"
+    if not _is_set_aside(status, session_id):
+        return None
+    others = status["callers"] or any(
+        session["running"] or session["queued"]
+        for session in status["sessions"]
+        if session["sessionId"] != session_id
+    )
+    if not others:
+        for record in list_brokers(paths):
+            if record.name == endpoint and await stop_broker(record):
+                return None
+    return "it did not stop when it was told to, and may still be working"
+
+
+def _is_set_aside(status: dict[str, Any], session_id: str) -> bool:
+    return any(
+        session["quarantined"]
+        for session in status["sessions"]
+        if session["sessionId"] == session_id
+    )

@@ -1,0 +1,81 @@
+"""Who may be asked, before anybody is: the decision about a wish, and what is left of it.
+
+Owns the way from a wish to a decision without doing anything about it, the part of the candidates
+that a user wants to be asked, and the words where nobody is left. The decision itself is made in
+`dragoman.delegation.routing`, of what `facts` finds; `delegation` carries it out.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Final
+
+from dragoman.config.schema import Fallback
+from dragoman.delegation.facts import LOCAL, gather
+from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.routing import Candidate, Decision, Reason, decide
+from dragoman.errors import NoPeer
+from dragoman.runs.lineage import Lineage, inherited
+from dragoman.store.ledger.ledger import Ledger, ledger_path
+
+if TYPE_CHECKING:
+    from dragoman.runs.context import RunContext
+
+UNSUITED: Final = frozenset(
+    {Reason.ROLE_NOT_CLAIMED, Reason.NOT_WISHED, Reason.NOT_INSTALLED, Reason.NOT_ENABLED}
+)
+"""Reasons that no budget has to do with."""
+
+
+def decide_for(
+    wish: DelegationRequest,
+    place: RunContext,
+    *,
+    ledger: Ledger | None = None,
+    lineage: Lineage | None = None,
+    rng: random.Random | None = None,
+    now: float | None = None,
+) -> Decision:
+    """What would be decided now; nothing is started or written. Without a ledger it is opened."""
+    now = time.time() if now is None else now
+    lineage = inherited(place.environ) if lineage is None else lineage
+    if ledger is None:
+        with Ledger.open(ledger_path(place.paths.state), read_only=True) as opened:
+            inputs = gather(wish, place, ledger=opened, lineage=lineage, now=now)
+    else:
+        inputs = gather(wish, place, ledger=ledger, lineage=lineage, now=now)
+    return decide(inputs, rng or random.Random(), now)
+
+
+def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
+    """The candidates that may be asked, in order."""
+    peers = [one for one in decision.candidates if not one.last_resort]
+    match fallback:
+        case "all":
+            return list(decision.candidates)
+        case "peers":
+            return [one for one in peers if one.peer != LOCAL]
+        case "none":
+            return peers[:1]
+
+
+def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -> str:
+    """Why this one is asked first, and why not the one who was asked for by name."""
+    missed = next((one for one in decision.passed_over if one.peer == wished), None)
+    if missed is None:
+        return first.why
+    return f"{missed.peer} was asked for, and is passed over: {missed.detail}; {first.why}"
+
+
+def nobody(decision: Decision) -> NoPeer:
+    """The error for a decision that leaves nobody to ask."""
+    claiming = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
+    # Where somebody was asked for by name, what keeps that one is not to be lost among the others.
+    near = [one for one in claiming if one.reason is not Reason.NOT_WISHED] or claiming
+    reasons = {one.peer: one.detail for one in near}
+    for one in decision.candidates:
+        reasons[one.peer] = "it is a last resort, and those were not wanted"
+    budget = [one for one in decision.passed_over if one.reason not in UNSUITED]
+    over = bool(budget) and all(one.reason is Reason.OVER_BUDGET for one in budget)
+    return NoPeer(decision.role, reasons, over_budget=over)

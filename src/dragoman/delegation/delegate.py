@@ -1,0 +1,434 @@
+"""Delegating: a wish goes to the peer that has earned it, and nobody's failure is hidden.
+
+Owns the course of a delegation: the decision, the attempts one after another, and when to stop.
+Another peer is asked only where the attempt before left nothing behind; the same peer is asked
+again only where a passing limit turned the prompt away before anything was done. Either is an
+attempt of its own, recorded with its reason. What an attempt is made of is in `attempt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from dragoman.delegation import learning
+from dragoman.delegation.attempt import WORKTREES, Attempt, AttemptSetup, runtime_role
+from dragoman.delegation.cancel import CancelHandle
+from dragoman.delegation.candidates import allowed, nobody, reason_for_first
+from dragoman.delegation.facts import BREAKER, LOCAL, gather, login_of
+from dragoman.delegation.health import Reading, Sign, backoff
+from dragoman.delegation.journal import Journal
+from dragoman.delegation.parked import surroundings_here
+from dragoman.delegation.permission_ceiling import inherited_ceilings
+from dragoman.delegation.prices import read_prices
+from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.results import Delegation
+from dragoman.delegation.routing import Candidate, Decision, decide
+from dragoman.delegation.telemetry import calling
+from dragoman.delegation.worktree import sweep
+from dragoman.errors import StoreError
+from dragoman.events.model import Event
+from dragoman.events.words import Outcome
+from dragoman.rpc.tasks import TaskOwner
+from dragoman.runs.lineage import Lineage, inherited
+from dragoman.runs.stop_notes import obey_note
+from dragoman.store.ledger import AttemptRecord, Ending, new_decision_id
+from dragoman.store.records import new_job_id
+
+if TYPE_CHECKING:
+    from dragoman.client.permissions import Permit
+    from dragoman.runs.context import RunContext
+
+MAX_AGAIN: Final = 2
+"""How often a peer is asked again that a passing limit has turned away."""
+
+STORED_TIMEOUT: Final = 2.0
+"""Seconds for an attempt to be stored by whoever stores it; it takes a tenth of one."""
+
+LOOK_INTERVAL: Final = 0.02
+"""Seconds between two looks whether it has."""
+
+_PHRASES: Final = {
+    Outcome.OK: "did not pass the check",
+    Outcome.EMPTY: "ended without a word",
+    Outcome.REFUSED: "refused",
+    Outcome.TRUNCATED: "reached a limit",
+    Outcome.DENIED: "was denied a permission",
+    Outcome.CANCELLED: "cancelled its turn",
+    Outcome.TIMED_OUT: "took too long",
+    Outcome.CRASHED: "crashed",
+    Outcome.AUTH_REQUIRED: "wants a login",
+    Outcome.QUOTA: "has no quota left",
+    Outcome.FAILED: "failed",
+    Outcome.PROTOCOL_ERROR: "did not keep to its protocol",
+    Outcome.UNSUPPORTED: "cannot do that",
+    Outcome.UNKNOWN: "ended in an unknown way",
+}
+
+SHOWN_SIZE: Final = 160
+"""Characters of a failure that are repeated in the reason of the next attempt."""
+
+
+class DelegationListener:
+    """Who is told what happens. Whoever wants to know something overrides it."""
+
+    def job(self, job: str) -> None:
+        """The delegation is this job."""
+
+    def decided(self, decision: Decision) -> None:
+        """This was decided."""
+
+    def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
+        """Somebody is about to be asked."""
+
+    def event(self, event: Event) -> None:
+        """Something happened in an attempt."""
+
+    def reported(self, number: int, report: AttemptReport) -> None:
+        """An attempt is over."""
+
+    def notice(self, text: str) -> None:
+        """Something that a person should know."""
+
+
+async def delegate(
+    wish: DelegationRequest,
+    *,
+    place: RunContext,
+    audience: DelegationListener | None = None,
+    caller: Permit | None = None,
+    reins: CancelHandle | None = None,
+    lineage: Lineage | None = None,
+    rng: random.Random | None = None,
+    clock: Callable[[], float] = time.time,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Delegation:
+    """Let somebody do the work, and tell everything about it.
+
+    `caller` is asked for permissions that the policy leaves open; without one those are denied.
+    `lineage` is where the wish stands, if the environment does not say it. Whatever peers do is in
+    the result. It raises `UnknownRole`, `UnknownPeer` and `NoPeer` before anybody is asked.
+    """
+    course = _Course(
+        wish,
+        place,
+        audience or DelegationListener(),
+        caller=caller,
+        reins=reins or CancelHandle(),
+        lineage=inherited(place.environ) if lineage is None else lineage,
+        rng=rng or random.Random(),
+        clock=clock,
+        pause=pause,
+    )
+    return await course.run()
+
+
+class _Course:
+    """One delegation while it runs."""
+
+    def __init__(
+        self,
+        wish: DelegationRequest,
+        place: RunContext,
+        audience: DelegationListener,
+        *,
+        caller: Permit | None,
+        reins: CancelHandle,
+        lineage: Lineage,
+        rng: random.Random,
+        clock: Callable[[], float],
+        pause: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self.wish = wish
+        self.place = place
+        self.audience = audience
+        self.reins = reins
+        self.lineage = lineage
+        self.rng = rng
+        self.clock = clock
+        self.pause = pause
+        self.job = new_job_id()
+        self.decision_id = new_decision_id()
+        self.decision: Decision
+        self.reports: list[AttemptReport] = []
+        self._caller = caller
+        self._tasks = TaskOwner("a delegation")
+
+    async def run(self) -> Delegation:
+        place = self.place
+        await sweep(place.paths.state / WORKTREES)
+        with Journal(place, clock=self.clock, on_notice=self.audience.notice) as books:
+            self.books = books
+            queue = self._decide()
+            self.setting = AttemptSetup(
+                wish=self.wish,
+                place=place,
+                job=self.job,
+                lineage=self.lineage.child(self.job),
+                ceilings=inherited_ceilings(self.lineage, place.environ),
+                caller=self._caller,
+                prices=read_prices(place.paths.config),
+                reins=self.reins,
+                clock=self.clock,
+                on_event=self.audience.event,
+                on_notice=self.audience.notice,
+                on_session=self._follow,
+            )
+            books.job_began(self.job, self.wish, queue[0].peer)
+            self.audience.job(self.job)
+            self.audience.decided(self.decision)
+            note = obey_note(self.job, place.paths, self.reins.pull)
+            self._tasks.start(note, "look whether it shall stop")
+            try:
+                done = await self._stoppable(queue)
+            except BaseException:
+                final = self.reports[-1] if self.reports else None
+                books.job_ended(self.job, final, Outcome.CANCELLED.value, "")
+                raise
+            finally:
+                await self._tasks.aclose()
+            books.job_ended(self.job, done.final, done.outcome.value, done.text)
+            return done
+
+    # -- the decision
+
+    def _decide(self) -> list[Candidate]:
+        settings = self.place.config.settings
+        now = self.clock()
+        inputs = self.books.read(
+            lambda ledger: gather(
+                self.wish, self.place, ledger=ledger, lineage=self.lineage, now=now
+            )
+        )
+        self.decision = decision = decide(inputs, self.rng, now)
+        self.books.decided(self.job, self.decision_id, decision)
+        fallback = self.wish.fallback or settings.fallback
+        queue = allowed(decision, fallback)
+        if not queue:
+            raise nobody(decision)
+        return queue
+
+    # -- the attempts
+
+    async def _stoppable(self, queue: list[Candidate]) -> Delegation:
+        """The attempts; whoever holds the reins can end them between two turns as well, and still
+        gets what there is."""
+        task = asyncio.current_task()
+        assert task is not None
+        before, pulled = task.cancelling(), False
+
+        def stop() -> None:
+            nonlocal pulled
+            if not pulled:
+                pulled = True
+                task.cancel()
+
+        self.reins.between_turns(stop)
+        try:
+            return await self._attempts(queue)
+        except asyncio.CancelledError:
+            # Somebody else may want this task to end, too.
+            if not pulled or task.cancelling() > before + 1 or not self.reports:
+                raise
+            return self._over("it was interrupted")
+        finally:
+            self.reins.between_turns(None)
+            if pulled:
+                task.uncancel()
+
+    async def _attempts(self, queue: list[Candidate]) -> Delegation:
+        left = list(queue)
+        candidate = left.pop(0)
+        reason, again, stopped = reason_for_first(self.decision, candidate, self.wish.peer), 0, ""
+        while True:
+            attempt, record, reading = await self._attempt(candidate, reason)
+            report = self.reports[-1]
+            if report.ok:
+                break
+            stopped = self._obstacle(attempt, report)
+            if stopped:
+                break
+            told = f"{report.peer} {_PHRASES[report.outcome]}{_message(report)}"
+            if reading.sign is Sign.PASSING and not attempt.seen.acted and again < MAX_AGAIN:
+                again += 1
+                seconds = backoff(again, self.rng, retry_after=reading.retry_after)
+                told = f"{report.peer} was turned away{_message(report)}"
+                reason = f"{told}; that passes, so it is asked again after {seconds:.1f} s"
+                self.books.fell_back(record, candidate.peer, reason)
+                await self.pause(seconds)
+                continue
+            if not left:
+                break
+            candidate, again = left.pop(0), 0
+            reason = f"{told}; {candidate.why}"
+            self.books.fell_back(record, candidate.peer, told)
+        return self._over(stopped)
+
+    def _over(self, stopped: str) -> Delegation:
+        return Delegation(
+            job=self.job,
+            decision_id=self.decision_id,
+            decision=self.decision,
+            attempts=tuple(self.reports),
+            stopped=stopped,
+            interrupted=self.reins.pulled and not self.reports[-1].ok,
+            adaptive=self.place.config.settings.adaptive,
+            depth=self.lineage.depth,
+        )
+
+    async def _attempt(
+        self, candidate: Candidate, reason: str
+    ) -> tuple[Attempt, AttemptRecord, Reading]:
+        number = len(self.reports) + 1
+        started_at = self.clock()
+        record = self.books.began(
+            self.decision,
+            AttemptRecord(
+                job=self.job,
+                decision_id=self.decision_id,
+                number=number,
+                peer=candidate.peer,
+                role=self.wish.role,
+                tier=candidate.tier,
+                size=self.decision.size,
+                model=candidate.model,
+                runtime_role=runtime_role(candidate.peer),
+                reason=reason,
+                started_at=started_at,
+                runner=self.books.runner,
+            ),
+            lambda health: BREAKER.begun(health, started_at),
+        )
+        self.audience.attempt(number, candidate, reason)
+        try:
+            with calling(record) as call:
+                attempt = Attempt(
+                    self.setting, candidate, number=number, reason=reason, trace=call.context()
+                )
+                report = await attempt.run()
+                record, reading = self._write_down(record, candidate, attempt, report)
+                call.ended(record)
+        except BaseException as error:
+            torn = None
+            if self.reins.pulled and isinstance(error, asyncio.CancelledError):
+                torn = attempt.torn()
+                self.reports.append(torn)
+                self.audience.reported(number, torn)
+            self._write_off(record, error, torn)
+            raise
+        if attempt.seen.prompted and candidate.peer != LOCAL:
+            await self._stored(attempt.id, ended=True)
+        self.reports.append(report)
+        self.audience.reported(number, report)
+        return attempt, record, reading
+
+    def _write_down(
+        self, record: AttemptRecord, candidate: Candidate, attempt: Attempt, report: AttemptReport
+    ) -> tuple[AttemptRecord, Reading]:
+        now = self.clock()
+        catalogue = self.place.catalogue
+        known = catalogue.get(candidate.peer) if candidate.peer in catalogue else None
+        account = attempt.seen.view.usage.get("account")
+        reading = learning.reading_of(
+            report,
+            now=now,
+            login=login_of(known),
+            limits=() if account is None else account.limits,
+        )
+        # Neither an interruption nor a fault of the workspace or of the wish says anything about
+        # the peer.
+        interrupted = self.reins.pulled and not report.ok
+        blameless = interrupted or attempt.workspace_fault or attempt.misused
+        if blameless:
+            reading = Reading(sign=Sign.NOTHING)
+        competes = not candidate.last_resort
+        arm = self.decision.arm_of(candidate)
+        learned = learning.lesson(report, arm, now=now) if competes else None
+        record = self.books.ended(
+            record,
+            learning.ending_of(report),
+            ok=report.ok,
+            learned=None if self.reins.pulled or blameless else learned,
+            health=learning.health_change(
+                reading,
+                BREAKER,
+                now=now,
+                greeting=attempt.seen.greeted_seconds,
+                surroundings=surroundings_here(candidate.peer, self.place),
+            ),
+            reading=reading,
+            detail="" if report.ok else _PHRASES[report.outcome] + _message(report),
+        )
+        return record, reading
+
+    def _write_off(
+        self, record: AttemptRecord, error: BaseException, torn: AttemptReport | None
+    ) -> None:
+        """The attempt was torn away from us: it ends as well as it can be known."""
+        gone = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+        outcome = Outcome.CANCELLED if gone else Outcome.UNKNOWN
+        self.books.ended(
+            record,
+            learning.ending_of(torn)
+            if torn is not None
+            else Ending(
+                ended_at=self.clock(),
+                outcome=outcome.value,
+                error_class=getattr(error, "error_class", type(error).__name__),
+            ),
+            ok=False,
+            learned=None,
+            health=lambda health: structs.replace(health, trial_at=None),
+            reading=None,
+            detail="it was interrupted" if gone else str(error),
+        )
+
+    def _obstacle(self, attempt: Attempt, report: AttemptReport) -> str:
+        """Why nobody else may be asked after an attempt; empty if somebody may."""
+        if self.reins.pulled:
+            return "it was interrupted"
+        if attempt.workspace_fault and attempt.seen.prompted:
+            return "that is a fault of the workspace, and no other can do better"
+        if attempt.workspace_fault:
+            return "no peer was asked: that is a fault of the workspace, and no other can do better"
+        if report.outcome is Outcome.DENIED:
+            return "a permission was refused, and others would need it, too"
+        if attempt.seen.over is not None:
+            return f"a limit was reached: {attempt.seen.over}"
+        if attempt.seen.restless is not None:
+            return f"{report.peer}: {attempt.seen.restless}"
+        left_behind = report.obstacle()
+        return "" if left_behind is None else f"{report.peer}: {left_behind}"
+
+    # -- the job
+
+    def _follow(self, attempt: str) -> None:
+        """Let the job show what happens in an attempt, as soon as that is stored."""
+        self._tasks.start(self._stored(attempt, ended=False), f"follow {attempt}")
+
+    async def _stored(self, attempt: str, *, ended: bool) -> None:
+        try:
+            async with asyncio.timeout(STORED_TIMEOUT):
+                while True:
+                    if self.books.job_follows(self.job, attempt, ended=ended):
+                        return
+                    await asyncio.sleep(LOOK_INTERVAL)
+        except (TimeoutError, StoreError):
+            # It was not prompted, or nothing is stored: then there is nothing to show.
+            return
+
+
+def _message(report: AttemptReport) -> str:
+    failure = report.failure
+    if report.outcome is Outcome.OK and report.check is not None:
+        return f": {report.check.command}"
+    if failure is None or not failure.message:
+        return ""
+    line = failure.message.strip().splitlines()[0] if failure.message.strip() else ""
+    return f": {line[:SHOWN_SIZE]}"

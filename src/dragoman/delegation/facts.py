@@ -1,0 +1,231 @@
+"""What is known at this moment of everybody who could do a piece of work.
+
+Owns the way from the folder, the cards and the ledger to the facts that `dragoman.delegation.routing`
+decides by, and the fixed order: the peers as the user enabled them, then all others as the
+catalogue has them, then the local model, and scout as the last. Files are looked at and nothing is
+started. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import structs
+
+from dragoman.catalogue import Descriptor
+from dragoman.catalogue.card import Card, RungVerdict
+from dragoman.catalogue.enforcement import gap
+from dragoman.config.schema import LocalModelSettings
+from dragoman.delegation.bandit import size_of
+from dragoman.delegation.health import Breaker
+from dragoman.delegation.limits import DAY, has_daily, over_budget
+from dragoman.delegation.local_model.model import MAX_TOKENS, LocalModel
+from dragoman.delegation.parked import surroundings_here
+from dragoman.delegation.peer_status import PeerStatus, row_of
+from dragoman.delegation.permission_ceiling import Ceilings, inherited_ceilings, policy_for
+from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.routing import CardFacts, Inputs, PeerFacts
+from dragoman.errors import ConfigInvalid, StoreError
+from dragoman.policy import allows_everything
+from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.runs.lineage import Lineage
+from dragoman.store.ledger.ledger import Ledger
+from dragoman.store.values import Health
+
+LOCAL: Final = "local-model"
+"""What the local model is called where peers have their names."""
+
+BREAKER: Final = Breaker()
+
+_COMMAND: Final = re.compile(r"`([^`]+)`")
+
+
+def gather(
+    wish: DelegationRequest,
+    place: RunContext,
+    *,
+    ledger: Ledger | None,
+    lineage: Lineage,
+    now: float,
+) -> Inputs:
+    """Everything that the decision about a wish is made of.
+
+    Raises `StoreError` where limits are set and what was spent cannot be read.
+    """
+    settings = place.config.settings
+    healths = {} if ledger is None else ledger.healths()
+    spending = _Spending(place, ledger, now)
+    ceilings = inherited_ceilings(lineage, place.environ)
+    rows = [row_of(name, place) for name in in_fixed_order(place)]
+    peers = [
+        structs.replace(
+            _facts(
+                row,
+                healths.get(row.descriptor.name),
+                spending,
+                now,
+                surroundings_here(row.descriptor.name, place),
+            ),
+            unenforced=_unenforced(row, wish, place, ceilings),
+        )
+        for row in rows
+    ]
+    local = settings.local_model
+    if local.api is not None:
+        model = local_model(place)
+        roles = {role for peer in peers for role in peer.roles} if local.competes else set()
+        at = next((n for n, peer in enumerate(peers) if peer.always), len(peers))
+        peers.insert(
+            at,
+            _judged(
+                PeerFacts(
+                    name=LOCAL,
+                    roles=tuple(sorted(roles)),
+                    enabled=True,
+                    tiers={"default": model.model},
+                    always=not local.competes,
+                ),
+                healths.get(LOCAL),
+                spending,
+                now,
+            ),
+        )
+    return Inputs(
+        role=wish.role,
+        tier=wish.tier,
+        model=wish.model,
+        peer=wish.peer,
+        size=size_of(wish.prompt, wish.files),
+        peers=tuple(peers),
+        depth=lineage.depth,
+        max_depth=settings.max_depth,
+        adaptive=settings.adaptive,
+        posteriors={} if ledger is None else ledger.posteriors(),
+        require_card=settings.require_card,
+    )
+
+
+def _unenforced(
+    row: PeerStatus, wish: DelegationRequest, place: RunContext, ceilings: Ceilings
+) -> str:
+    """Why the policy for this wish would not restrict a peer."""
+    settings, name = place.config.settings, row.descriptor.name
+    own = settings.for_peer(name)
+    if wish.allow_unenforced or own.allow_unenforced:
+        return ""
+    policy = policy_for(settings, name, wished=wish.permissions, attended=True, ceilings=ceilings)
+    if allows_everything(policy):
+        return ""
+    return gap(row.descriptor, card=row.card, mode=own.mode)
+
+
+def in_fixed_order(place: RunContext) -> list[str]:
+    """The names of all peers, in the order in which they are asked if nothing else decides."""
+    names = place.catalogue.names
+    wanted = [name for name in place.config.settings.enabled_peers if name in names]
+    ordered = dict.fromkeys([*wanted, *names])
+    return sorted(ordered, key=lambda name: name in ALWAYS_ENABLED)
+
+
+def local_model(place: RunContext) -> LocalModel:
+    """The configured local model. Raises `ConfigInvalid`."""
+    local: LocalModelSettings = place.config.settings.local_model
+    if local.api is None:
+        raise ConfigInvalid("local_model", "it has no api")
+    if LOCAL in place.catalogue:
+        raise ConfigInvalid("local_model", f"a peer is called {LOCAL}, too: rename it")
+    return LocalModel(
+        api=local.api,
+        model=local.model,
+        base_url=local.base_url,
+        key_variable=local.key_variable,
+        max_tokens=MAX_TOKENS if local.max_tokens is None else local.max_tokens,
+        system=local.system,
+    )
+
+
+def login_of(descriptor: Descriptor | None) -> str:
+    """The command that logs in to a peer, where its descriptor names one."""
+    found = _COMMAND.search("" if descriptor is None else descriptor.credentials.login)
+    return found[1] if found else ""
+
+
+class _Spending:
+    """What was spent, asked for only where there is a limit."""
+
+    def __init__(self, place: RunContext, ledger: Ledger | None, now: float) -> None:
+        self._settings = place.config.settings
+        self._ledger = ledger
+        self._since = now - DAY
+        limits = self._settings.limits
+        self._all = (
+            over_budget(limits, self._ask().spent(None, self._since)) if has_daily(limits) else None
+        )
+
+    def over(self, peer: str) -> str | None:
+        own = self._settings.for_peer(peer).limits
+        if self._all is not None or not has_daily(own):
+            return self._all
+        return over_budget(own, self._ask().spent(peer, self._since), whose=peer)
+
+    def _ask(self) -> Ledger:
+        if self._ledger is None:
+            raise StoreError(
+                "the ledger",
+                "what was spent cannot be read, and there are limits",
+                remedy="mend it, or take the limits away",
+            )
+        return self._ledger
+
+
+def _facts(
+    row: PeerStatus, health: Health | None, spending: _Spending, now: float, surroundings: str
+) -> PeerFacts:
+    descriptor = row.descriptor
+    facts = PeerFacts(
+        name=descriptor.name,
+        roles=descriptor.roles,
+        installed=row.installed,
+        hint="" if row.installed else descriptor.install.hint,
+        enabled=row.enabled,
+        card=None if row.card is None else _card(row.card),
+        tiers={str(tier): model for tier, model in descriptor.tiers.items()},
+        always=descriptor.name in ALWAYS_ENABLED,
+    )
+    return _judged(facts, health, spending, now, surroundings)
+
+
+def _judged(
+    facts: PeerFacts,
+    health: Health | None,
+    spending: _Spending,
+    now: float,
+    surroundings: str = "",
+) -> PeerFacts:
+    changes: dict[str, object] = {"over_budget": spending.over(facts.name)}
+    if health is not None:
+        changes["breaker"] = BREAKER.state(health, now)
+        if (park := health.parking(now, surroundings)) is not None:
+            changes |= {"parked_until": park.until, "parked_why": park.why}
+    return structs.replace(facts, **changes)
+
+
+def _card(card: Card) -> CardFacts:
+    facts = card.facts
+    failed = [rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL]
+    problem = ""
+    if failed:
+        first = failed[0]
+        problem = f"{first.rung}: {first.evidence}{first.remedy and '; ' + first.remedy}"
+    # A login that was missing then and there says nothing about another shell or a later day: a
+    # turn finds out, and parks the peer where the login is still missing.
+    no_login = facts.authenticated is False
+    return CardFacts(
+        usable=card.usable or no_login,
+        turns_ok=None if no_login else facts.echo,
+        asks_permission=facts.asks_permission,
+        parallel=facts.parallel_sessions,
+        models=facts.parent_models or facts.models,
+        problem=problem,
+    )

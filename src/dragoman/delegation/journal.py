@@ -1,0 +1,250 @@
+"""What is written down of a delegation: the ledger, ``events.jsonl``, and the job.
+
+Owns the order of the entries, and that a disk that fails is told once and stops nobody. What is
+written is made in `learning`. Each call takes about a millisecond, and is made while no peer works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from dragoman.config.secrets import redactor
+from dragoman.delegation.health import Reading
+from dragoman.errors import StoreCorrupt, StoreError, UnknownJob
+from dragoman.runs.stop_notes import note_reader
+from dragoman.store.jobs import is_alive
+from dragoman.store.ledger import (
+    AttemptRecord,
+    Ending,
+    EventName,
+    EventsFile,
+    HealthChange,
+    Learned,
+    Ledger,
+    events_path,
+    ledger_path,
+    logged,
+)
+from dragoman.store.open import open_store
+from dragoman.store.records import JobRecord, root_of
+
+if TYPE_CHECKING:
+    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.request import DelegationRequest
+    from dragoman.delegation.routing import Decision
+    from dragoman.runs.context import RunContext
+    from dragoman.store.store import Store
+
+
+T = TypeVar("T")
+
+
+class Journal:
+    """Everything that is written down, for use as ``with``."""
+
+    def __init__(
+        self, place: RunContext, *, clock: Callable[[], float], on_notice: Callable[[str], None]
+    ) -> None:
+        self._paths = place.paths
+        self._clock = clock
+        self._on_notice = on_notice
+        self._told = False
+        names = [name for peer in place.catalogue for name in peer.credentials.env]
+        self._redact = redactor(names, place.environ)
+        self._log = EventsFile(events_path(self._paths.state), self._redact)
+        self.runner = note_reader()
+        self.ledger: Ledger | None = None
+        """None where it cannot be used."""
+        self._store: Store | None = None
+        self._attempts: dict[int, AttemptRecord] = {}
+
+    def __enter__(self) -> Journal:
+        self._try(self._open_ledger)
+        ledger = self.ledger
+        if ledger is not None:
+            self._try(lambda: ledger.end_orphans(is_alive))
+        self._try(self._open_store)
+        return self
+
+    def _open_ledger(self) -> None:
+        self.ledger = Ledger.open(ledger_path(self._paths.state), self._redact)
+        self._tell_replaced(self.ledger)
+
+    def _open_store(self) -> None:
+        self._store = open_store(paths=self._paths)
+        self._tell_replaced(self._store)
+
+    def _tell_replaced(self, file: Ledger | Store) -> None:
+        if file.replaced:
+            self._on_notice(f"{file.path}: {file.replaced}")
+
+    def read(self, read: Callable[[Ledger | None], T]) -> T:
+        """Read from the ledger; from a new one where it turns out to be damaged, and without it
+        where it cannot be read."""
+        try:
+            return read(self.ledger)
+        except StoreCorrupt as error:
+            self._on_notice(str(error))
+            if not error.replaced and self.ledger is not None:
+                self.ledger.close()
+                self.ledger = None
+            return read(self.ledger)
+
+    def __exit__(self, *error: object) -> None:
+        if self.ledger is not None:
+            self.ledger.close()
+        if self._store is not None:
+            self._store.close()
+
+    # -- the job
+
+    def job_began(self, job: str, wish: DelegationRequest, peer: str) -> None:
+        now = self._clock()
+        record = JobRecord(
+            id=job,
+            session_key="",
+            peer=peer,
+            root=str(root_of(wish.workspace)),
+            prompt=wish.prompt,
+            state="running",
+            created_at=now,
+            started_at=now,
+            runner=self.runner,
+        )
+        store = self._store
+        if store is not None:
+            self._try(lambda: store.create_job(record))
+
+    def job_follows(self, job: str, attempt: str, *, ended: bool) -> bool:
+        """Let the job show what happens in an attempt. False if it is not stored yet, with `ended`
+        if its end is not."""
+        store = self._store
+        if store is None:
+            return True
+        child = store.job(attempt)
+        if child is None or (ended and child.state != "ended"):
+            return False
+        fields: dict[str, Any] = {
+            "peer": child.peer,
+            "session_key": child.session_key,
+            "first_event": child.first_event,
+            "next_event": child.next_event,
+        }
+        self._change_job(job, **fields)
+        return True
+
+    def job_ended(self, job: str, final: AttemptReport | None, outcome: str, text: str) -> None:
+        fields: dict[str, Any] = {
+            "state": "ended",
+            "outcome": outcome,
+            "text": text,
+            "ended_at": self._clock(),
+        }
+        if final is not None:
+            fields |= {"peer": final.peer, "stop": final.stop}
+            if final.failure is not None:
+                bare = structs.replace(final.failure, data=None)
+                fields["failure"] = msgspec.to_builtins(bare, enc_hook=str)
+            fields["usage"] = msgspec.to_builtins(final.tokens)
+        self._change_job(job, **fields)
+
+    def _change_job(self, job: str, **fields: Any) -> None:
+        store = self._store
+        if store is not None:
+            self._try(lambda: store.update_job(job, **fields))
+
+    # -- decisions and attempts
+
+    def decided(self, job: str, decision_id: str, decision: Decision) -> None:
+        first = decision.candidates[0].peer if decision.candidates else None
+        self._write(
+            EventName.DELEGATION_DECIDED,
+            job=job,
+            role=decision.role,
+            peer=first,
+            detail=decision.why,
+            decision=decision_id,
+        )
+
+    def began(
+        self, decision: Decision, attempt: AttemptRecord, health: HealthChange
+    ) -> AttemptRecord:
+        ledger = self.ledger
+        ids: list[int] = []
+        if ledger is not None:
+            told = msgspec.to_builtins(decision)
+            self._try(
+                lambda: ids.append(ledger.begin(attempt.decision_id, told, attempt, health=health))
+            )
+        attempt = structs.replace(attempt, id=ids[0] if ids else 0)
+        self._write(EventName.PEER_CALL_STARTED, attempt, detail=attempt.reason or None)
+        return attempt
+
+    def ended(
+        self,
+        attempt: AttemptRecord,
+        ending: Ending,
+        *,
+        ok: bool,
+        learned: Learned | None,
+        health: HealthChange | None,
+        reading: Reading | None,
+        detail: str,
+    ) -> AttemptRecord:
+        ledger = self.ledger
+        fields = structs.asdict(ending)
+        if ending.model is None:
+            del fields["model"]
+        after = structs.replace(attempt, **fields)
+        if ledger is not None and attempt.id:
+            self._try(lambda: ledger.finish(attempt.id, ending, learned=learned, health=health))
+        name = EventName.PEER_CALL_COMPLETED if ok else EventName.PEER_CALL_FAILED
+        self._write(name, after, detail=detail or None)
+        if after.error_class == "protocol_mismatch":
+            self._write(EventName.PROTOCOL_MISMATCH, after, detail=detail or None)
+        if reading is not None and reading.park_until is not None:
+            until = f"parked until {_instant(reading.park_until)}"
+            self._write(EventName.PEER_PARKED, after, detail=f"{reading.why}; {until}")
+        return after
+
+    def fell_back(self, attempt: AttemptRecord, to: str, why: str) -> None:
+        self._write(EventName.PEER_CALL_FELL_BACK, attempt, detail=f"to {to}: {why}")
+
+    # -- the rim
+
+    def _write(
+        self,
+        name: EventName,
+        attempt: AttemptRecord | None = None,
+        *,
+        decision: str | None = None,
+        **told: Any,
+    ) -> None:
+        line = logged(name, attempt, at=self._clock(), **told)
+        if decision is not None:
+            line = structs.replace(line, decision=decision)
+        self._try(lambda: self._log.write(line))
+
+    def _try(self, write: Callable[[], object]) -> None:
+        try:
+            try:
+                write()
+            except StoreCorrupt as error:
+                if not error.replaced:
+                    raise
+                self._on_notice(str(error))
+                write()
+        except (StoreError, UnknownJob) as error:
+            if not self._told:
+                self._told = True
+                self._on_notice(f"this delegation is not recorded: {error}")
+
+
+def _instant(at: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

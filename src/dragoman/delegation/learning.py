@@ -1,0 +1,162 @@
+"""What an attempt teaches: about its peer's health, about its arm, and for the ledger.
+
+Owns the way from a report to those three, and the outcome of an attempt that never had a turn. It
+reads no clock and writes nothing; `journal` does that. What a failure means is decided in `health`,
+what a success is worth in `bandit`.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from dragoman.client.results import explain
+from dragoman.delegation.bandit import SCALES, prior, reward, updated
+from dragoman.delegation.health import Breaker, Reading, greeted, read
+from dragoman.delegation.report import AttemptReport
+from dragoman.errors import (
+    CallTimeout,
+    DragomanError,
+    HandshakeFailed,
+    IsolationFailed,
+    SpawnError,
+    Unsupported,
+    UsageError,
+)
+from dragoman.events.parts import Failure, Limit
+from dragoman.events.words import Outcome
+from dragoman.store.ledger import AttemptRecord, Ending, HealthChange, Learned
+from dragoman.store.ledger.records import Verdict
+from dragoman.store.values import DOLLARS, FLOOR, Arm, Health, Posterior
+
+SAYS_NOTHING = frozenset({Outcome.CANCELLED, Outcome.DENIED})
+"""Ends that somebody here has caused: no arm is worth less for them."""
+
+
+def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
+    """How an attempt ended that never had a turn."""
+    outcome, failure = explain(error)
+    if outcome is Outcome.UNKNOWN:
+        match error:
+            case Unsupported():
+                outcome = Outcome.UNSUPPORTED
+            case HandshakeFailed() if isinstance(error.__cause__, CallTimeout):
+                outcome = Outcome.TIMED_OUT
+            case HandshakeFailed():
+                outcome = Outcome.PROTOCOL_ERROR
+            case CallTimeout():
+                outcome = Outcome.TIMED_OUT
+            case SpawnError() | UsageError() | IsolationFailed():
+                outcome = Outcome.FAILED
+    return outcome, failure
+
+
+def reading_of(
+    report: AttemptReport, *, now: float, login: str = "", limits: tuple[Limit, ...] = ()
+) -> Reading:
+    """What an attempt says about its peer."""
+    return read(report.outcome, report.failure, now=now, login=login, limits=limits)
+
+
+def health_change(
+    reading: Reading,
+    breaker: Breaker,
+    *,
+    now: float,
+    greeting: float | None = None,
+    surroundings: str = "",
+) -> HealthChange:
+    """What becomes of what is known of the peer, which was asked in these surroundings."""
+
+    def change(health: Health) -> Health:
+        if greeting is not None:
+            health = greeted(health, greeting)
+        return breaker.ended(health, reading, now, surroundings)
+
+    return change
+
+
+def earned(report: AttemptReport, arm: Arm, *, rejected: bool = False) -> float | None:
+    """What an attempt is worth to its arm; None if it says nothing about it."""
+    if report.outcome in SAYS_NOTHING:
+        return None
+    return reward(
+        ok=report.ok,
+        rejected=rejected,
+        cost=_dollars(report.cost.amount, report.cost.currency),
+        seconds=report.seconds,
+        scale=SCALES[arm.size],
+    )
+
+
+def lesson(report: AttemptReport, arm: Arm, *, now: float) -> Learned | None:
+    """What becomes of what is believed of the arm."""
+    worth = earned(report, arm)
+    if worth is None:
+        return None
+    cost = _dollars(report.cost.amount, report.cost.currency)
+
+    def change(before: Posterior | None) -> Posterior:
+        known = before if before is not None and before.sound else prior(arm, claims=True)
+        return updated(known, worth, now, cost=cost, seconds=report.seconds)
+
+    return arm, change
+
+
+def ending_of(report: AttemptReport) -> Ending:
+    """How an attempt ended, for the ledger."""
+    verdict: Verdict | None = None
+    if report.check is not None:
+        verdict = "good" if report.check.ok else "bad"
+    return Ending(
+        ended_at=report.ended_at,
+        outcome=report.outcome.value,
+        error_class=report.error_class or (None if report.ok else report.outcome.value),
+        model=report.model,
+        tokens=report.tokens,
+        cost=report.cost,
+        first_event_at=report.first_event_at,
+        files_changed=None if report.changed is None else len(report.changed.files),
+        unenforced=report.unenforced,
+        violations=None if report.changed is None else len(report.violations),
+        verdict=verdict,
+        verdict_source=None if verdict is None else "check",
+    )
+
+
+def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
+    """What a verdict changes about the arm of an attempt that was counted by its outcome.
+
+    A turn that was not ok has earned nothing and does not earn more by praise.
+    """
+    if before.outcome != Outcome.OK.value or before.seconds is None or before.tier is None:
+        return None
+    size = next((known for known in SCALES if known == before.size), None)
+    if size is None:
+        return None
+    arm = Arm(role=before.role, size=size, peer=before.peer, tier=before.tier)
+    worth = reward(
+        ok=True,
+        rejected=False,
+        cost=_dollars(before.cost.amount, before.cost.currency),
+        seconds=before.seconds,
+        scale=SCALES[size],
+    )
+    was = 0.0 if before.verdict == "bad" else worth
+    now = 0.0 if word == "bad" else worth
+    if was == now:
+        return None
+
+    def change(posterior: Posterior | None) -> Posterior:
+        known = posterior or prior(arm, claims=True)
+        # The evidence of that turn is put in order, and no new turn is made of it.
+        return structs.replace(
+            known,
+            alpha=max(FLOOR, known.alpha + now - was),
+            beta=max(FLOOR, known.beta - now + was),
+        )
+
+    return arm, change
+
+
+def _dollars(amount: float | None, currency: str | None) -> float | None:
+    return amount if currency == DOLLARS else None

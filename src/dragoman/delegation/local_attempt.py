@@ -1,0 +1,60 @@
+"""One try of the local model, which this process asks itself.
+
+Owns the way from its answer to what any other try gives: a result, and events to watch. It has no
+tools and no workspace, so it gets the prompt alone and can change nothing. The asking is done by
+`dragoman.delegation.local_model`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dragoman.client.budgets import Budgets
+from dragoman.delegation.facts import LOCAL
+from dragoman.delegation.local_model import LocalModel, ask
+from dragoman.delegation.peer_run import RunResult
+from dragoman.events.model import Event, MessageDelta, Source, TurnEnded, TurnStarted
+from dragoman.events.parts import Text
+from dragoman.events.place import Place
+from dragoman.events.words import Role
+
+SOURCE: Final = Source(LOCAL, LOCAL)
+TURN: Final = "1"
+
+
+async def ask_local(
+    model: LocalModel,
+    prompt: str,
+    *,
+    budgets: Budgets,
+    environ: Mapping[str, str],
+    clock: Callable[[], float],
+    on_event: Callable[[Event], None],
+) -> RunResult:
+    """Ask it once."""
+    place = Place(SOURCE, itertools.count(1), None)
+    place.turn = TURN
+    seen = RunResult(prompted=True, model=model.model)
+
+    def said(text: str) -> None:
+        seen.acted = True
+        if seen.first_event_at is None:
+            seen.first_event_at = clock()
+        on_event(MessageDelta(*place.base("text", None), role=Role.AGENT, text=text))
+
+    on_event(TurnStarted(*place.base("ask", None), prompt=(Text(prompt),)))
+    answer = await ask(model, prompt, budgets=budgets, environ=environ, on_text=said)
+    result = answer.result
+    seen.result, seen.model = result, answer.model
+    on_event(
+        TurnEnded(
+            *place.base("end", None),
+            outcome=result.outcome,
+            stop=result.stop,
+            failure=result.failure,
+            usage=result.usage,
+        )
+    )
+    return seen

@@ -1,0 +1,171 @@
+"""One question to the local model: its time limits, its text, and how it ended.
+
+Owns the limits (those of any turn, `client.budgets`), the putting together of the pieces, and the
+outcome, which is good only if the model said something and said that it was done. It never asks
+twice. The wire formats are in `anthropic_messages` and `openai_chat`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from dragoman.client.budgets import Budgets
+from dragoman.client.results import Result
+from dragoman.delegation.local_model import failures
+from dragoman.delegation.local_model.model import LocalModel, ModelChunk
+from dragoman.errors import BudgetExceeded, DragomanError, InvalidAnswer
+from dragoman.events.parts import Usage
+from dragoman.events.words import Outcome, outcome_of
+
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds for the connection alone: a machine that is off does not answer at all."""
+
+MAX_TEXT_SIZE: Final = 8 * 1024 * 1024
+"""Characters of an answer: far more than any model says, and bounded for one that is broken."""
+
+_STOPS: Final[Mapping[str, Outcome]] = {
+    "stop_sequence": Outcome.OK,
+    "eos": Outcome.OK,
+    "model_context_window_exceeded": Outcome.TRUNCATED,
+    "content_filter": Outcome.REFUSED,
+}
+"""Words of these APIs that no agent uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAnswer:
+    """What came of a question."""
+
+    result: Result
+    model: str
+    """The model that answered, by its own account; the one asked for if it did not say."""
+    seconds: float
+    first_event_seconds: float | None
+    """From the question to the first sign of life."""
+
+
+async def ask(
+    model: LocalModel,
+    prompt: str,
+    *,
+    budgets: Budgets | None = None,
+    environ: Mapping[str, str] | None = None,
+    on_text: Callable[[str], None] | None = None,
+) -> LocalAnswer:
+    """Ask once. Whatever goes wrong is in the result, with the text that came before it."""
+    answer = _Growing()
+    started = time.monotonic()
+    error: DragomanError | None = None
+    try:
+        key = model.key(os.environ if environ is None else environ)
+        pieces = await _stream(model, prompt, key)
+        async with contextlib.aclosing(_within(pieces, budgets or Budgets())) as timed:
+            async for told in timed:
+                answer.add(told, time.monotonic() - started)
+                if told.text and on_text is not None:
+                    on_text(told.text)
+    except DragomanError as problem:
+        error = problem
+    return LocalAnswer(
+        result=answer.result(error),
+        model=answer.model or model.model,
+        seconds=time.monotonic() - started,
+        first_event_seconds=answer.first_at,
+    )
+
+
+async def _stream(model: LocalModel, prompt: str, key: str) -> AsyncGenerator[ModelChunk, None]:
+    name = "messages" if model.api == "anthropic" else "chat"
+    try:
+        # Not before the first question, and not in the loop: these libraries take seconds.
+        module = await asyncio.to_thread(
+            importlib.import_module, f"dragoman.delegation.local_model.{name}"
+        )
+    except ImportError as error:
+        raise failures.missing_library(error) from error
+    pieces: AsyncGenerator[ModelChunk, None] = module.stream(
+        model, prompt, key=key, connect_timeout=CONNECT_TIMEOUT
+    )
+    return pieces
+
+
+async def _within(
+    pieces: AsyncGenerator[ModelChunk, None], budgets: Budgets
+) -> AsyncGenerator[ModelChunk, None]:
+    """The pieces, as long as each comes in time."""
+    loop = asyncio.get_running_loop()
+    over_at = None if budgets.total is None else loop.time() + budgets.total
+    name, limit = "the first sign of life", budgets.first_event
+    try:
+        while True:
+            due_at = None if limit is None else loop.time() + limit
+            if over_at is not None and (due_at is None or over_at < due_at):
+                due_at, name, limit = over_at, "the whole turn", budgets.total
+            try:
+                async with asyncio.timeout_at(due_at):
+                    told = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise BudgetExceeded(name, limit or 0.0) from error
+            yield told
+            name, limit = "silence", budgets.silence
+    finally:
+        await pieces.aclose()
+
+
+class _Growing:
+    """An answer as it grows."""
+
+    def __init__(self) -> None:
+        self.model = ""
+        self.first_at: float | None = None
+        self._texts: list[str] = []
+        self._size = 0
+        self._stop = ""
+        self._usage: Usage | None = None
+
+    def add(self, told: ModelChunk, at: float) -> None:
+        if self.first_at is None:
+            self.first_at = at
+        if told.text:
+            self._texts.append(told.text)
+            self._size += len(told.text)
+            if self._size > MAX_TEXT_SIZE:
+                raise InvalidAnswer(f"the answer has more than {MAX_TEXT_SIZE} characters")
+        self.model = told.model or self.model
+        self._stop = told.stop or self._stop
+        if told.usage is not None:
+            self._usage = _merged(self._usage, told.usage)
+
+    def result(self, error: DragomanError | None) -> Result:
+        text = "".join(self._texts)
+        if error is not None:
+            outcome, failure = failures.judge(error)
+            return Result(outcome, text, self._stop, failure, self._usage, error=error)
+        if not self._stop:
+            # It ended without a word why: what came may be half of it.
+            cut = InvalidAnswer("the answer ended without saying that it was complete")
+            outcome, failure = failures.judge(cut)
+            return Result(outcome, text, "", failure, self._usage, error=cut)
+        outcome = _STOPS.get(self._stop) or outcome_of(self._stop)
+        if outcome is Outcome.OK and not text.strip():
+            outcome = Outcome.EMPTY
+        return Result(outcome, text, self._stop, usage=self._usage)
+
+
+def _merged(old: Usage | None, new: Usage) -> Usage:
+    """Later numbers replace earlier ones; those that are not told again stay."""
+    if old is None:
+        return new
+    told = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}
+    return msgspec.structs.replace(old, **told)

@@ -1,0 +1,95 @@
+"""Which model it is, where it is and how it is reached, as settings.
+
+Owns the values that a user writes and their checks, and what a wire format tells while an answer
+comes. A key is never a setting: a variable is named, and read when a question is asked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from dragoman.errors import AuthRequired, ConfigInvalid
+from dragoman.events.parts import Usage
+
+Api: TypeAlias = Literal["anthropic", "openai"]
+
+KEY_VARIABLES: Final[Mapping[Api, str]] = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openai": "OPENAI_API_KEY",
+}
+"""Where a key is looked for, unless a setting names another variable."""
+
+MAX_TOKENS: Final = 8192
+"""Tokens of an answer where nothing else is set: some ten pages."""
+
+ORIGIN: Final = "local_model"
+
+
+class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model behind an API: Anthropic's, or any that speaks OpenAI's chat completions."""
+
+    api: Api
+    model: str
+    """The id by which the API knows it."""
+    base_url: str | None = None
+    """Where the API is. For `openai` with its version, such as http://127.0.0.1:11434/v1."""
+    key_variable: str | None = None
+    """The variable that holds the key."""
+    max_tokens: int = MAX_TOKENS
+    """Tokens of an answer, at most."""
+    system: str = ""
+    """What the model is told before the question."""
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ConfigInvalid(ORIGIN, "it names no model", key="model")
+        if self.max_tokens < 1:
+            raise ConfigInvalid(ORIGIN, "an answer has at least one token", key="max_tokens")
+        if self.base_url is None:
+            if self.api == "openai":
+                raise ConfigInvalid(ORIGIN, "an API of this kind can be anywhere", key="base_url")
+        elif not self.base_url.lower().startswith(("http://", "https://")) or not self.host:
+            raise ConfigInvalid(ORIGIN, "it is no address of a web server", key="base_url")
+
+    @property
+    def host(self) -> str:
+        try:
+            return urlsplit(self.base_url or "").hostname or ""
+        except ValueError:
+            return ""
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether it is reached without any network, and so without a proxy."""
+        if self.host == "localhost" or self.host.endswith(".localhost"):
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def key(self, environ: Mapping[str, str]) -> str:
+        """The key, out of the environment; `AuthRequired` if there has to be one and is none.
+
+        Models on one's own machine usually have none, so a server of the open kind decides itself.
+        """
+        variable = self.key_variable or KEY_VARIABLES[self.api]
+        if value := environ.get(variable, "").strip():
+            return value
+        if self.api == "openai" and self.key_variable is None:
+            return ""
+        raise AuthRequired("there is no key for the local model", hint=f"set {variable}")
+
+
+class ModelChunk(Struct, frozen=True):
+    """A piece of an answer, and what else its chunk says. None and "" are "not told"."""
+
+    text: str = ""
+    stop: str = ""
+    model: str = ""
+    usage: Usage | None = None

@@ -1,0 +1,314 @@
+"""One try of one peer: reached, prompted once, watched to its end.
+
+Owns the connection, the session and the turn of one attempt, warm or cold, and what was seen of
+it. The prompt is sent once, or not at all; whether another is asked after it is decided in
+`delegation`, and what the disk says is found out there, when everything of the peer is at rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.catalogue.enforcement import Enforced
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import judge, open_peer
+from dragoman.client.budgets import Budgets
+from dragoman.client.conversation import Conversation, Peer
+from dragoman.client.results import Result
+from dragoman.delegation.cancel import CancelHandle, unrest
+from dragoman.delegation.limits import OVER_BUDGET, TurnLimits
+from dragoman.delegation.permission_ceiling import unattended
+from dragoman.delegation.request import Attach
+from dragoman.dialects.discovery import ACP
+from dragoman.errors import BrokerUnavailable, DragomanError, ProtocolMismatch, UsageError
+from dragoman.events import fold
+from dragoman.events.model import Event, MessageDelta, TurnEnded, TurnStarted
+from dragoman.events.parts import Block, Failure, Text
+from dragoman.events.view import View
+from dragoman.events.words import ErrorKind, Outcome, Role
+from dragoman.policy.approver import Approver
+from dragoman.runs import model_choice
+from dragoman.runs.sessions import (
+    ANSWER_SIZE,
+    OpenedSession,
+    WantedSession,
+    broker_of,
+    job_terms,
+    open_session,
+)
+from dragoman.store.records import new_session_key
+
+if TYPE_CHECKING:
+    from dragoman.paths import Paths
+    from dragoman.runs.recorder import SessionRecorder
+
+LEAVE_TIMEOUT: Final = 2.0
+"""Seconds for an agent to close its session. What it says of that changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRunRequest:
+    """What one try needs to know."""
+
+    way: LaunchSpec
+    peer: str
+    role: str
+    prompt: str
+    attach: Attach
+    workspace: Path
+    project: Path
+    """The folder that it is stored for; the workspace may be a copy of it."""
+    model: str | None
+    model_strict: bool
+    """Whether the very model was asked for, and not a tier."""
+    mode: str | None
+    budgets: Budgets
+    desk: Approver
+    enforced: Enforced
+    """How the policy of the desk is kept with the peer."""
+    job: str
+    """The id of this try, which is a job of its own below that of the delegation."""
+    lineage: Mapping[str, Any]
+    extra_env: Mapping[str, str]
+    env: Sequence[str]
+    paths: Paths
+    limits: TurnLimits
+    warm: bool
+    stay: bool
+    """Whether a turn goes on in its broker when we are gone."""
+    trace: Mapping[str, str]
+    ttl: float | None = None
+    max_idle: int | None = None
+    max_line_size: int | None = None
+    reins: CancelHandle
+    clock: Callable[[], float]
+    on_event: Callable[[Event], None]
+    on_notice: Callable[[str], None]
+    on_session: Callable[[str], None]
+    """Told the key of the session when the prompt is about to be sent."""
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What was seen of a try."""
+
+    result: Result | None = None
+    error: DragomanError | None = None
+    """Why there was no turn."""
+    prompted: bool = False
+    """Whether the prompt was handed to the peer, so that it may have run."""
+    acted: bool = False
+    """Whether the peer said or did anything in its turn."""
+    first_event_at: float | None = None
+    greeted_seconds: float | None = None
+    model: str | None = None
+    restless: str | None = None
+    """Why the peer may still be working."""
+    over: str | None = None
+    """The limit that ended the turn."""
+    view: View = field(default_factory=View)
+    notes: list[str] = field(default_factory=list)
+    unenforced: str = ""
+    """Why the policy did not restrict the peer."""
+
+
+class PeerRun:
+    """One try."""
+
+    def __init__(self, terms: PeerRunRequest) -> None:
+        self.terms = terms
+        self.seen = RunResult()
+        self._keeper: SessionRecorder | None = None
+        self._running: Any = None
+        self._warm = False
+
+    async def run(self) -> RunResult:
+        """Try once. What goes wrong is in what was seen; when this returns the peer is at rest,
+        unless that says otherwise."""
+        try:
+            async with AsyncExitStack() as stack:
+                opened = await self._open(stack)
+                await self._turn(opened)
+        except DragomanError as error:
+            if self.seen.result is None:
+                self.seen.error = error
+        return self.seen
+
+    # -- opening
+
+    async def _open(self, stack: AsyncExitStack) -> OpenedSession:
+        terms = self.terms
+        opened = await self._reach(stack, terms.way)
+        if terms.model is None:
+            return opened
+
+        async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
+            # Nothing was prompted, so that it can be started again with other words.
+            nonlocal opened
+            await stack.aclose()
+            self.seen.view = View()
+            opened = await self._reach(stack, way)
+            return opened.conversation, self.seen.view
+
+        try:
+            await model_choice.choose_model(
+                opened.conversation,
+                self.seen.view,
+                terms.model,
+                way=terms.way,
+                restart=restart,
+                peer=terms.peer,
+            )
+        except (UsageError, ProtocolMismatch) as error:
+            if terms.model_strict:
+                raise
+            self.seen.notes.append(str(error))
+        return opened
+
+    async def _reach(self, stack: AsyncExitStack, way: LaunchSpec) -> OpenedSession:
+        terms = self.terms
+        began_at = terms.clock()
+        self._peer = await stack.enter_async_context(self._connected(way))
+        self.seen.greeted_seconds = max(terms.clock() - began_at, 0.0)
+        self._warm = broker_of(self._peer) is not None
+        self._keeper = None
+        if not self._warm:
+            from dragoman.runs.recorder import keeper_for
+
+            self._keeper = keeper_for(
+                terms.peer,
+                workspace=terms.project,
+                credentials=way.inherit,
+                handed=terms.env,
+                on_trouble=terms.on_notice,
+                paths=terms.paths,
+                on_stop=terms.reins.pull,
+            )
+            stack.push_async_callback(self._keeper.aclose)
+        opened = await open_session(
+            self._peer,
+            WantedSession(
+                key=new_session_key(),
+                once=True,
+                workspace=terms.workspace,
+                mode=terms.mode,
+                model=terms.model,
+            ),
+        )
+        self.seen.unenforced = await terms.enforced.hold(opened.conversation, self.seen.view)
+        if self._keeper is not None:
+            self._keeper.opened(opened, None, name=None)
+        stack.push_async_callback(_leave, opened.conversation)
+        return opened
+
+    def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
+        terms = self.terms
+        desk = terms.desk
+        options: dict[str, Any] = {
+            "workspace": terms.workspace,
+            "permit": desk,
+            "guard": desk.guard,
+            "budgets": terms.budgets,
+            "env": terms.env,
+            "extra_env": terms.extra_env,
+            "on_event": self._watch,
+            "max_line_size": terms.max_line_size,
+        }
+        if not terms.warm:
+            return open_peer(way, **options)
+        # Not at the top: a delegation without brokers does not load what speaks with one.
+        from dragoman.broker.client.connect import open_warm
+
+        return open_warm(
+            way,
+            ttl=terms.ttl,
+            max_idle=terms.max_idle,
+            paths=terms.paths,
+            on_fallback=self._without_broker,
+            **options,
+        )
+
+    def _without_broker(self, error: BrokerUnavailable) -> None:
+        self.terms.on_notice(f"{self.terms.peer} is started for this attempt alone: {error}")
+
+    # -- the turn
+
+    async def _turn(self, opened: OpenedSession) -> None:
+        terms, seen = self.terms, self.seen
+        conversation = opened.conversation
+        attached = terms.attach(terms.workspace, self._peer.capabilities)
+        blocks: list[Block] = [Text(terms.prompt), *attached]
+        if self._keeper is not None:
+            self._keeper.began(terms.job, blocks)
+        terms.on_session(opened.key)
+        self._running = None
+        try:
+            turn = self._prompt(conversation, blocks)
+            turn.max_text_size = ANSWER_SIZE
+            seen.prompted = True
+            async with turn:
+                self._running = turn
+                terms.reins.hold(turn)
+                result = await turn.wait()
+        finally:
+            terms.reins.hold(None)
+            self._running = None
+        result = judge(result, terms.way.quirks)
+        if seen.over is not None:
+            result = replace(
+                result,
+                outcome=Outcome.TRUNCATED,
+                failure=Failure(seen.over, ErrorKind.QUOTA, OVER_BUDGET, False, None),
+            )
+        seen.result = result
+        seen.model = model_choice.model_in_use(seen.view)
+        if self._keeper is not None:
+            self._keeper.ended(result)
+        if result.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.TRUNCATED):
+            seen.restless = await unrest(self._peer, conversation.id, terms.paths)
+
+    def _prompt(self, conversation: Conversation, blocks: Sequence[Block]) -> Any:
+        terms = self.terms
+        if self._peer.dialect != ACP and not self._warm:
+            return conversation.prompt(blocks)
+        ours = dict(terms.lineage)
+        if self._warm:
+            policy = unattended(terms.desk.policy, peer=terms.peer, role=terms.role)
+            ours |= {**job_terms(terms.job, policy=policy)["dragoman"], "stay": terms.stay}
+        return conversation.prompt(blocks, meta={"dragoman": ours, **terms.trace})  # type: ignore[call-arg]
+
+    def _watch(self, event: Event) -> None:
+        seen, terms = self.seen, self.terms
+        fold.apply_briefly(seen.view, event)
+        if self._keeper is not None:
+            self._keeper.event(event)
+        if seen.prompted and _is_life(event):
+            seen.acted = True
+            if seen.first_event_at is None:
+                seen.first_event_at = terms.clock()
+        if seen.over is None and (crossed := terms.limits.crossed(event)) is not None:
+            seen.over = crossed
+            if self._running is not None:
+                self._running.cancel()
+        terms.on_event(event)
+
+
+_SILENT: Final = (TurnStarted, TurnEnded)
+
+
+def _is_life(event: Event) -> bool:
+    """Whether an event of a turn says that the peer does something about it."""
+    if event.turn is None or event.replay or isinstance(event, _SILENT):
+        return False
+    return not (isinstance(event, MessageDelta) and event.role is Role.USER)
+
+
+async def _leave(conversation: Conversation) -> None:
+    with suppress(DragomanError, TimeoutError):
+        async with asyncio.timeout(LEAVE_TIMEOUT):
+            await conversation.close()

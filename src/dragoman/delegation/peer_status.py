@@ -1,0 +1,139 @@
+"""All peers at a glance: installed, enabled, which version, what was measured.
+
+Owns one row per peer for whoever shows them. Nothing is started: files are looked at. Where only a
+handshake or a flag tells the version, the one on the card is given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dragoman.catalogue import Descriptor, is_generalist
+from dragoman.catalogue.card import Card, to_know
+from dragoman.catalogue.card_store import CardStore
+from dragoman.catalogue.enforcement import NOT_ENFORCED, gap
+from dragoman.catalogue.launch import LaunchSpec, current_platform, resolve, with_env
+from dragoman.catalogue.versions import installed_version
+from dragoman.delegation.parked import parked_peers
+from dragoman.errors import NotInstalled
+from dragoman.runs.context import RunContext
+from dragoman.store.values import Park
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """One peer as it stands here."""
+
+    descriptor: Descriptor
+    origin: str
+    enabled: bool
+    way: LaunchSpec | None
+    """How it is started; None if it is not installed."""
+    missing: str
+    """Why it is not installed; empty if it is."""
+    version: str | None
+    card: Card | None
+    notes: tuple[str, ...]
+    parked: Park | None = None
+    """Until when delegation leaves it alone here, and why."""
+
+    @property
+    def installed(self) -> bool:
+        return self.way is not None
+
+    @property
+    def card_state(self) -> str:
+        """The card in a word or two."""
+        if self.card is None:
+            return "none"
+        if not self.card.usable:
+            return "failed"
+        if self.version is not None and self.card.version != self.version:
+            return f"of {self.card.version or 'another version'}"
+        facts = self.card.facts
+        proof = "a session opens" if facts.sessions else "it starts"
+        if facts.echo is not None:
+            proof = "a turn completes" if facts.echo else "a turn failed"
+        warned = len(to_know(self.card))
+        return proof if not warned else f"{proof}, {warned} to know"
+
+
+def overview(place: RunContext) -> list[PeerStatus]:
+    """A row for every peer."""
+    return with_parking([row_of(name, place) for name in place.catalogue.names], place)
+
+
+def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStatus]:
+    """The rows with what the ledger says: which of the peers delegation leaves alone for now."""
+    parked = parked_peers(place, now=time.time())
+    found = ((row, parked.get(row.descriptor.name)) for row in rows)
+    return [
+        row
+        if park is None
+        else replace(row, parked=park, notes=(*row.notes, f"parked until {_clock(park.until)}"))
+        for row, park in found
+    ]
+
+
+def _clock(at: float) -> str:
+    """An instant by this machine's clock, with its day where that is another one."""
+    then, today = time.localtime(at), time.localtime()
+    same = then[:3] == today[:3]
+    return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
+
+
+def row_of(name: str, place: RunContext) -> PeerStatus:
+    """The row of one peer; `UnknownPeer` if there is none."""
+    descriptor = place.catalogue.get(name)
+    way, missing = _way(descriptor, place)
+    store = place.cards()
+    version = installed_version(way) if way is not None else None
+    card = store.load(name, version, current_platform()) if version is not None else None
+    card = card or store.latest(name)
+    if version is None and way is not None and card is not None:
+        version = card.version
+    return PeerStatus(
+        descriptor,
+        place.catalogue.origin(name),
+        place.is_enabled(name),
+        way,
+        missing,
+        version,
+        card,
+        tuple(_notes(descriptor, way, card, store)),
+    )
+
+
+def _way(descriptor: Descriptor, place: RunContext) -> tuple[LaunchSpec | None, str]:
+    try:
+        way = resolve(descriptor, environ=place.environ)
+    except NotInstalled as error:
+        return None, str(error)
+    return with_env(way, place.config.settings.for_peer(descriptor.name).env), ""
+
+
+def _notes(
+    descriptor: Descriptor, way: LaunchSpec | None, card: Card | None, store: CardStore
+) -> list[str]:
+    notes: list[str] = []
+    if is_generalist(descriptor.roles):
+        notes.append("generalist")
+    if not descriptor.verified:
+        notes.append("facts unverified")
+    if way is not None and way.deprecated:
+        notes.append("this way of starting it will go away")
+    if gap(descriptor, card=card):
+        notes.append(NOT_ENFORCED)
+    if card is not None and card.facts.authenticated is False:
+        notes.append("not logged in")
+    if store.trouble:
+        notes.append("its card cannot be used: verify it again")
+    return notes
+
+
+def credentials_set(descriptor: Descriptor, place: RunContext) -> tuple[str, ...]:
+    """Names of the peer's credential variables that are set here; never values."""
+    names = (*descriptor.credentials.env, *descriptor.credentials.endpoints)
+    return tuple(name for name in names if place.environ.get(name))

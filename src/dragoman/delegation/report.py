@@ -1,0 +1,270 @@
+"""What one attempt at a piece of work came to, in text and in JSON, the same on every surface.
+
+Owns the report: how it ended, what it said, what it changed on the disk, what was refused, checked,
+used and paid, and whether another may try after it. It finds out nothing itself: the client saw
+the turn, `worktree` the disk, `prices` the cost. Whether another does try is decided above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.catalogue.enforcement import NOT_ENFORCED, violated
+from dragoman.client.permissions import Denial
+from dragoman.client.results import Result
+from dragoman.delegation.worktree.check import CheckResult
+from dragoman.delegation.worktree.patch import Applied
+from dragoman.delegation.worktree.snapshot import Changed
+from dragoman.errors import DragomanError
+from dragoman.events.parts import Failure, FileChange
+from dragoman.events.words import FileOp, Outcome
+from dragoman.store.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens_of
+from dragoman.store.values import UNKNOWN, Charge, Provenance
+
+ContextState: TypeAlias = Literal["fresh", "restored", "replayed"]
+"""What the peer knew before: nothing, its own session, or what it was told again."""
+
+SHOWN_FILES: Final = 20
+"""Files that are named in the text; the JSON has all of them."""
+
+_SIGNS: Final = {FileOp.ADD: "+", FileOp.DELETE: "-"}
+
+
+class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One attempt."""
+
+    peer: str
+    role: str
+    reason: str = ""
+    """Why this peer was tried."""
+    runtime_role: RuntimeRole = "peer"
+    tier: str | None = None
+    asked_model: str | None = None
+    model: str | None = None
+    """The model that worked, as far as anybody said."""
+    outcome: Outcome
+    text: str = ""
+    truncated: bool = False
+    """Whether the peer said more than `text`, which was too long."""
+    stop: str = ""
+    """The peer's own word for why it stopped."""
+    failure: Failure | None = None
+    error_class: str | None = None
+    may_have_run: bool = False
+    """Whether the prompt may have reached a model before it failed."""
+    changed: Changed | None = None
+    """What is different on the disk; None if nobody looked."""
+    outside: tuple[str, ...] = ()
+    """Files outside the workspace that its tool calls say it wrote."""
+    denials: tuple[Denial, ...] = ()
+    approvals: int = 0
+    """How many permissions were given on the way."""
+    unenforced: str | None = None
+    """Why the policy did not restrict the peer; None if it did."""
+    violations: tuple[str, ...] = ()
+    """Files that changed although no request for that was allowed."""
+    check: CheckResult | None = None
+    tokens: Tokens = NO_TOKENS
+    cost: Charge = UNKNOWN
+    context: ContextState = "fresh"
+    isolated: bool = False
+    """Whether it worked in a copy, which is gone."""
+    patch: str | None = None
+    """The file with what it did in its copy, where that was kept."""
+    applied: Applied | None = None
+    started_at: float
+    ended_at: float
+    first_event_at: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the work can be taken for done: a check that fails is a no, whatever was said."""
+        return self.outcome.good and (self.check is None or self.check.ok)
+
+    @property
+    def seconds(self) -> float:
+        return max(self.ended_at - self.started_at, 0.0)
+
+    @property
+    def first_event_seconds(self) -> float | None:
+        """From the start to the first sign of life."""
+        if self.first_event_at is None:
+            return None
+        return max(self.first_event_at - self.started_at, 0.0)
+
+    @property
+    def files(self) -> tuple[FileChange, ...]:
+        """The files that are different in the workspace because of it."""
+        if self.isolated:
+            return self.applied.files if self.applied is not None and self.applied.ok else ()
+        return self.changed.files if self.changed is not None else ()
+
+    def obstacle(self) -> str | None:
+        """Why nobody else may try after this attempt; None if it left nothing behind.
+
+        What nobody looked at counts as changed: another attempt on top of half of this one would
+        hide both.
+        """
+        if self.outside:
+            return f"it wrote outside the workspace: {_listed(self.outside)}"
+        if self.isolated:
+            return "its patch was applied" if self.files else None
+        if self.changed is None:
+            return "nobody looked what it changed"
+        if self.changed.files:
+            return f"it changed {_listed([change.path for change in self.changed.files])}"
+        if self.changed.repository:
+            return f"it changed {_listed(self.changed.repository)}"
+        if not self.changed.complete:
+            notes = "; ".join(self.changed.notes)
+            return f"it cannot be proved that it changed nothing{notes and ': ' + notes}"
+        return None
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as it stands in JSON, with what follows from it."""
+        # Whatever a peer adds to an error may be no value of JSON, and may be secret.
+        failure = self.failure and msgspec.structs.replace(self.failure, data=None)
+        bare = msgspec.structs.replace(self, failure=failure)
+        value: dict[str, Any] = msgspec.to_builtins(bare)
+        value["denials"] = [
+            {"toolCallId": one.tool_call_id, "title": one.title, "kind": one.kind}
+            for one in self.denials
+        ]
+        if self.failure is not None:
+            del value["failure"]["data"]
+        value.update(
+            ok=self.ok,
+            seconds=self.seconds,
+            firstEventSeconds=self.first_event_seconds,
+            files=msgspec.to_builtins([{"path": one.path, "op": one.op} for one in self.files]),
+        )
+        return value
+
+    def lines(self) -> list[str]:
+        """The report for people, without the answer itself."""
+        return list(_lines(self))
+
+
+def report_of(
+    result: Result,
+    *,
+    peer: str,
+    role: str,
+    started_at: float,
+    ended_at: float,
+    **more: Any,
+) -> AttemptReport:
+    """The report of a turn that has a result; `more` are the fields that the turn cannot know."""
+    error = result.error
+    values: dict[str, Any] = {
+        "outcome": result.outcome,
+        "text": result.text,
+        "truncated": result.truncated,
+        "stop": result.stop,
+        "failure": result.failure,
+        "error_class": None if error is None else error.error_class,
+        # Once a turn has begun the prompt is out; only an error can say that it never arrived.
+        "may_have_run": True if error is None else error.may_have_run,
+        "denials": result.denials,
+        "approvals": result.approvals,
+        "tokens": tokens_of(result.usage),
+        **more,
+    }
+    return AttemptReport(peer=peer, role=role, started_at=started_at, ended_at=ended_at, **values)
+
+
+def report_of_error(
+    error: DragomanError,
+    outcome: Outcome,
+    failure: Failure | None,
+    *,
+    peer: str,
+    role: str,
+    started_at: float,
+    ended_at: float,
+    **more: Any,
+) -> AttemptReport:
+    """The report of an attempt that never had a turn: the peer did not start or did not answer."""
+    values = {"may_have_run": error.may_have_run, "changed": Changed(), **more}
+    return AttemptReport(
+        peer=peer,
+        role=role,
+        outcome=outcome,
+        failure=failure,
+        error_class=error.error_class,
+        started_at=started_at,
+        ended_at=ended_at,
+        **values,
+    )
+
+
+def _lines(report: AttemptReport) -> list[str]:
+    told = [_headline(report)]
+    if report.failure is not None:
+        told.append(f"  {report.failure.message}")
+    for change in report.files[:SHOWN_FILES]:
+        told.append(f"  {_SIGNS.get(change.op, '~')} {change.path}")
+    if len(report.files) > SHOWN_FILES:
+        told.append(f"  and {len(report.files) - SHOWN_FILES} more files")
+    if report.changed is not None:
+        told += [f"  changed: {fact}" for fact in report.changed.repository]
+        told += [f"  note: {note}" for note in report.changed.notes]
+    told += [f"  wrote outside the workspace: {path}" for path in report.outside]
+    if report.truncated:
+        told.append(f"  the answer is longer than {len(report.text)} characters and was cut there")
+    told += [f"  refused: {one.title or one.kind}" for one in report.denials]
+    if report.denials and report.approvals:
+        many = "s were" if report.approvals > 1 else " was"
+        told.append(f"  {report.approvals} other permission{many} approved")
+    if report.unenforced is not None:
+        told.append(f"  {NOT_ENFORCED}: {report.unenforced}")
+    if report.violations:
+        told.append(f"  policy violated: {violated(report.violations)}")
+    if report.applied is not None and not report.applied.ok:
+        told += [f"  conflict: {one.path}: {one.why}" for one in report.applied.conflicts]
+    if (kept := report.patch or (report.applied and report.applied.kept)) is not None:
+        told.append(f"  the patch is {kept}")
+    if report.check is not None:
+        told += _check_lines(report.check)
+    return told
+
+
+def _headline(report: AttemptReport) -> str:
+    who = report.peer + (f" ({report.model})" if report.model else "")
+    facts = [f"{report.outcome.value.replace('_', ' ')} after {report.seconds:.1f} s"]
+    if report.tokens.provenance is not Provenance.UNKNOWN:
+        counts = (report.tokens.input, report.tokens.output)
+        facts.append(
+            "{} tokens in, {} out".format(*("?" if one is None else one for one in counts))
+        )
+    if report.cost.amount is not None:
+        unit = report.cost.currency or ""
+        about = "" if report.cost.provenance is Provenance.REPORTED else "about "
+        facts.append(f"{about}{_amount(report.cost.amount)} {unit}".strip())
+    else:
+        facts.append("cost unknown")
+    if report.context != "fresh":
+        facts.append(f"{report.context} session")
+    return f"{who}: {', '.join(facts)}" + (f" [{report.reason}]" if report.reason else "")
+
+
+def _amount(amount: float) -> str:
+    """A sum as people write one: four digits, and no exponent for the price of a short turn."""
+    return f"{amount:.4g}" if not 0 < amount < 1e-4 else f"{amount:.8f}".rstrip("0")
+
+
+def _check_lines(check: CheckResult) -> list[str]:
+    if check.ok:
+        return [f"  check passed: {check.command}"]
+    why = check.problem or (check.signal and f"killed by {check.signal}") or f"{check.exit_code}"
+    last = [line for line in check.tail.splitlines() if line.strip()][-3:]
+    return [f"  check failed ({why}): {check.command}", *(f"    {line}" for line in last)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

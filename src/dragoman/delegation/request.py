@@ -1,0 +1,116 @@
+"""What is delegated: a piece of work, and what its user wants of the way it is done.
+
+Owns the shape of the wish, and its reading out of an agent file. Who does the work is decided in
+`dragoman.delegation.routing`, and how it went is told by `results`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
+
+from dragoman.catalogue.descriptor import Tier
+from dragoman.config.schema import Fallback, Permissions
+from dragoman.errors import DelegationInvalid, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.catalogue import Catalogue
+    from dragoman.events.parts import Block, Capabilities
+
+Attach: TypeAlias = "Callable[[Path, Capabilities], Sequence[Block]]"
+"""What goes along with a prompt, for a workspace and a peer that can take certain things."""
+
+
+TIERS: Final[tuple[str, ...]] = get_args(Tier)
+
+
+def nothing(workspace: Path, can: Capabilities) -> Sequence[Block]:
+    """Nothing goes along."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationRequest:
+    """A piece of work for somebody else."""
+
+    role: str
+    prompt: str
+    workspace: Path
+    peer: str | None = None
+    """Only this peer, and last resorts."""
+    tier: str | None = None
+    model: str | None = None
+    files: int = 0
+    """How many files the prompt names, which says something about the size of the work."""
+    attach: Attach = nothing
+    permissions: Permissions | None = None
+    """The preset, instead of what the settings say."""
+    allow_unenforced: bool = False
+    """Whether a peer that does not ask may work under a policy that restricts it."""
+    check: str | None = None
+    """A command whose exit code says whether the work is good; None leaves it to the settings."""
+    isolate: bool = False
+    """Whether to work in a copy, which gives a patch."""
+    apply: bool = False
+    """Whether to apply the patch if it still fits."""
+    fallback: Fallback | None = None
+    cold: bool = False
+    """Whether to do without brokers."""
+    timeout: float | None = None
+    """Seconds for one turn."""
+
+    def __post_init__(self) -> None:
+        if not self.prompt.strip():
+            raise UsageError("there is nothing to delegate: the prompt is empty")
+        if self.tier is not None and self.tier not in TIERS:
+            raise UsageError(f"there is no tier {self.tier!r}: use {', '.join(TIERS)}")
+        if self.apply and not self.isolate:
+            raise UsageError("only what was done in a copy can be applied: add --isolate")
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What an agent file says about who does its work, and how."""
+
+    peer: str | None
+    role: str | None
+    instructions: str
+
+    def prompt(self, text: str) -> str:
+        """A prompt with what the agent is told about itself."""
+        return f"{self.instructions}\n\n{text}" if self.instructions else text
+
+
+def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
+    """What an agent file wants.
+
+    `DelegationInvalid` for a target that does not exist, `UsageError` for an agent that is not to
+    be delegated at all.
+    """
+    from dragoman.catalogue.agent_files import OPT_OUT, list_files
+
+    (found,) = list_files([file], catalogue)
+    if found.problem is not None:
+        if found.value:
+            raise DelegationInvalid(found.value, found.problem.text, remedy=found.problem.remedy)
+        raise UsageError(str(found.problem))
+    if found.value == OPT_OUT:
+        raise UsageError(f"{file} says `delegate_to: none`: this agent does its work itself")
+    target = found.target
+    body = _body(file.read_text("utf-8", "replace"))
+    if target is None:
+        return Assigned(None, None, body)
+    return Assigned(target.peer, target.role, body)
+
+
+def _body(text: str) -> str:
+    """What stands behind the front matter. That there is one was seen before."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    if not lines or lines[0].rstrip() != "---":
+        return text.strip()
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() in ("---", "..."):
+            return "\n".join(lines[number + 1 :]).strip()
+    return ""

@@ -1,0 +1,101 @@
+"""What came of a delegation: who was asked, who answered, and why it ended there.
+
+Owns the result as every surface gives it, in words and as JSON. Each attempt tells its own story in
+`dragoman.delegation.report`; what was decided beforehand is in `dragoman.delegation.routing`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.config.schema import Adaptive
+from dragoman.delegation.report import AttemptReport
+from dragoman.delegation.routing import Decision
+from dragoman.events.words import Outcome
+from dragoman.store.values import Charge, Provenance
+
+
+class Delegation(Struct, frozen=True, kw_only=True):
+    """A delegation that is over."""
+
+    job: str
+    decision_id: str
+    decision: Decision
+    attempts: tuple[AttemptReport, ...]
+    """Every attempt, in order; the last one is the result."""
+    stopped: str = ""
+    """Why nobody else was asked after a failure."""
+    interrupted: bool = False
+    adaptive: Adaptive = "shadow"
+    depth: int = 0
+
+    @property
+    def final(self) -> AttemptReport:
+        return self.attempts[-1]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the work is done: said, checked, and applied where that was asked for."""
+        applied = self.final.applied
+        return self.final.ok and (applied is None or applied.ok)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended. Work that its check does not pass is not done, whatever was said."""
+        outcome = self.final.outcome
+        return outcome if self.ok or outcome is not Outcome.OK else Outcome.FAILED
+
+    @property
+    def answered(self) -> str | None:
+        """Who did it; None if nobody did."""
+        return self.final.peer if self.ok else None
+
+    @property
+    def text(self) -> str:
+        return self.final.text
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """What all attempts have cost, by currency, as far as it is known."""
+        found: dict[str, float] = {}
+        for report in self.attempts:
+            cost: Charge = report.cost
+            if cost.amount is not None:
+                found[cost.currency or ""] = found.get(cost.currency or "", 0.0) + cost.amount
+        return found
+
+    @property
+    def costs_complete(self) -> bool:
+        """Whether the cost of every attempt is known."""
+        return all(one.cost.provenance is not Provenance.UNKNOWN for one in self.attempts)
+
+    def as_json(self) -> dict[str, Any]:
+        """The delegation as one object."""
+        return {
+            "job": self.job,
+            "decision_id": self.decision_id,
+            "role": self.decision.role,
+            "ok": self.ok,
+            "outcome": self.outcome.value,
+            "answered": self.answered,
+            "text": self.text,
+            "stopped": self.stopped or None,
+            "interrupted": self.interrupted,
+            "costs": self.costs,
+            "costs_complete": self.costs_complete,
+            "decision": msgspec.to_builtins(self.decision),
+            "attempts": [report.as_json() for report in self.attempts],
+        }
+
+    def lines(self) -> list[str]:
+        """The attempts for people, without the answer itself."""
+        told: list[str] = []
+        for number, report in enumerate(self.attempts, 1):
+            first, *rest = report.lines()
+            told += [f"{number}. {first}", *(f"   {line}" for line in rest)]
+        if self.stopped:
+            told.append(f"nobody else was asked: {self.stopped}")
+        return told

@@ -1,0 +1,201 @@
+"""From what is known to who is asked: the one decision of a delegation.
+
+Owns the order of candidates, fixed or the bandit's. Who may not be asked is settled in `filters`
+before any order is made, so no draw can bring a peer back. Time and randomness are arguments: the
+same ones, with the same facts, give the same decision.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import structs
+
+from dragoman.delegation.bandit import Chance, best_of
+from dragoman.delegation.routing.decision import Candidate, Decision, PassedOver
+from dragoman.delegation.routing.facts import Inputs, PeerFacts
+from dragoman.delegation.routing.filters import is_last_resort, is_named, offers, reason_against
+from dragoman.errors import UnknownPeer, UnknownRole
+from dragoman.store.values import DEFAULT_TIER, Arm
+
+MODEL_TIER: Final = "model:"
+"""Before the id of a model that was asked for and is no tier of the peer."""
+
+
+def decide(inputs: Inputs, rng: Chance, now: float) -> Decision:
+    """Every peer exactly once, as a candidate or with one reason.
+
+    Raises `UnknownRole` if no peer at all claims the role, and `UnknownPeer` if the one that is
+    named does not exist.
+    """
+    _check(inputs)
+    able: list[PeerFacts] = []
+    passed_over: list[PassedOver] = []
+    for peer in inputs.peers:
+        against = reason_against(peer, inputs, now)
+        if against is None:
+            able.append(peer)
+        else:
+            passed_over.append(against)
+    peers = _in_fixed_order([peer for peer in able if not is_last_resort(peer, inputs)], inputs)
+    fixed = [_candidate(peer, inputs, _fixed_tier(peer, inputs)) for peer in peers]
+    last = [
+        structs.replace(_candidate(peer, inputs, DEFAULT_TIER), last_resort=True)
+        for peer in able
+        if is_last_resort(peer, inputs)
+    ]
+    drawn = _drawn(peers, inputs, rng, now) if inputs.adaptive != "off" else []
+    followed = inputs.adaptive == "on"
+    if not followed:
+        scores = {candidate.peer: candidate.score for candidate in drawn}
+        fixed = [structs.replace(item, score=scores.get(item.peer)) for item in fixed]
+    chosen = [*(drawn if followed else fixed), *last]
+    return Decision(
+        role=inputs.role,
+        tier=inputs.tier,
+        size=inputs.size,
+        candidates=tuple(chosen),
+        passed_over=tuple(passed_over),
+        order="bandit" if followed else "fixed",
+        shadow=() if followed else tuple(candidate.peer for candidate in drawn),
+        why=_why(chosen, inputs),
+    )
+
+
+def _check(inputs: Inputs) -> None:
+    names = [peer.name for peer in inputs.peers]
+    if len(set(names)) < len(names):
+        raise ValueError("two peers have the same name")
+    known = sorted({role for peer in inputs.peers for role in peer.roles})
+    if inputs.role not in known:
+        near = difflib.get_close_matches(inputs.role, known, n=1)
+        raise UnknownRole(
+            f"no peer claims the role {inputs.role!r}{f'; did you mean {near[0]}?' if near else ''}"
+            f"; the roles are {', '.join(known) or 'none, because no peer claims any'}"
+        )
+    if inputs.peer is not None and inputs.peer not in names:
+        raise UnknownPeer(inputs.peer, difflib.get_close_matches(inputs.peer, names, n=2))
+
+
+# -- the fixed order
+
+
+def _in_fixed_order(peers: Sequence[PeerFacts], inputs: Inputs) -> list[PeerFacts]:
+    """As they were given; those that are known to have the model or tier wished for, first."""
+    return sorted(peers, key=lambda peer: not _meets_wish(peer, inputs))
+
+
+def _meets_wish(peer: PeerFacts, inputs: Inputs) -> bool:
+    if inputs.model is not None:
+        return offers(peer, inputs.model) is True
+    return inputs.tier is None or inputs.tier in peer.tiers
+
+
+def _fixed_tier(peer: PeerFacts, inputs: Inputs) -> str:
+    """The tier without a choice of the bandit: what was wished for, or the peer's own default."""
+    if inputs.model is not None:
+        for tier, model in peer.tiers.items():
+            if model == inputs.model:
+                return tier
+        return MODEL_TIER + inputs.model
+    return inputs.tier if inputs.tier is not None and inputs.tier in peer.tiers else DEFAULT_TIER
+
+
+# -- the bandit's order
+
+
+def _drawn(peers: Sequence[PeerFacts], inputs: Inputs, rng: Chance, now: float) -> list[Candidate]:
+    """The peers by the best draw of their arms, highest first; equals stay in the fixed order."""
+    found = []
+    for peer in peers:
+        draw = best_of(
+            [
+                Arm(role=inputs.role, size=inputs.size, peer=peer.name, tier=tier)
+                for tier in _tiers(peer, inputs)
+            ],
+            inputs.posteriors,
+            rng,
+            now,
+            claims=inputs.role in peer.roles,
+        )
+        said = _candidate(peer, inputs, draw.arm.tier)
+        pulls = draw.belief.pulls
+        learned = f"it earned {draw.belief.mean:.2f} over {pulls}" if pulls else "never tried"
+        candidate = structs.replace(said, score=draw.score, why=f"{said.why}; {learned}")
+        # A wish is the user's, and no draw goes against it.
+        found.append((not _meets_wish(peer, inputs), -draw.score, candidate))
+    return [candidate for _, _, candidate in sorted(found, key=lambda item: item[:2])]
+
+
+def _tiers(peer: PeerFacts, inputs: Inputs) -> list[str]:
+    """The tiers that compete for a peer; a wish leaves no choice."""
+    if inputs.model is not None or inputs.tier is not None:
+        return [_fixed_tier(peer, inputs)]
+    return [DEFAULT_TIER, *sorted(set(peer.tiers) - {DEFAULT_TIER})]
+
+
+# -- in words
+
+
+def _candidate(peer: PeerFacts, inputs: Inputs, tier: str) -> Candidate:
+    model = peer.tiers.get(tier)
+    if inputs.model is not None and tier != DEFAULT_TIER:
+        model = inputs.model
+    return Candidate(
+        peer=peer.name,
+        tier=tier,
+        model=model,
+        why="; ".join(_merits(peer, inputs)),
+    )
+
+
+def _merits(peer: PeerFacts, inputs: Inputs) -> list[str]:
+    said = []
+    if is_named(peer, inputs):
+        said.append("it was asked for by name")
+    if is_last_resort(peer, inputs):
+        said.append("the last resort, which answers what it can")
+    elif inputs.role in peer.roles:
+        said.append(f"it claims {inputs.role}")
+    elif is_named(peer, inputs):
+        said.append(f"it does not claim {inputs.role}")
+    if not is_last_resort(peer, inputs):
+        said += _doubts(peer, inputs)
+    return said
+
+
+def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
+    """What speaks against it without ruling it out."""
+    said = []
+    if inputs.model is not None:
+        if offers(peer, inputs.model) is None:
+            said.append(f"whether it has {inputs.model} is not known")
+    elif inputs.tier is not None and inputs.tier not in peer.tiers:
+        said.append(f"it names no {inputs.tier} model, so it uses its own default")
+    if peer.card is None:
+        if not peer.always:
+            said.append("never verified")
+    elif peer.card.asks_permission is False:
+        said.append("it does not ask before it writes")
+    if peer.breaker == "half_open":
+        said.append("one try after failures")
+    return said
+
+
+def _why(candidates: Sequence[Candidate], inputs: Inputs) -> str:
+    if inputs.depth >= inputs.max_depth:
+        return f"nobody: delegated work may be {inputs.max_depth} deep, and this is"
+    if not candidates:
+        return f"nobody can be asked for {inputs.role}"
+    first = candidates[0]
+    if first.last_resort:
+        return f"only the last resort is left: {first.peer}"
+    if inputs.peer is not None:
+        return f"{first.peer} was asked for"
+    if len(candidates) == 1 or candidates[1].last_resort:
+        return f"{first.peer} is the only one that can be asked for {inputs.role}"
+    if inputs.adaptive == "on":
+        return f"{first.peer} drew the best score for {inputs.size} work of the role {inputs.role}"
+    return f"{first.peer} is the first in the fixed order that can be asked for {inputs.role}"

@@ -1,0 +1,195 @@
+"""Which peers may not be asked, and for which one reason.
+
+Owns the order of the reasons: first what holds for the whole delegation, then what a user would
+have to change most, last what passes by itself. It says nothing about the order of those that
+remain (`decide`).
+"""
+
+from __future__ import annotations
+
+from dragoman.delegation.routing.decision import PassedOver, Reason
+from dragoman.delegation.routing.facts import Inputs, PeerFacts
+
+_MINUTE = 60.0
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+
+
+def reason_against(peer: PeerFacts, inputs: Inputs, now: float) -> PassedOver | None:
+    """Why the peer is no candidate; None if it is one."""
+    return (
+        _too_deep(peer, inputs)
+        or _unsuited(peer, inputs)
+        or _unusable(peer, inputs)
+        or _unenforced(peer)
+        or _unwell(peer, now)
+    )
+
+
+def offers(peer: PeerFacts, model: str) -> bool | None:
+    """Whether the peer has the model; None if nobody knows."""
+    wanted = _parent(model)
+    if wanted in map(_parent, peer.tiers.values()):
+        return True
+    if peer.card is None or not peer.card.models:
+        return None
+    return wanted in map(_parent, peer.card.models)
+
+
+def is_named(peer: PeerFacts, inputs: Inputs) -> bool:
+    return inputs.peer == peer.name
+
+
+def is_last_resort(peer: PeerFacts, inputs: Inputs) -> bool:
+    """Whether it comes behind all others. Naming it makes it an ordinary candidate."""
+    return peer.always and not is_named(peer, inputs)
+
+
+def _parent(model: str) -> str:
+    """The name that stays when a preview is over, in whatever case it was typed."""
+    return model.casefold().removesuffix("-preview")
+
+
+def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
+    # Last resorts too: the end of a line of delegations has to be an end.
+    if inputs.depth < inputs.max_depth:
+        return None
+    return PassedOver(
+        peer=peer.name,
+        reason=Reason.TOO_DEEP,
+        detail=f"this is delegated work already, at depth {inputs.depth}, and {inputs.max_depth} "
+        "is the limit; do the work here, or raise the limit",
+    )
+
+
+def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
+    """Not what was asked for. A last resort is measured by nothing but what it answers, and takes
+    nobody's place who was asked for by name."""
+    if inputs.peer is not None and not is_named(peer, inputs):
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.NOT_WISHED,
+            detail=f"{inputs.peer} was asked for; ask for {peer.name}, or name no peer",
+        )
+    if peer.always:
+        return None
+    # A peer that was asked for by name does whatever it is asked for.
+    if inputs.role not in peer.roles and not is_named(peer, inputs):
+        claimed = f"it claims {', '.join(peer.roles)}" if peer.roles else "it claims none"
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.ROLE_NOT_CLAIMED,
+            detail=f"it does not claim {inputs.role}; {claimed}",
+        )
+    # Its card may be old, or leave out models that it takes: one that is named is asked itself.
+    if (
+        inputs.model is not None
+        and not is_named(peer, inputs)
+        and offers(peer, inputs.model) is False
+    ):
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.NOT_WISHED,
+            detail=f"it has no model {inputs.model}; `dragoman peers show {peer.name}` lists those "
+            "it has",
+        )
+    return None
+
+
+def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
+    """Not there, not allowed, or known not to work."""
+    if not peer.installed:
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.NOT_INSTALLED,
+            detail="it is not installed" + _advice(peer.hint, f"dragoman peers show {peer.name}"),
+        )
+    if peer.always:
+        return None
+    if not peer.enabled:
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.NOT_ENABLED,
+            detail="it is not enabled" + _advice(peer.hint, f"dragoman peers enable {peer.name}"),
+        )
+    verify = f"dragoman peers verify {peer.name}"
+    if peer.card is None:
+        if not inputs.require_card:
+            return None
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.NO_CARD,
+            detail="it was never verified" + _advice("", verify),
+        )
+    if not peer.card.usable or peer.card.turns_ok is False:
+        problem = peer.card.problem or (
+            "a turn gave no text" if peer.card.usable else "it failed when it was verified"
+        )
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.CARD_SAYS_NO,
+            detail=f"its card says that it cannot: {problem}" + _advice("", verify),
+        )
+    return None
+
+
+def _unenforced(peer: PeerFacts) -> PassedOver | None:
+    """Not under this policy."""
+    if not peer.unenforced:
+        return None
+    return PassedOver(
+        peer=peer.name,
+        reason=Reason.NOT_ENFORCED,
+        detail=f"the policy would not restrict it: {peer.unenforced}; `--allow-unenforced` uses it "
+        "all the same",
+    )
+
+
+def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:
+    """Not now."""
+    until = peer.parked_until
+    unpark = f"dragoman peers unpark {peer.name}"
+    if until is not None and until > now:
+        why = peer.parked_why or "it is parked"
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.PARKED,
+            detail=f"{why}; parked for another {_lasting(until - now)}"
+            + _advice(peer.hint, unpark),
+            until=until,
+        )
+    if until is None and peer.parked_why is not None:
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.PARKED,
+            detail=f"{peer.parked_why or 'it is parked'}; parked until somebody sees to it"
+            + _advice(peer.hint),
+        )
+    if peer.breaker == "open":
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.BROKEN,
+            detail="it failed too often of late, and is left alone for a while"
+            + _advice("", unpark),
+        )
+    if peer.over_budget is not None:
+        return PassedOver(
+            peer=peer.name,
+            reason=Reason.OVER_BUDGET,
+            detail=f"{peer.over_budget or 'its budget is used up'}; wait, or raise the limit",
+        )
+    return None
+
+
+def _advice(hint: str, otherwise: str = "") -> str:
+    command = hint or otherwise
+    return f": `{command}`" if command else ""
+
+
+def _lasting(seconds: float) -> str:
+    """Roughly how long, rounded up so that nobody comes too early."""
+    for unit, name, below in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY)):
+        # Compared after rounding, or the last minute of an hour would read "60 min".
+        if (count := -(-seconds // unit)) * unit < below:
+            return f"{count:.0f} {name}"
+    return f"{-(-seconds // _DAY):.0f} days"

@@ -1,0 +1,103 @@
+"""Which files of a workspace changed during a turn, by a look that is cheap enough for every turn.
+
+Owns a walk over names, sizes and times, without contents and without git. Only if something differs
+git is asked which of it is ignored. `snapshot` looks closer, for work that is delegated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.client.services.blocking import in_thread
+from dragoman.delegation.worktree import git, plain_folder
+from dragoman.delegation.worktree.plain_folder import FileStates
+from dragoman.errors import SpawnError
+
+MAX_FILES: Final = 8_000
+"""Files that are looked at, the shallow ones first: 0.2 s at most. Deeper ones are not seen."""
+
+MAX_NAMED: Final = 50
+"""Changed files that are named. Git is asked about each of them."""
+
+
+class ChangeWatch(Struct, frozen=True, kw_only=True):
+    """A workspace before a turn."""
+
+    folder: str
+    marks: FileStates
+
+    @classmethod
+    async def take(cls, workspace: Path) -> ChangeWatch:
+        folder = str(git.real_folder(workspace))
+        return cls(folder=folder, marks=await _walk(folder))
+
+    async def changed(self) -> tuple[str, ...]:
+        """The files that differ now, relative to the workspace, without those that git ignores."""
+        before, after = self.marks, await _walk(self.folder)
+        found = [
+            name
+            for name in sorted(before.files.keys() | after.files.keys())
+            if _differs(name, before, after)
+        ]
+        found = without_own(self.folder, found)
+        return tuple(await self._without_ignored(found)) if found else ()
+
+    async def _without_ignored(self, names: list[str]) -> list[str]:
+        try:
+            repository, _ = await git.find_repository(Path(self.folder))
+            if repository is None:
+                return names[:MAX_NAMED]
+            return [
+                name
+                for name in names[:MAX_NAMED]
+                if not await git.is_ignored(repository, Path(self.folder) / name)
+            ]
+        except SpawnError:
+            return names[:MAX_NAMED]
+
+
+def without_own(folder: str, names: Iterable[str]) -> list[str]:
+    """The files without those that this process writes itself: its output, or a trace."""
+    own = {(info.st_dev, info.st_ino) for info in _open_files()}
+    found = []
+    for name in names:
+        try:
+            info = os.lstat(os.path.join(folder, name))
+        except OSError:
+            found.append(name)
+            continue
+        if (info.st_dev, info.st_ino) not in own:
+            found.append(name)
+    return found
+
+
+def _open_files() -> Iterator[os.stat_result]:
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except (OSError, ValueError):
+        numbers = [0, 1, 2]
+    for number in numbers:
+        with contextlib.suppress(OSError):
+            yield os.fstat(number)
+
+
+def _differs(name: str, before: FileStates, after: FileStates) -> bool:
+    old, new = before.files.get(name), after.files.get(name)
+    if old is not None and new is not None:
+        return not plain_folder.same(old, new)
+    # It may lie beyond what was looked at.
+    return after.complete if new is None else before.complete
+
+
+async def _walk(folder: str) -> FileStates:
+    def walk(stop: threading.Event) -> FileStates:
+        return plain_folder.walk(Path(folder), stop, max_entries=MAX_FILES, hashed_size=0)
+
+    return await in_thread(folder, walk)

@@ -1,0 +1,104 @@
+"""The user's own check of the work: a command, run in the workspace when a turn is over.
+
+Owns the run: a shell line without input, the end of what it printed, a bound on its time, and that
+nothing of it is left. The exit code is the verdict. What a verdict is worth is decided elsewhere.
+
+The command runs what the peer has just written, a changed test for example. So it gets what every
+child gets of our environment, and no secret that happens to be set here unless it is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.client.services.terminals import Terminals
+from dragoman.client.services.workspace import Workspace
+from dragoman.delegation.worktree.git import real
+from dragoman.errors import DragomanError, UsageError
+
+CHECK_TIMEOUT: Final = 900.0
+"""Seconds for a check where nobody says otherwise: a large test suite, and not a hung one."""
+
+TAIL_SIZE: Final = 16 * 1024
+"""Bytes of its output that are kept: the end, where test runners say what failed."""
+
+INHERITED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "NODE_PATH", "JAVA_HOME", "GOPATH")
+"""Where the tools of a project are, which a check needs and no peer is given."""
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """How a check went."""
+
+    command: str
+    ok: bool
+    exit_code: int | None = None
+    signal: str | None = None
+    """What killed it, if something did."""
+    timed_out: bool = False
+    tail: str = ""
+    """The end of what it printed."""
+    seconds: float = 0.0
+    problem: str = ""
+    """Why there is no exit code: it could not be started, or took too long."""
+
+
+async def run_check(
+    command: str,
+    workspace: Path,
+    *,
+    timeout: float = CHECK_TIMEOUT,
+    inherit: Iterable[str] = (),
+    tail_size: int = TAIL_SIZE,
+) -> CheckResult:
+    """Run a shell line in the workspace and wait for its end, or end it when time is up.
+
+    A check that cannot be run is a check that failed, and says why; only an empty command raises.
+    """
+    if not command.strip():
+        raise UsageError("the check is an empty command")
+    started = time.monotonic()
+    # Real, because a workspace that is reached over a link is the folder behind it.
+    try:
+        place = Workspace([real(workspace)])
+        terminals = Terminals(place, output_size=tail_size, inherit=(*INHERITED, *inherit))
+    except DragomanError as error:
+        return CheckResult(command=command, ok=False, problem=str(error))
+    timed_out = False
+    try:
+        program, *args = _shell(command)
+        terminal_id = await terminals.create(program, args)
+        try:
+            async with asyncio.timeout(timeout):
+                status = await terminals.wait_for_exit(terminal_id)
+        except TimeoutError:
+            timed_out = True
+            await terminals.kill(terminal_id)
+            status = await terminals.wait_for_exit(terminal_id)
+        tail = terminals.output(terminal_id).output
+    except DragomanError as error:
+        return CheckResult(command=command, ok=False, problem=str(error))
+    finally:
+        await terminals.aclose()
+    return CheckResult(
+        command=command,
+        ok=status.exit_code == 0 and not timed_out,
+        exit_code=status.exit_code,
+        signal=status.signal,
+        timed_out=timed_out,
+        tail=tail,
+        seconds=time.monotonic() - started,
+        problem=f"it did not end within {timeout:g} s" if timed_out else "",
+    )
+
+
+def _shell(command: str, platform: str = sys.platform) -> list[str]:
+    if platform == "win32":
+        return ["cmd.exe", "/d", "/s", "/c", command]
+    return ["/bin/sh", "-c", command]

@@ -1,0 +1,463 @@
+"""git, as a program that is run for its answer.
+
+Owns the beginning of every command line and the environment, the bounds on time and output, and
+where a repository has its parts. A repository can name programs in its configuration: a file system
+monitor, transports, askers and pagers are switched off here. Hooks, also those of the
+configuration, and filters that only the repository defines never run (`own_filters`): the owner of
+an archive or a peer may have written them. Filters of the system's and the user's configuration
+run, as with every `git status`, also where the repository says otherwise. What the answers mean,
+`snapshot` and `isolation` know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.errors import ConnectionLost, FilterFailed, IsolationFailed, UsageError
+from dragoman.rpc.tasks import finish
+from dragoman.transports import spawn
+from dragoman.transports.child import ShutdownTimes
+
+GIT_TIMEOUT: Final = 60.0
+"""Seconds for one command. Looking at 100,000 files takes a few; a dead network mount does not
+keep the user waiting for ever."""
+
+CHECKOUT_TIMEOUT: Final = 300.0
+"""Seconds for a command that writes a whole checkout."""
+
+OUTPUT_SIZE: Final = 256 * 1024 * 1024
+"""Bytes of an answer: a list of more than a million files, or a patch that nobody reads."""
+
+COMPLAINT_SIZE: Final = 256 * 1024
+"""Bytes of what git says about what went wrong: every file that a patch does not fit has a line."""
+
+LINKS_AT_ONCE: Final = 500
+"""Paths on one command line, which has its limits."""
+
+TIMES: Final = ShutdownTimes(
+    flush_timeout=0.0, exit_timeout=0.0, terminate_timeout=2.0, kill_timeout=2.0
+)
+"""Asked to end, git removes its lock files first, which takes a moment."""
+
+SAFE: Final = (
+    "git", "--no-pager", "--no-replace-objects",
+    "-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}", "-c", "core.quotePath=false",
+    "-c", "color.ui=false", "-c", "core.splitIndex=false", "-c", "core.safecrlf=false",
+    "-c", "gc.auto=0", "-c", "advice.addEmbeddedRepo=false", "-c", "submodule.recurse=false",
+    "-c", "commit.gpgSign=false", "-c", "protocol.allow=never", "-c", "log.showSignature=false",
+    "-c", "credential.helper=", "-c", "core.askPass=", "-c", "core.sshCommand=false",
+    "-c", "core.pager=cat", "-c", "core.alternateRefsCommand=true", "-c", "maintenance.auto=false",
+)  # fmt: skip
+"""How every command line begins."""
+
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    # Missing objects of a partial clone would be fetched, by a program that the repository names.
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_ASKPASS": "",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_EDITOR": ":",
+    "LC_ALL": "C",
+}
+
+CONFIG_COUNT: Final = "GIT_CONFIG_COUNT"
+"""The variable that says how many settings come by the environment, and win."""
+
+OLDEST_GIT: Final = (2, 31)
+"""The first git that reads these variables."""
+
+RUNNING: Final = frozenset(
+    {"add", "apply", "checkout", "commit", "init", "read-tree", "update-index", "update-ref"}
+    | {"worktree", "write-tree"}
+)
+"""Commands that run filters over files, or hooks because they change an index or a reference."""
+
+COMMANDS: Final = frozenset({"clean", "smudge", "process"})
+"""What a filter runs."""
+
+SWITCHES: Final = ("clean", "smudge", "process", "required")
+"""What a filter is made of."""
+
+HOOK_OFF: Final = (("enabled", "false"), ("event", ""))
+"""What switches off a hook of the configuration. git 2.54 and newer run those as well, wherever
+`core.hooksPath` points, and each has to be switched off by its name."""
+
+FILTER_FAILURE: Final = re.compile(
+    r"(?:clean filter '(.*)'|smudge filter (.*)) failed$", re.MULTILINE
+)
+"""How git says that a filter which a file requires did not run."""
+
+FILTER_DIED: Final = "the remote end hung up unexpectedly"
+"""How git says the same if the process of a filter ends while git waits for its first answer. No
+command here talks with any other process."""
+
+_BROKEN: Final = (
+    "of your git configuration does not work ({}). Install the program that it runs, or take it "
+    "out of the configuration"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GitOutput:
+    """What git said. The exit code is None if it was ended before its time or killed."""
+
+    exit_code: int | None
+    output: bytes
+    complaint: str
+    cut: bool = False
+    """Whether time or room was up."""
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0 and not self.cut
+
+    @property
+    def text(self) -> str:
+        """The output as one text, for answers that are a name or a number."""
+        return os.fsdecode(self.output).rstrip("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Where a repository has its parts."""
+
+    top: Path
+    """The folder with the files."""
+    git_folder: Path
+    """Its own folder of git: index and HEAD."""
+    common_folder: Path
+    """The folder that all its worktrees share: objects, branches, configuration."""
+    pinned: bool = False
+    """Whether git is told where these are, and does not believe the `.git` in the files."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which git finds this repository."""
+        if not self.pinned:
+            return {}
+        return {"GIT_DIR": str(self.git_folder), "GIT_WORK_TREE": str(self.top)}
+
+
+class _Collector:
+    def __init__(self, limit_size: int) -> None:
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.kept = bytearray()
+        self.cut = False
+        self._limit_size = limit_size
+
+    def data_received(self, data: bytes) -> None:
+        if self.over.done():
+            return
+        self.kept += data
+        if len(self.kept) > self._limit_size:
+            self.cut = True
+            self.over.set_result(None)
+
+    def stream_ended(self, failure: ConnectionLost) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+async def ask(
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout: float = GIT_TIMEOUT,
+    limit_size: int = OUTPUT_SIZE,
+) -> GitOutput:
+    """Run git to its end. `SpawnError` if there is none; what git says otherwise is the answer.
+
+    Hooks, and filters that only the repository defines, do not run, also where the caller says
+    nothing of them.
+    """
+    env = {**ENVIRONMENT, **(env or {})}
+    if not RUNNING.isdisjoint(args) and CONFIG_COUNT not in env:
+        env |= await _filters(cwd, env, refuse=False)
+    stream = await spawn(
+        (*SAFE, *args),
+        cwd=cwd,
+        env=env,
+        stderr_tail_size=COMPLAINT_SIZE,
+        times=TIMES,
+    )
+    collector = _Collector(limit_size)
+    try:
+        stream.start(collector)
+        await asyncio.wait([collector.over], timeout=timeout)
+        cut = collector.cut or not collector.over.done()
+        exit_code = stream.exit_code
+    finally:
+        await finish(stream.aclose())
+    return GitOutput(exit_code, bytes(collector.kept), stream.stderr_tail(), cut)
+
+
+async def demand(
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout: float = GIT_TIMEOUT,
+) -> GitOutput:
+    """Run git; `IsolationFailed` unless it did what it was told."""
+    answer = await ask(args, cwd=cwd, env=env, timeout=timeout)
+    if not answer.ok:
+        doing = f"`git {args[0]}` in {cwd}"
+        raise filter_failure(answer, doing, env or {}) or IsolationFailed(
+            doing, describe(answer, timeout)
+        )
+    return answer
+
+
+def filter_failure(answer: GitOutput, doing: str, env: Mapping[str, str]) -> FilterFailed | None:
+    """The error for a filter that a file needs and that did not run; None if that is not it."""
+    found = FILTER_FAILURE.search(answer.complaint)
+    if found is None:
+        if FILTER_DIED not in answer.complaint:
+            return None
+        # What the shell said of the program comes first.
+        said = answer.complaint.strip().partition("\n")[0]
+        return FilterFailed(doing, f"a filter {_BROKEN.format(said)}", "")
+    name = found[2] if found[1] is None else found[1]
+    if name in _refused(env):
+        problem = (
+            f"the filter {name!r} is defined only by the repository, so it is not run. If you "
+            f"trust it, define it in your own configuration (git config --global "
+            f"filter.{name}.clean …), or work without a copy"
+        )
+    else:
+        problem = f"the filter {name!r} {_BROKEN.format(describe(answer))}"
+    return FilterFailed(doing, problem, name)
+
+
+def describe(answer: GitOutput, timeout: float = GIT_TIMEOUT) -> str:
+    """What went wrong, in a line."""
+    if answer.cut:
+        return f"it did not end within {timeout:g} s or printed too much"
+    lines = [line for line in answer.complaint.splitlines() if line.strip()]
+    for line in lines:
+        if line.startswith(("fatal: ", "error: ")):
+            return line.partition(": ")[2]
+    return lines[-1] if lines else f"it ended with {answer.exit_code}"
+
+
+def _refused(env: Mapping[str, str]) -> set[str]:
+    """The filters that an environment of `own_filters` refuses: their process is empty."""
+    count = int(env.get(CONFIG_COUNT, "0"))
+    empty = [
+        env[f"GIT_CONFIG_KEY_{at}"] for at in range(count) if not env[f"GIT_CONFIG_VALUE_{at}"]
+    ]
+    return {key[len("filter.") : -len(".process")] for key in empty if key.endswith(".process")}
+
+
+async def find_repository(folder: Path) -> tuple[Repository | None, str]:
+    """The repository that a folder is in; None and the reason where there is none to work with."""
+    answer = await ask(
+        ("rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"), cwd=folder
+    )
+    if not answer.ok:
+        return None, describe(answer)
+    lines = answer.text.split("\n")
+    if len(lines) != 3:
+        return None, "the name of a folder has a line break in it"
+    top, git_folder, common = lines
+    here = real(folder)
+    found = next((each for each in (here, *here.parents) if has_repository(each)), None)
+    if found is None or found != real(Path(top)):
+        # The files of another folder would be copied for a peer, because an archive says so.
+        return None, f"its configuration says that its files are in {top} (core.worktree)"
+    # The last one is told relative to where the question was asked.
+    return Repository(Path(top), real(Path(git_folder)), real(folder / common)), ""
+
+
+def real(path: Path) -> Path:
+    """A path without links."""
+    return Path(os.path.realpath(path))
+
+
+def real_folder(path: Path) -> Path:
+    """A folder's path without links; `UsageError` if there is no such folder."""
+    folder = real(path)
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {path}")
+    return folder
+
+
+def is_folder(path: Path) -> bool:
+    return path.is_dir()
+
+
+def has_repository(folder: Path) -> bool:
+    """Whether a folder is the top of a repository, working or not."""
+    return os.path.lexists(folder / ".git")
+
+
+async def own_filters(repository: Repository, *, refuse: bool = False) -> dict[str, str]:
+    """An environment in which no hook runs, and no filter of a repository's own configuration.
+
+    They are commands that git runs over files. The owner of an archive or a peer that may write
+    files could have written them. A filter that the user or the system defines as well runs as
+    they define it. With `refuse`, git fails at a file that needs one of the others
+    (`filter_failure` makes an error of that); without, such a file is taken as it is.
+    """
+    return await _filters(repository.top, repository.env, refuse=refuse)
+
+
+async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[str, str]:
+    told = ("config", "--includes", "--show-scope", "--null", "--get-regexp", r"^(filter|hook)\.")
+    listed = await ask(told, cwd=cwd, env=env)
+    if listed.cut or listed.exit_code not in (0, 1):
+        # An older git does not tell scopes. Without any filter that does not matter.
+        plain = await ask((*told[:2], *told[3:]), cwd=cwd, env=env)
+        if plain.ok or plain.cut:
+            await _check_version(cwd)
+            raise IsolationFailed("reading the filters of the repository", describe(listed))
+    parts = [os.fsdecode(part) for part in listed.output.split(b"\0")]
+    own: dict[str, set[str]] = {}
+    trusted: dict[str, dict[str, str]] = {}
+    hooks: dict[str, None] = {}
+    for scope, entry in zip(parts[::2], parts[1::2], strict=False):
+        key, equals, value = entry.partition("\n")
+        section, _, rest = key.partition(".")
+        # Between the first dot and the last one, there may be others. A name may be empty.
+        name, named, switch = rest.rpartition(".")
+        if not named:
+            continue
+        if section == "hook":
+            hooks[name] = None
+        elif scope in ("system", "global"):
+            # A key without a value is true.
+            trusted.setdefault(name, {})[switch] = value if equals else "true"
+        else:
+            own.setdefault(name, set()).add(switch)
+    if own:
+        await _check_version(cwd)
+    switches = [(f"hook.{name}.{key}", value) for name in hooks for key, value in HOOK_OFF]
+    for name, said in own.items():
+        values = trusted.get(name, {})
+        if COMMANDS.isdisjoint(values) or ("process" in said and "process" not in values):
+            # A process goes before the rest, and an empty one cannot be taken away again.
+            values, said = {"required": "true" if refuse else "no"}, set(SWITCHES)
+        for switch in SWITCHES:
+            if switch in said:
+                value = values.get(switch, "no" if switch == "required" else "")
+                switches.append((f"filter.{name}.{switch}", value))
+    # The number is there for `ask`, which looks for nothing else then.
+    found = {CONFIG_COUNT: str(len(switches))}
+    for number, (key, value) in enumerate(switches):
+        found[f"GIT_CONFIG_KEY_{number}"] = key
+        found[f"GIT_CONFIG_VALUE_{number}"] = value
+    return found
+
+
+async def _check_version(cwd: Path) -> None:
+    """`IsolationFailed` unless git takes settings by the environment."""
+    said = await ask(("version",), cwd=cwd)
+    found = re.search(r"(\d+)\.(\d+)", said.text)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        oldest = ".".join(map(str, OLDEST_GIT))
+        raise IsolationFailed(
+            "switching off the filters of the repository",
+            f"that takes git {oldest} or newer, and this is {said.text!r}",
+        )
+
+
+async def stage_everything(
+    repository: Repository,
+    folder: Path,
+    index: Path,
+    *,
+    objects: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> tuple[dict[str, str], GitOutput]:
+    """Put the files as they are now into an index of their own, and how that went.
+
+    All that is tracked, and what is untracked in `folder`: a repository may be a whole home.
+    Returns the environment with which git uses this index. The user's index is only read. The
+    contents go into `objects`, where one is given, and into the repository otherwise.
+    """
+    copy_index(repository, index)  # Some milliseconds, for the largest of them.
+    filters = {} if env and CONFIG_COUNT in env else await own_filters(repository)
+    env = {**repository.env, **filters, **(env or {}), "GIT_INDEX_FILE": str(index)}
+    await _pass_over_links(repository, index, env)
+    quick: tuple[str, ...] = ()
+    if objects is not None:
+        os.makedirs(objects, exist_ok=True)
+        env["GIT_OBJECT_DIRECTORY"] = str(objects)
+        env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(repository.common_folder / "objects")
+        quick = ("-c", "core.looseCompression=0")
+    # A file that cannot be read shall not keep the others from being looked at.
+    add = (*quick, "add", "--ignore-errors")
+    if folder != repository.top:
+        answer = await ask((*add, "--update"), cwd=repository.top, env=env)
+        if not answer.ok:
+            return env, answer
+    return env, await ask((*add, "--all", "--", "."), cwd=folder, env=env)
+
+
+async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str, str]) -> None:
+    """Let git leave nested repositories alone in an index of ours.
+
+    It would run `git status` in each of them, by the configuration that it finds there. They are
+    looked into one by one, with the care that each needs.
+    """
+    if not _may_have_links(index):
+        return
+    listed = await ask(("ls-files", "--stage", "-z"), cwd=repository.top, env=env)
+    names = [os.fsdecode(name) for name in links_of(listed.output)]
+    for start in range(0, len(names), LINKS_AT_ONCE):
+        some = names[start : start + LINKS_AT_ONCE]
+        await ask(("update-index", "--skip-worktree", "--", *some), cwd=repository.top, env=env)
+
+
+def links_of(listing: bytes) -> list[bytes]:
+    """The nested repositories in what `git ls-files --stage -z` says."""
+    if b"160000 " not in listing:
+        return []
+    lines = listing.split(b"\0")
+    return [line.partition(b"\t")[2] for line in lines if line.startswith(b"160000 ")]
+
+
+def _may_have_links(index: Path) -> bool:
+    """Whether an index has entries of nested repositories, by the bytes of their mode."""
+    try:
+        return b"\x00\x00\xe0\x00" in index.read_bytes()
+    except OSError:
+        return False
+
+
+async def is_ignored(repository: Repository, folder: Path) -> bool:
+    """Whether git looks away from a folder of its repository."""
+    if folder == repository.top:
+        return False
+    return (await ask(("check-ignore", "--quiet", "--", str(folder)), cwd=repository.top)).ok
+
+
+def copy_index(repository: Repository, index: Path) -> None:
+    """A copy of the user's index; none where it is not there yet.
+
+    The copy keeps the time of the original: git looks into every file that is not older than its
+    index, and would otherwise overlook a change within the same tick of the clock.
+    """
+    try:
+        shutil.copy2(repository.git_folder / "index", index)
+    except FileNotFoundError:
+        index.unlink(missing_ok=True)
+
+
+def _quoted(path: Path) -> str:
+    """A path for a list that is separated by colons."""
+    text = str(path)
+    if os.pathsep not in text and not text.startswith('"'):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,268 @@
+"""A copy of the workspace in which an attempt can write without touching anything of the user's.
+
+Owns the git worktree of one job: made from what is committed, staged, changed and untracked now,
+submodules included. Ignored files do not come along. What was done in it becomes a patch, which
+`patch` makes and applies. It isolates files, not the machine: branches and the configuration
+are shared with the repository, and a command can go anywhere.
+
+How it is removed, also after our sudden death, is in `records` and `sweep`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from dragoman.delegation.worktree import git, records
+from dragoman.delegation.worktree.git import CHECKOUT_TIMEOUT, Repository
+from dragoman.delegation.worktree.patch import (
+    MAX_TREES,
+    Applied,
+    apply,
+    capture,
+    files_of,
+    keep_patch,
+    patch_of,
+)
+from dragoman.delegation.worktree.records import Tree, WorktreeRecord
+from dragoman.errors import DragomanError, IsolationFailed, UsageError
+from dragoman.events.parts import FileChange
+from dragoman.rpc.tasks import finish
+from dragoman.transports.identity import own_identity
+
+REMOVE_TIMEOUT: Final = 60.0
+"""Seconds to wait for the removal of a worktree. What is left then is swept later."""
+
+MAX_DEPTH: Final = 4
+"""How deep repositories may be nested to come along."""
+
+IDENTITY: Final = {
+    "GIT_AUTHOR_NAME": "dragoman",
+    "GIT_AUTHOR_EMAIL": "dragoman@localhost",
+    "GIT_COMMITTER_NAME": "dragoman",
+    "GIT_COMMITTER_EMAIL": "dragoman@localhost",
+}
+"""For commits that no branch knows of."""
+
+log = logging.getLogger(__name__)
+
+
+class Isolation:
+    """A worktree of its own for one job, for use as ``async with``.
+
+    ```
+    async with Isolation(workspace, folder=state / "worktrees") as isolation:
+        ...  # work in isolation.workspace
+        applied = await isolation.apply()
+    ```
+
+    At the end of the block it is gone. If the block ends with an exception, what was done so far
+    is kept as a patch first; nothing is ever applied that was not asked for.
+    """
+
+    def __init__(self, workspace: Path, *, folder: Path, patches: Path | None = None) -> None:
+        """`folder` is where copies lie, and `patches` where patches are kept: beside it."""
+        self.id = secrets.token_hex(6)
+        self._asked = workspace
+        self._folder = folder
+        self._patches = patches or folder.parent / "patches"
+        self._record: WorktreeRecord | None = None
+        self._home: Path | None = None
+        self._workspace: Path | None = None
+        self.kept: Path | None = None
+        """Where the patch is, if the block ended with an exception and something was done."""
+
+    @property
+    def workspace(self) -> Path:
+        """The folder in the copy that stands for the workspace."""
+        if self._workspace is None:
+            raise UsageError("the worktree is not there: use it as `async with`")
+        return self._workspace
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        if self._record is not None:
+            raise UsageError("a worktree is made once")
+        workspace = git.real_folder(self._asked)
+        repository, why = await git.find_repository(workspace)
+        if repository is None:
+            raise UsageError(
+                f"{workspace} cannot be worked on in isolation, which takes a git repository: {why}"
+            )
+        if await git.is_ignored(repository, workspace):
+            raise UsageError(
+                f"{workspace} is ignored by its repository, so nothing would be copied"
+            )
+        record = WorktreeRecord(
+            id=self.id, workspace=str(workspace), owner=own_identity(), made_at=time.time()
+        )
+        try:
+            self._home = records.make_folder(self._folder, record)
+            self._record = record
+            path = self._home / f"{repository.top.name or 'root'}-{self.id}"
+            await self._copy(repository, workspace, path, prefix="", depth=0)
+            self._workspace = path / workspace.relative_to(repository.top)
+            # An empty folder is nothing to git.
+            os.makedirs(self._workspace, exist_ok=True)
+        except OSError as error:
+            await self._remove()
+            raise IsolationFailed(f"making a copy of {workspace}", str(error)) from error
+        except BaseException:
+            await self._remove()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await finish(self._leave(save=error is not None))
+
+    async def _leave(self, *, save: bool) -> None:
+        try:
+            kept = await self.save() if save else None
+            if kept is not None:
+                self.kept = kept
+                log.warning("what was done in the worktree is kept in %s", kept)
+        except (DragomanError, OSError) as problem:
+            # Better a copy too many than work lost: the folder stays, and a sweep tries again.
+            log.warning("what was done in %s cannot be kept: %s", self._home, problem)
+            return
+        await self._remove()
+
+    async def _remove(self) -> None:
+        home, record = self._home, self._record
+        if home is None or record is None:
+            return
+        future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
+        await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
+        if not future.done() or future.exception() is not None or not future.result():
+            log.warning("the worktree %s could not be removed whole; it is swept later", home)
+        self._home = self._workspace = None
+
+    # -- making
+
+    async def _copy(
+        self, repository: Repository, folder: Path, path: Path, *, prefix: str, depth: int
+    ) -> None:
+        """A worktree of one repository, and of those in it."""
+        tree = Tree(
+            top=str(repository.top),
+            common_folder=str(repository.common_folder),
+            path=str(path),
+            prefix=prefix,
+        )
+        self._note(tree)
+        # A file that a filter of the repository alone would change cannot be copied as it is.
+        filters = await git.own_filters(repository, refuse=True)
+        with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
+            captured = await capture(repository, folder, Path(scratch), env=filters)
+        base, staged = captured.everything, captured.staged
+        head = await git.ask(("rev-parse", "--quiet", "--verify", "HEAD"), cwd=repository.top)
+        commit = head.text
+        if not head.ok:
+            # Only a commit can have a worktree. No branch knows of this one.
+            made = await git.demand(
+                ("commit-tree", base, "-m", "everything"), cwd=repository.top, env=IDENTITY
+            )
+            commit = staged = made.text
+        await git.demand(
+            ("worktree", "add", "--quiet", "--detach", "--no-checkout", str(path), commit),
+            cwd=repository.top,
+            timeout=CHECKOUT_TIMEOUT,
+        )
+        made_here, why = await git.find_repository(path)
+        if made_here is None:
+            raise IsolationFailed(f"looking at {path}", why)
+        # A worktree may have settings of its own, and includes that count for its path only.
+        filters = await git.own_filters(made_here, refuse=True)
+        await git.demand(
+            ("read-tree", "--reset", "-u", base), cwd=path, env=filters, timeout=CHECKOUT_TIMEOUT
+        )
+        # The files are as they are in the workspace. What is staged there shall be here, too: a
+        # reviewer asks git what is committed and what is not.
+        await git.demand(("read-tree", staged or commit), cwd=path)
+        await git.ask(("update-index", "-q", "--refresh"), cwd=path)
+        await _remember(path, base, commit)
+        self._note(msgspec.structs.replace(tree, base=base, git_folder=str(made_here.git_folder)))
+        for name in captured.nested:
+            await self._copy_nested(repository.top / name, path / name, prefix + name, depth)
+
+    async def _copy_nested(self, top: Path, path: Path, prefix: str, depth: int) -> None:
+        if not git.has_repository(top):
+            return
+        if depth >= MAX_DEPTH or (self._record and len(self._record.trees) >= MAX_TREES):
+            raise IsolationFailed(
+                f"making a copy of {top}", "there are too many repositories in each other"
+            )
+        repository, why = await git.find_repository(top)
+        if repository is None or repository.top != top:
+            raise IsolationFailed(f"making a copy of {top}", why or "it points nowhere")
+        await self._copy(repository, top, path, prefix=prefix + "/", depth=depth + 1)
+
+    def _note(self, tree: Tree) -> None:
+        """Write a worktree down, before it is made and again when it is there."""
+        assert self._record is not None and self._home is not None
+        others = tuple(one for one in self._record.trees if one.path != tree.path)
+        self._record = msgspec.structs.replace(self._record, trees=(*others, tree))
+        records.write_record(self._home, self._record)
+
+    # -- the work
+
+    async def patch(self) -> bytes:
+        """What was done in the copy so far, as a patch for the top of the repository.
+
+        Commits made in the copy are in it, ignored files are not.
+        """
+        return await patch_of(self._trees())
+
+    async def files(self) -> tuple[FileChange, ...]:
+        """The files that the patch changes."""
+        return await files_of(self._trees())
+
+    async def save(self) -> Path | None:
+        """Keep the patch in a file; None if nothing was done."""
+        data = await self.patch()
+        return keep_patch(self._patches, self.id, data) if data else None
+
+    async def apply(self) -> Applied:
+        """Apply the patch to the workspace, all of it or nothing.
+
+        Changes that were made there meanwhile stay. Where they are in the way, the conflicts are
+        told, the workspace is as it was, and the patch is kept in a file.
+        """
+        return await apply(self._trees(), self._patches, self.id)
+
+    def _trees(self) -> tuple[Tree, ...]:
+        if self._record is None or self._workspace is None:
+            raise UsageError("the worktree is not there: use it as `async with`")
+        return self._record.trees
+
+
+async def _remember(path: Path, base: str, commit: str) -> None:
+    """Keep `git gc` from throwing away what the patch is compared with.
+
+    What a worktree had checked out before is in its log, which every `git gc` of the repository
+    respects for a month, and which goes with the worktree. A reference would be seen by everybody,
+    or, as one of this worktree, be overlooked.
+    """
+    told = ("commit-tree", base, "-p", commit, "-m", "the files as they were")
+    seen = (await git.demand(told, cwd=path, env=IDENTITY)).text
+    for target in (seen, commit):
+        await git.demand(
+            ("update-ref", "--no-deref", "--create-reflog", "-m", "dragoman", "HEAD", target),
+            cwd=path,
+            env=IDENTITY,
+        )

@@ -1,0 +1,235 @@
+"""The patch of what was done in a copy of a workspace, and its application.
+
+Owns the capture of a repository's files as a state that git can compare, the patch between two of
+them over every repository in a copy, and applying it, all of it or nothing. A repository that was
+made inside the copy is in the patch with its files. Who makes the copy is `isolation`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.client.folders import make_private
+from dragoman.config.files import write_whole
+from dragoman.delegation.worktree import git
+from dragoman.delegation.worktree.git import Repository
+from dragoman.delegation.worktree.records import Tree
+from dragoman.errors import FileFailed, IsolationFailed
+from dragoman.events.parts import FileChange
+from dragoman.events.words import FileOp
+from dragoman.rpc.tasks import finish
+
+MAX_TREES: Final = 32
+"""Repositories in a copy, submodules included."""
+
+DIFF: Final = (
+    "diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all",
+)  # fmt: skip
+
+_OPS: Final = {b"A": FileOp.ADD, b"D": FileOp.DELETE}
+
+_UNBORN: Final = re.compile(r"error: '(.+)/' does not have a commit checked out$")
+"""How git refuses to take a repository without commits into another one."""
+
+
+class Conflict(Struct, frozen=True):
+    """A file that a patch does not fit, and git's word why."""
+
+    path: str
+    why: str
+
+
+class Applied(Struct, frozen=True, kw_only=True):
+    """What became of a patch. Unless it is ok, the workspace is as it was."""
+
+    ok: bool
+    files: tuple[FileChange, ...] = ()
+    """What the patch changes, relative to the top of the repository."""
+    conflicts: tuple[Conflict, ...] = ()
+    kept: str | None = None
+    """The file with the patch, where it could not be applied."""
+
+
+async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
+    """Apply what was done in a copy to the workspace. The patch is in a file until it is done."""
+    data = await patch_of(trees)
+    if not data:
+        return Applied(ok=True)
+    files = await files_of(trees)
+    kept = keep_patch(patches, name, data)
+    # git looks at every file before it writes the first one. It is not to be disturbed then.
+    answer = await finish(
+        git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=Path(trees[0].top))
+    )
+    if answer.ok:
+        os.unlink(kept)
+        return Applied(ok=True, files=files)
+    if answer.exit_code != 1:
+        problem = f"{git.describe(answer)}; some files may be changed, and the patch is {kept}"
+        error = IsolationFailed(f"applying the patch to {trees[0].top}", problem)
+        error.may_have_run = True
+        raise error
+    conflicts = _conflicts(answer, [change.path for change in files])
+    return Applied(ok=False, files=files, conflicts=conflicts, kept=str(kept))
+
+
+async def patch_of(trees: Sequence[Tree]) -> bytes:
+    """What was done in a copy, as one patch for the outermost repository's top."""
+    pieces: list[bytes] = []
+    for tree, now in await _now(trees):
+        paths = (f"--src-prefix=a/{tree.prefix}", f"--dst-prefix=b/{tree.prefix}")
+        told = (*DIFF, "-p", "--binary", "--full-index", *paths, tree.base, now)
+        pieces.append((await git.demand(told, cwd=Path(tree.path), env=_env(tree))).output)
+    return b"".join(pieces)
+
+
+async def files_of(trees: Sequence[Tree]) -> tuple[FileChange, ...]:
+    found: list[FileChange] = []
+    for tree, now in await _now(trees):
+        told = (*DIFF, "--name-status", "-z", tree.base, now)
+        parts = (await git.demand(told, cwd=Path(tree.path), env=_env(tree))).output.split(b"\0")
+        for status, name in zip(parts[::2], parts[1::2], strict=False):
+            path = tree.prefix + name.decode("utf-8", "backslashreplace")
+            found.append(FileChange(path, _OPS.get(status, FileOp.MODIFY)))
+    return tuple(found)
+
+
+async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
+    """The repositories of a copy that are not as they were, with the hash of their files now.
+
+    One that was made in the copy is among them with all its files: for the repository around it
+    they are nothing, and they would be lost.
+    """
+    found: list[tuple[Tree, str]] = []
+    known = {tree.path for tree in trees}
+    ahead = list(trees)
+    while ahead:
+        tree = ahead.pop(0)
+        path = Path(tree.path)
+        repository = await _repository(tree)
+        # The peer may have written filters into the configuration, which all worktrees share: they
+        # do not run, and its files are taken as they are.
+        env = await git.own_filters(repository)
+        with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
+            now = await capture(repository, repository.top, Path(scratch), staged=False, env=env)
+        told = ("hash-object", "-t", "tree", os.devnull)
+        empty = await git.demand(told, cwd=path, env=repository.env)
+        if now.everything != (tree.base or empty.text):
+            changed = msgspec.structs.replace(tree, base=tree.base or empty.text)
+            found.append((changed, now.everything))
+        for name in now.nested:
+            inner = str(path / name)
+            if inner not in known and git.has_repository(path / name):
+                known.add(inner)
+                if len(known) > MAX_TREES:
+                    raise IsolationFailed(f"looking at {inner}", "there are too many repositories")
+                fresh = Tree(top="", common_folder="", path=inner, prefix=f"{tree.prefix}{name}/")
+                ahead.append(fresh)
+    return found
+
+
+async def _repository(tree: Tree) -> Repository:
+    """The repository of a copy. Its files are only files: what their `.git` says is not believed,
+    because whoever worked there may have changed it."""
+    path = Path(tree.path)
+    if tree.git_folder:
+        if not git.is_folder(path) or not git.is_folder(Path(tree.git_folder)):
+            raise IsolationFailed(f"looking at {path}", "it is no worktree any more")
+        common = Path(tree.common_folder)
+        return Repository(git.real(path), Path(tree.git_folder), common, pinned=True)
+    repository, why = await git.find_repository(path)
+    if repository is None or repository.top != git.real(path):
+        raise IsolationFailed(f"looking at {path}", why or "it is no worktree any more")
+    return repository
+
+
+def _env(tree: Tree) -> dict[str, str]:
+    if not tree.git_folder:
+        return {}
+    return {"GIT_DIR": tree.git_folder, "GIT_WORK_TREE": tree.path}
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The state of a repository's files, put away in the repository."""
+
+    everything: str
+    """The hash of all files as they are."""
+    staged: str
+    """The hash of what is staged; empty where that is not one state."""
+    nested: tuple[str, ...]
+    """Other repositories in it."""
+
+
+async def capture(
+    repository: Repository,
+    folder: Path,
+    scratch: Path,
+    *,
+    staged: bool = True,
+    env: Mapping[str, str] | None = None,
+) -> Captured:
+    """Put the state of a repository's files away. `env` is for git."""
+    index = scratch / "index"
+    env, answer = await git.stage_everything(repository, folder, index, env=env)
+    lines = answer.complaint.splitlines()
+    unborn = [match[1] for line in lines if (match := _UNBORN.match(line))]
+    # Newer versions of git tell of each a second time.
+    expected = {f"error: unable to index file '{name}/'" for name in unborn}
+    complaints = [
+        line.removeprefix("error: ")
+        for line in lines
+        if line.startswith(("error: ", "fatal: "))
+        and not _UNBORN.match(line)
+        and line not in expected
+    ]
+    if answer.cut or answer.exit_code is None or complaints:
+        # A copy without some of the files would look as if they had been deleted.
+        doing = f"reading the files of {repository.top}"
+        problem = complaints[0] if complaints else git.describe(answer)
+        raise git.filter_failure(answer, doing, env) or IsolationFailed(doing, problem)
+    everything = (await git.demand(("write-tree",), cwd=repository.top, env=env)).text
+    listed = await git.demand(("ls-files", "--stage", "-z"), cwd=repository.top, env=env)
+    nested = [os.fsdecode(name) for name in git.links_of(listed.output)] + unborn
+    if not staged:
+        return Captured(everything, "", tuple(nested))
+    git.copy_index(repository, scratch / "staged")
+    # With conflicts in the staging area there is no such tree; then what is committed has to do.
+    own = {**repository.env, "GIT_INDEX_FILE": str(scratch / "staged")}
+    tree = await git.ask(("write-tree",), cwd=repository.top, env=own)
+    return Captured(everything, tree.text if tree.ok else "", tuple(nested))
+
+
+def _conflicts(answer: git.GitOutput, files: Sequence[str]) -> tuple[Conflict, ...]:
+    """What git says about the files of a patch that it did not apply."""
+    told: dict[str, str] = {}
+    for line in answer.complaint.splitlines():
+        text = line.removeprefix("error: ").removeprefix("patch failed: ")
+        for path in files if text != line else ():
+            if text.startswith(f"{path}:"):
+                why = text[len(path) + 1 :].strip()
+                # A line number comes first, and the reason after it.
+                told[path] = told.get(path, "") if why.isdigit() else why
+    if not told:
+        return (Conflict(".", git.describe(answer)),)
+    return tuple(Conflict(path, why or "it is not as it was") for path, why in told.items())
+
+
+def keep_patch(folder: Path, name: str, data: bytes) -> Path:
+    """Write a patch to a file of its own, whole, for the user's eyes only."""
+    try:
+        make_private(folder)
+        path = folder / f"{name}.patch"
+        write_whole(path, data, sync=True)
+    except OSError as error:
+        raise FileFailed(str(folder), error.strerror or str(error), error.errno) from error
+    return path

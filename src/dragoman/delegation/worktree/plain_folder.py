@@ -1,0 +1,130 @@
+"""A folder as the disk shows it, without git: a mark for every file.
+
+Owns the walk, what a mark says of a file, and the bounds on both. Shallow files are looked at
+first, so that what a bound leaves out lies deep. Links are marked and never followed. Whether a
+folder is in a repository, `snapshot` knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.client.services.blocking import check
+
+MAX_ENTRIES: Final = 50_000
+"""Files that are looked at in one folder: under a second, and more than most projects have."""
+
+HASHED_FILE_SIZE: Final = 1024 * 1024
+"""Up to this size the contents of a file are looked at, so that a mere touch is no change."""
+
+HASHED_SIZE: Final = 64 * 1024 * 1024
+"""Bytes that are read in all; a file beyond that is judged by its size and times."""
+
+CHECK_INTERVAL: Final = 512
+"""Files between two looks whether anybody still wants the answer."""
+
+
+class FileState(Struct, frozen=True, gc=False):
+    """What a file was like."""
+
+    mode: int
+    size: int
+    modified_at: int
+    """In nanoseconds, as the file system has it."""
+    changed_at: int
+    """When the file's entry was last changed, which no program can set."""
+    inode: int
+    digest: bytes = b""
+    """Of the contents, or of a link's target; empty where it was not looked at."""
+
+
+class FileStates(Struct, frozen=True):
+    """A folder at one moment, by path."""
+
+    files: dict[str, FileState]
+    complete: bool = True
+
+
+def walk(
+    folder: Path,
+    stop: threading.Event,
+    *,
+    names: Iterable[str] = ("",),
+    max_entries: int = MAX_ENTRIES,
+    hashed_size: int = HASHED_SIZE,
+) -> FileStates:
+    """Mark every file below `folder`, or below those of its entries that are named.
+
+    Blocking; `stop` ends it. What git keeps for itself is left out: it changes with every look.
+    """
+    found: dict[str, FileState] = {}
+    complete = True
+    left_size = hashed_size
+    ahead = deque(names)
+    while ahead:
+        name = ahead.popleft()
+        path = os.path.join(folder, name) if name else str(folder)
+        try:
+            info = os.lstat(path)
+            if stat.S_ISDIR(info.st_mode):
+                ahead.extend(
+                    f"{name}/{entry}" if name else entry
+                    for entry in sorted(os.listdir(path))
+                    if entry != ".git"
+                )
+                continue
+        except FileNotFoundError:
+            continue
+        except OSError:
+            complete = False
+            continue
+        if len(found) >= max_entries:
+            return FileStates(found, False)
+        if len(found) % CHECK_INTERVAL == 0:
+            check(stop)
+        digest = b""
+        if stat.S_ISLNK(info.st_mode) or info.st_size <= min(HASHED_FILE_SIZE, left_size):
+            digest = _digest(path, info)
+            left_size -= info.st_size
+        found[name] = FileState(
+            info.st_mode,
+            info.st_size,
+            info.st_mtime_ns,
+            info.st_ctime_ns,
+            info.st_ino,
+            digest,
+        )
+    return FileStates(found, complete)
+
+
+def same(before: FileState, after: FileState) -> bool:
+    """Whether a file is what it was: a new time on the same contents is no change."""
+    if before == after:
+        return True
+    if before.mode != after.mode or before.size != after.size:
+        return False
+    return bool(before.digest) and before.digest == after.digest
+
+
+def _digest(path: str, info: os.stat_result) -> bytes:
+    try:
+        if stat.S_ISLNK(info.st_mode):
+            return os.fsencode(os.readlink(path))
+        if not stat.S_ISREG(info.st_mode):
+            return b""
+        # Should it have become a FIFO since the look, opening it returns at once.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+        fd = os.open(path, flags | getattr(os, "O_BINARY", 0))
+        with os.fdopen(fd, "rb") as file:
+            return hashlib.blake2b(file.read(HASHED_FILE_SIZE + 1), digest_size=16).digest()
+    except OSError:
+        return b""

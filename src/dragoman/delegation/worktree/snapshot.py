@@ -1,0 +1,374 @@
+"""Which files an attempt changed, found on the disk and not in anybody's account of it.
+
+Owns the snapshot of a workspace and the comparison of two. In a repository git is asked for every
+file that it does not ignore, the uncommitted and the untracked included, as contents; ignored
+files, and folders outside any repository, are marked by `plain_folder`. Commits, branches, the staging
+area, hooks and configuration are compared too: an attempt that only committed has changed
+something. Nothing of the user's is written, the index least of all.
+
+Not seen: a file behind `assume-unchanged`, and contents beyond the bounds of `plain_folder`. Filters that
+the repository itself defines do not run; a file that only they leave unchanged counts as changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from dragoman.client.services.blocking import in_thread
+from dragoman.delegation.worktree import git, plain_folder
+from dragoman.delegation.worktree.git import Repository, find_repository
+from dragoman.delegation.worktree.plain_folder import FileStates
+from dragoman.errors import SpawnError, UsageError
+from dragoman.events.parts import FileChange
+from dragoman.events.words import FileOp
+from dragoman.rpc.tasks import finish
+
+MAX_NESTED: Final = 32
+"""Repositories inside a repository that are looked into, submodules included."""
+
+MAX_DEPTH: Final = 4
+"""How deep repositories may be nested to be looked into."""
+
+MAX_IGNORED: Final = 20_000
+"""Files in ignored folders that are looked at: caches and installed packages, which matter least
+and are the most."""
+
+IGNORED_HASHED_SIZE: Final = 0
+"""Bytes read of files in ignored folders."""
+
+REMOVE_TIMEOUT: Final = 10.0
+"""Seconds to wait for the removal of the folder in which the index was copied."""
+
+_GITLINK: Final = b"160000 "
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """A workspace at one moment. Made by `take`, compared by `changes`."""
+
+    workspace: str
+    root: str
+    """The top of the repository; outside of one, the workspace."""
+    listing: bytes = b""
+    """Every file that git does not ignore, with the hash of its contents."""
+    single: FileStates = FileStates({})
+    """Files by their marks: all of them outside a repository, in one those that are ignored one
+    by one, such as `.env`."""
+    ignored: FileStates = FileStates({})
+    """Files in ignored folders, such as caches."""
+    facts: dict[str, str] = {}
+    """What else a repository has, by its name for people."""
+    nested: tuple[Snapshot, ...] = ()
+    complete: bool = True
+    """Whether every file was seen that counts."""
+    notes: tuple[str, ...] = ()
+    """Why not, for people."""
+    taken_at: float = 0.0
+
+    @classmethod
+    async def take(cls, workspace: Path) -> Snapshot:
+        """Look at a workspace. A folder that cannot be looked at by git is looked at without."""
+        folder = git.real_folder(workspace)
+        return await _take(folder, workspace=folder, depth=0)
+
+    @property
+    def in_git(self) -> bool:
+        return bool(self.facts)
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """What is different between two snapshots. Paths are relative to the workspace."""
+
+    files: tuple[FileChange, ...] = ()
+    """Added, modified and deleted files."""
+    ignored: tuple[FileChange, ...] = ()
+    """The same in folders that the repository ignores, such as caches."""
+    repository: tuple[str, ...] = ()
+    """What else of the repository is different, such as its commits."""
+    complete: bool = True
+    """Whether there can be no other change in the files that count."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is proved that nothing was changed. Caches do not count."""
+        return self.complete and not self.files and not self.repository
+
+
+def changes(before: Snapshot, after: Snapshot) -> Changed:
+    """Compare two snapshots of the same workspace, the earlier one first."""
+    if before.workspace != after.workspace:
+        raise UsageError(f"{before.workspace} and {after.workspace} are two workspaces")
+    files: dict[str, FileOp] = {}
+    ignored: dict[str, FileOp] = {}
+    facts: list[str] = []
+    _compare(before, after, files, ignored, facts)
+    return Changed(
+        files=tuple(FileChange(path, files[path]) for path in sorted(files)),
+        ignored=tuple(FileChange(path, ignored[path]) for path in sorted(ignored)),
+        repository=tuple(facts),
+        complete=before.complete and after.complete,
+        notes=tuple(dict.fromkeys((*before.notes, *after.notes))),
+    )
+
+
+def _compare(
+    before: Snapshot,
+    after: Snapshot,
+    files: dict[str, FileOp],
+    ignored: dict[str, FileOp],
+    facts: list[str],
+) -> None:
+    def name(path: str) -> str:
+        return os.path.relpath(os.path.join(after.root, path), after.workspace).replace(os.sep, "/")
+
+    if before.listing != after.listing:
+        for path, op in _different_contents(before.listing, after.listing):
+            files[name(path)] = op
+    for path, op in _different_marks(before.single, after.single):
+        # A file that is ignored only since then was told of by git before.
+        if files.setdefault(name(path), op) is not op:
+            files[name(path)] = FileOp.MODIFY
+    for path, op in _different_marks(before.ignored, after.ignored):
+        ignored.setdefault(name(path), op)
+    is_nested = after.root != after.workspace and after.root.startswith(after.workspace)
+    where = f" of {name('.')}" if is_nested else ""
+    for fact in sorted(before.facts.keys() | after.facts.keys()):
+        if before.facts.get(fact) != after.facts.get(fact):
+            facts.append(fact + where)
+    nested_before = {one.root: one for one in before.nested}
+    nested_after = {one.root: one for one in after.nested}
+    for root in sorted(nested_before.keys() | nested_after.keys()):
+        some = nested_before.get(root) or nested_after[root]
+        nothing = Snapshot(workspace=some.workspace, root=root)
+        _compare(
+            nested_before.get(root, nothing),
+            nested_after.get(root, nothing),
+            files,
+            ignored,
+            facts,
+        )
+
+
+def _different_contents(before: bytes, after: bytes) -> Iterator[tuple[str, FileOp]]:
+    # Most lines are the same, and comparing them as a set is a thousand times quicker than reading.
+    old_lines, new_lines = set(before.split(b"\0")), set(after.split(b"\0"))
+    old = dict(_read_lines(old_lines - new_lines))
+    new = dict(_read_lines(new_lines - old_lines))
+    for path in old.keys() | new.keys():
+        yield _text(path), _op(path in old, path in new)
+
+
+def _read_lines(lines: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    for line in lines:
+        what, _, path = line.partition(b"\t")
+        # Another repository is compared by itself: its commit is one of its facts.
+        if path and not what.startswith(_GITLINK):
+            yield path, what
+
+
+def _different_marks(before: FileStates, after: FileStates) -> Iterator[tuple[str, FileOp]]:
+    for name in before.files.keys() | after.files.keys():
+        old, new = before.files.get(name), after.files.get(name)
+        if old is not None and new is not None and plain_folder.same(old, new):
+            continue
+        if (old is None and not before.complete) or (new is None and not after.complete):
+            # It may lie beyond what was looked at.
+            continue
+        yield _text(os.fsencode(name)), _op(old is not None, new is not None)
+
+
+def _op(was: bool, is_now: bool) -> FileOp:
+    if was and is_now:
+        return FileOp.MODIFY
+    return FileOp.DELETE if was else FileOp.ADD
+
+
+def _text(path: bytes) -> str:
+    """A path that can stand in JSON, whatever bytes the file system has."""
+    return path.decode("utf-8", "backslashreplace")
+
+
+async def _take(folder: Path, *, workspace: Path, depth: int) -> Snapshot:
+    try:
+        repository, why = await find_repository(folder)
+        # A submodule whose repository is broken would be answered for by the one around it.
+        if repository is not None and depth > 0 and repository.top != folder:
+            repository, why = None, "it points nowhere"
+        if repository is not None and await git.is_ignored(repository, folder):
+            repository = None
+    except SpawnError as error:
+        repository, why = None, str(error)
+    if repository is not None:
+        return await _take_repository(repository, folder, workspace=workspace, depth=depth)
+    marks = await in_thread(str(folder), lambda stop: plain_folder.walk(folder, stop))
+    notes = () if marks.complete else (f"{folder} has more files than are looked at",)
+    if git.has_repository(folder):
+        notes = (*notes, f"{folder} is a repository that git does not read: {why}")
+    return Snapshot(
+        workspace=str(workspace),
+        root=str(folder),
+        single=marks,
+        complete=marks.complete,
+        notes=notes,
+        taken_at=time.time(),
+    )
+
+
+async def _take_repository(
+    repository: Repository, folder: Path, *, workspace: Path, depth: int
+) -> Snapshot:
+    top = repository.top
+    notes: list[str] = []
+    others = ("ls-files", "--others", "-z", "--full-name")
+    scratch = Path(tempfile.mkdtemp(prefix="dragoman-look-"))
+    try:
+        env, staged = await git.stage_everything(
+            repository,
+            folder,
+            scratch / "index",
+            objects=scratch / "objects",
+            env=await git.own_filters(repository),
+        )
+        listed, left, ignored, facts = await asyncio.gather(
+            git.ask(("ls-files", "--stage", "-z"), cwd=top, env=env),
+            # What could not be staged: a repository without a commit, a file that is unreadable.
+            git.ask((*others, "--exclude-standard", "--directory"), cwd=folder, env=env),
+            git.ask(
+                (*others, "--ignored", "--exclude-standard", "--directory"), cwd=folder, env=env
+            ),
+            _facts(repository),
+        )
+    finally:
+        await _remove(scratch)
+    for answer in (staged, listed, left, ignored):
+        if answer.cut or answer.exit_code is None:
+            notes.append(f"git could not look at all of {top}: {git.describe(answer)}")
+    if staged.exit_code and "does not have a commit checked out" not in staged.complaint:
+        notes.append(f"git could not read all files of {top}: {git.describe(staged)}")
+    links = [os.fsdecode(path) for path in git.links_of(listed.output)]
+    unborn, unreadable = _left_over(top, left.output)
+    if unreadable:
+        notes.append(f"{top / unreadable[0]} cannot be read")
+    single, folders = _split_ignored(ignored.output)
+    nested, too_many = await _nested(
+        [top / name for name in (*links, *unborn)], workspace=workspace, depth=depth
+    )
+    if too_many:
+        notes.append(f"{top} holds more repositories than are looked into")
+
+    def look(stop: threading.Event) -> tuple[FileStates, FileStates]:
+        return (
+            plain_folder.walk(top, stop, names=single),
+            plain_folder.walk(
+                top,
+                stop,
+                names=folders,
+                max_entries=MAX_IGNORED,
+                hashed_size=IGNORED_HASHED_SIZE,
+            ),
+        )
+
+    single_marks, ignored_marks = await in_thread(str(top), look)
+    if not single_marks.complete:
+        notes.append(f"{top} has more ignored files than are looked at")
+    return Snapshot(
+        workspace=str(workspace),
+        root=str(top),
+        listing=listed.output,
+        single=single_marks,
+        ignored=ignored_marks,
+        facts=facts,
+        nested=nested,
+        complete=not notes and all(one.complete for one in nested),
+        notes=(*notes, *(note for one in nested for note in one.notes)),
+        taken_at=time.time(),
+    )
+
+
+async def _nested(
+    folders: list[Path], *, workspace: Path, depth: int
+) -> tuple[tuple[Snapshot, ...], bool]:
+    there = [folder for folder in folders if git.has_repository(folder)]
+    if not there:
+        return (), False
+    if depth >= MAX_DEPTH:
+        return (), True
+    taken = [
+        await _take(folder, workspace=workspace, depth=depth + 1) for folder in there[:MAX_NESTED]
+    ]
+    return tuple(taken), len(there) > MAX_NESTED
+
+
+async def _facts(repository: Repository) -> dict[str, str]:
+    """What else belongs to a repository, each as a text to compare."""
+    refs, index = await asyncio.gather(
+        git.ask(("for-each-ref", "--format=%(objectname) %(refname)"), cwd=repository.top),
+        git.ask(("ls-files", "--stage", "-z"), cwd=repository.top),
+    )
+
+    def read(stop: threading.Event) -> dict[str, str]:
+        common = repository.common_folder
+        hooks = plain_folder.walk(common / "hooks", stop)
+        config = [
+            _content(folder / name)
+            for folder in {common, repository.git_folder}
+            for name in ("config", "config.worktree", "info/attributes", "info/exclude")
+        ]
+        return {
+            "what is checked out": _content(repository.git_folder / "HEAD"),
+            "the branches and tags": _hashed(refs.output),
+            "the staging area": _hashed(index.output),
+            "the configuration": _hashed("\0".join(sorted(config)).encode()),
+            "the hooks": _hashed(
+                repr(sorted((name, one.mode, one.digest) for name, one in hooks.files.items()))
+                .encode()
+            ),
+        }  # fmt: skip
+
+    return await in_thread(str(repository.git_folder), read)
+
+
+def _left_over(top: Path, output: bytes) -> tuple[list[str], list[str]]:
+    names = [os.fsdecode(name) for name in output.split(b"\0") if name]
+    folders = [name.rstrip("/") for name in names if name.endswith("/")]
+    repositories = [name for name in folders if git.has_repository(top / name)]
+    # Whatever else git would not take, such as a FIFO, has no contents to compare.
+    unreadable = [name for name in names if os.path.isfile(top / name)]
+    return repositories, unreadable
+
+
+def _split_ignored(output: bytes) -> tuple[list[str], list[str]]:
+    """Ignored files that are named one by one, and ignored folders."""
+    names = [os.fsdecode(name) for name in output.split(b"\0") if name]
+    return (
+        [name for name in names if not name.endswith("/")],
+        [name.rstrip("/") for name in names if name.endswith("/")],
+    )
+
+
+def _content(path: Path) -> str:
+    try:
+        return _hashed(path.read_bytes())
+    except OSError:
+        return ""
+
+
+def _hashed(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+async def _remove(folder: Path) -> None:
+    loop = asyncio.get_running_loop()
+    future = loop.run_in_executor(None, lambda: shutil.rmtree(folder, ignore_errors=True))
+    await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))

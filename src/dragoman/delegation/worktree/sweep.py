@@ -1,0 +1,113 @@
+"""Removing the worktrees of processes that were killed, and keeping what was done in them.
+
+Owns the sweep that every delegation begins with. A worktree is removed only if the process that
+made it is proved to be dead; what was done in it is kept as a patch first. What cannot be judged
+is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.broker.lock import HeldLock, try_lock
+from dragoman.config.files import write_whole
+from dragoman.delegation.worktree import records
+from dragoman.delegation.worktree.isolation import REMOVE_TIMEOUT
+from dragoman.delegation.worktree.patch import keep_patch, patch_of
+from dragoman.delegation.worktree.records import UNFINISHED, WorktreeRecord
+from dragoman.errors import DragomanError
+from dragoman.rpc.tasks import finish
+from dragoman.transports.identity import ProcessState, state_of
+
+LOCK: Final = ".sweeping"
+
+REPORTED: Final = "left.txt"
+"""In the folder of a worktree that was reported and stays: why it does."""
+
+UNFINISHED_AGE: Final = 3600.0
+"""Seconds after which a folder without a record is litter: a record takes a moment."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A worktree that was removed."""
+
+    id: str
+    workspace: str
+    patch: Path | None
+    """What was done in it, if anything was."""
+
+
+async def sweep(folder: Path, *, patches: Path | None = None) -> list[Swept]:
+    """Remove every worktree whose maker is dead. Several may sweep at once; one of them does it."""
+    lock = _lock(folder)
+    if lock is None:
+        return []
+    try:
+        swept: list[Swept] = []
+        for home, record in records.read_records(folder):
+            if record is None:
+                _remove_litter(home)
+            elif state_of(record.owner) is ProcessState.DEAD:
+                one = await _sweep_one(home, record, patches or folder.parent / "patches")
+                if one is not None:
+                    swept.append(one)
+        return swept
+    finally:
+        lock.release()
+
+
+async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept | None:
+    kept: Path | None = None
+    if all(tree.base for tree in record.trees):
+        # Else the copy was never finished, and nobody has worked in it.
+        try:
+            data = await patch_of(record.trees)
+            kept = keep_patch(patches, record.id, data) if data else None
+        except DragomanError as error:
+            if all((Path(tree.path) / ".git").exists() for tree in record.trees):
+                _report_once(home, error)
+                return None
+            # The worktree or its repository is gone: there is nothing that could be kept.
+    future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
+    await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
+    if not future.done() or future.exception() is not None or not future.result():
+        log.warning("the worktree %s could not be removed whole", home)
+        return None
+    return Swept(record.id, record.workspace, kept)
+
+
+def _report_once(home: Path, error: DragomanError) -> None:
+    """Say that a worktree stays, and not again at every later sweep."""
+    text = f"{home} is left as it is, because it cannot be read: {error}"
+    if (home / REPORTED).exists():
+        log.debug("%s", text)
+        return
+    log.warning("%s", text)
+    with contextlib.suppress(OSError):
+        write_whole(home / REPORTED, text.encode(errors="backslashreplace"))
+
+
+def _lock(folder: Path) -> HeldLock | None:
+    try:
+        return try_lock(folder / LOCK) if folder.is_dir() else None
+    except OSError:
+        return None
+
+
+def _remove_litter(home: Path) -> None:
+    """Remove a folder whose maker was killed before it had written the record."""
+    try:
+        old = time.time() - home.stat().st_mtime > UNFINISHED_AGE
+    except OSError:
+        return
+    if home.name.startswith(UNFINISHED) and old:
+        records.remove_tree(home)

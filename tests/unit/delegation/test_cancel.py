@@ -1,0 +1,122 @@
+"""Reins cancel the turn that runs, and a peer that does not stop is no longer trusted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.broker.client import list as client_list
+from dragoman.delegation.cancel import CancelHandle, unrest
+from dragoman.errors import ConnectionEnded
+from dragoman.paths import find_paths
+from tests.aio import aio
+
+
+class Turn:
+    cancelled = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def test_reins_cancel_what_runs_and_what_begins_too_late() -> None:
+    reins, first, second = CancelHandle(), Turn(), Turn()
+    reins.pull()
+    assert reins.pulled and not reins.in_turn
+    reins.hold(first)  # type: ignore[arg-type]
+    assert first.cancelled == 1 and reins.in_turn
+    reins.hold(None)
+    calm = CancelHandle()
+    calm.hold(second)
+    assert second.cancelled == 0
+    calm.pull()
+    assert second.cancelled == 1
+    calm.hold(None)
+    calm.pull()
+    assert second.cancelled == 1
+
+
+def test_reins_end_what_is_between_two_turns_and_say_whether_there_is_anything() -> None:
+    reins, turn, ended = CancelHandle(), Turn(), list[str]()
+    reins.between_turns(lambda: ended.append("first"))
+    reins.hold(turn)  # type: ignore[arg-type]
+    assert reins.pull() and turn.cancelled == 1 and ended == []
+    reins.hold(None)
+    assert reins.pull() and ended == ["first"]
+    reins.between_turns(None)
+    assert not reins.pull() and ended == ["first"]
+    reins.between_turns(lambda: ended.append("second"))
+    assert ended == ["first", "second"]
+
+
+def session(id: str, *, quarantined: bool = False, running: str | None = None) -> dict[str, Any]:
+    return {"sessionId": id, "quarantined": quarantined, "running": running, "queued": 0}
+
+
+def behind_broker(*sessions: dict[str, Any], callers: int = 0, dead: bool = False) -> Any:
+    async def call(method: str, params: dict[str, Any]) -> bytes:
+        if dead:
+            raise ConnectionEnded
+        return msgspec.json.encode({"callers": callers, "sessions": sessions})
+
+    connection = SimpleNamespace(call=call)
+    client = SimpleNamespace(greeting=object(), endpoint="alpha-1", connection=connection)
+    return SimpleNamespace(client=client)
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The brokers that were stopped."""
+    names: list[str] = []
+
+    async def stop(record: Any) -> bool:
+        names.append(record.name)
+        return True
+
+    def there(paths: object) -> Sequence[Any]:
+        return [SimpleNamespace(name="beta-1"), SimpleNamespace(name="alpha-1")]
+
+    monkeypatch.setattr(client_list, "list_brokers", there)
+    monkeypatch.setattr(client_list, "stop_broker", stop)
+    return names
+
+
+PATHS = find_paths({"HOME": str(Path("/h"))})
+
+
+@aio
+async def test_our_own_child_is_at_rest_when_it_is_gone(stopped: list[str]) -> None:
+    assert await unrest(SimpleNamespace(client=object()), "s", PATHS) is None  # type: ignore[arg-type]
+    assert stopped == []
+
+
+@aio
+async def test_a_peer_that_stopped_stays(stopped: list[str]) -> None:
+    assert await unrest(behind_broker(session("s")), "s", PATHS) is None
+    assert await unrest(behind_broker(session("other", quarantined=True)), "s", PATHS) is None
+    assert stopped == []
+
+
+@aio
+async def test_a_peer_that_does_not_stop_is_ended_if_nobody_else_uses_it(
+    stopped: list[str],
+) -> None:
+    assert await unrest(behind_broker(session("s", quarantined=True)), "s", PATHS) is None
+    assert stopped == ["alpha-1"]
+
+
+@aio
+async def test_a_peer_that_others_use_is_left_and_may_still_be_working(stopped: list[str]) -> None:
+    mine = session("s", quarantined=True)
+    for peer in (
+        behind_broker(mine, callers=1),
+        behind_broker(mine, session("other", running="j-9")),
+    ):
+        assert "may still be working" in str(await unrest(peer, "s", PATHS))
+    assert "nobody knows" in str(await unrest(behind_broker(dead=True), "s", PATHS))
+    assert stopped == []

@@ -1,0 +1,84 @@
+"""Who may be asked, and what is said where nobody may."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from dragoman.config.schema import Fallback
+from dragoman.delegation.candidates import allowed, decide_for, nobody, reason_for_first
+from dragoman.delegation.facts import LOCAL
+from dragoman.delegation.request import DelegationRequest
+from dragoman.delegation.routing import Candidate, PassedOver, Reason
+from tests.unit.delegation.test_results import DECISION
+from tests.unit.runs.contexts import place_in
+
+
+def candidate(peer: str, *, last_resort: bool = False) -> Candidate:
+    return Candidate(peer=peer, tier="default", model=None, why="x", last_resort=last_resort)
+
+
+QUEUE = structs.replace(
+    DECISION,
+    candidates=(
+        candidate("alpha"),
+        candidate(LOCAL),
+        candidate("beta"),
+        candidate("scout", last_resort=True),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("fallback", "names"),
+    [("all", ["alpha", LOCAL, "beta", "scout"]), ("peers", ["alpha", "beta"]), ("none", ["alpha"])],
+)
+def test_who_may_be_asked_depends_on_what_is_wished(fallback: Fallback, names: list[str]) -> None:
+    assert [one.peer for one in allowed(QUEUE, fallback)] == names
+
+
+def test_a_last_resort_is_a_fallback_also_where_it_is_the_first() -> None:
+    only = structs.replace(DECISION, candidates=(candidate("scout", last_resort=True),))
+    assert allowed(only, "none") == [] and len(allowed(only, "all")) == 1
+    assert "scout: it is a last resort" in str(nobody(only))
+
+
+def test_nobody_says_why_for_everybody_who_could_have_done_it() -> None:
+    passed = (
+        PassedOver(peer="a", reason=Reason.ROLE_NOT_CLAIMED, detail="no claim"),
+        PassedOver(peer="b", reason=Reason.OVER_BUDGET, detail="spent"),
+        PassedOver(peer="c", reason=Reason.NOT_ENABLED, detail="not on"),
+    )
+    error = nobody(structs.replace(DECISION, candidates=(), passed_over=passed))
+    assert error.reasons == {"b": "spent", "c": "not on"} and error.over_budget
+    parked = PassedOver(peer="d", reason=Reason.PARKED, detail="parked")
+    mixed = structs.replace(DECISION, candidates=(), passed_over=(*passed, parked))
+    assert not nobody(mixed).over_budget
+    assert not nobody(structs.replace(DECISION, candidates=(), passed_over=passed[:1])).over_budget
+
+
+def test_what_keeps_the_one_who_was_asked_for_is_told_and_not_lost_among_others() -> None:
+    passed = (
+        PassedOver(peer="a", reason=Reason.NOT_WISHED, detail="b was asked for"),
+        PassedOver(peer="b", reason=Reason.PARKED, detail="parked"),
+    )
+    decision = structs.replace(DECISION, candidates=(candidate("scout"),), passed_over=passed)
+    told = reason_for_first(decision, decision.candidates[0], "b")
+    assert told == "b was asked for, and is passed over: parked; x"
+    assert reason_for_first(decision, decision.candidates[0], None) == "x"
+    assert nobody(structs.replace(decision, candidates=())).reasons == {"b": "parked"}
+    strangers = structs.replace(decision, candidates=(), passed_over=passed[:1])
+    assert nobody(strangers).reasons == {"a": "b was asked for"}
+
+
+def test_a_decision_is_the_same_for_the_same_chance_and_writes_nothing(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    wish = DelegationRequest(role="review", prompt="look", workspace=place.cwd)
+    first, second = (decide_for(wish, place, rng=random.Random(3), now=5.0) for _ in range(2))
+    assert first == second and not place.paths.state.exists()
+    everybody = [one.peer for one in first.candidates]
+    everybody += [one.peer for one in first.passed_over]
+    assert sorted(everybody) == sorted(place.catalogue.names)

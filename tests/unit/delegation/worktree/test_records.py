@@ -1,0 +1,87 @@
+"""A worktree is written down before it is there, and removed without git's help."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dragoman.delegation.worktree.records import (
+    RECORD,
+    Tree,
+    WorktreeRecord,
+    make_folder,
+    read_records,
+    remove,
+    remove_tree,
+    write_record,
+)
+from dragoman.transports.identity import own_identity
+from tests.unit.delegation.worktree.repositories import git, make
+
+
+def record(*trees: Tree) -> WorktreeRecord:
+    return WorktreeRecord(id="abc", workspace="/w", owner=own_identity(), trees=trees)
+
+
+def test_a_record_is_read_as_it_was_written_and_replaced_whole(tmp_path: Path) -> None:
+    home = make_folder(tmp_path / "worktrees", record())
+    assert list(read_records(tmp_path / "worktrees")) == [(home, record())]
+    changed = record(Tree(top="/w", common_folder="/w/.git", path="/c", prefix="lib/", base="1"))
+    write_record(home, changed)
+    assert list(read_records(tmp_path / "worktrees")) == [(home, changed)]
+    assert os.listdir(home) == [RECORD]
+
+
+def test_what_is_no_record_is_told_as_none(tmp_path: Path) -> None:
+    assert list(read_records(tmp_path / "gone")) == []
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / RECORD).write_text('{"id": 1')
+    (tmp_path / "file").touch()
+    assert list(read_records(tmp_path)) == [(tmp_path / "x", None)]
+
+
+def test_only_the_own_worktree_is_taken_off_the_repositorys_list(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    home = make_folder(tmp_path / "worktrees", record())
+    git(folder, "worktree", "add", "-q", "--detach", str(home / "repo-abc"))
+    git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "users"))
+    # The user's is on a disk that is not mounted just now: `git worktree prune` would forget it.
+    os.rename(tmp_path / "users", tmp_path / "unmounted")
+    tree = Tree(top=str(folder), common_folder=str(folder / ".git"), path=str(home / "repo-abc"))
+    assert remove(home, record(tree))
+    assert not home.exists()
+    assert os.listdir(folder / ".git" / "worktrees") == ["users"]
+    os.rename(tmp_path / "unmounted", tmp_path / "users")
+    git(tmp_path / "users", "status")
+
+
+def test_a_worktree_that_git_had_only_begun_is_forgotten_by_its_name(tmp_path: Path) -> None:
+    home = make_folder(tmp_path / "worktrees", record())
+    begun = tmp_path / "git" / "worktrees" / "repo-abc"
+    begun.mkdir(parents=True)
+    tree = Tree(top="", common_folder=str(tmp_path / "git"), path=str(home / "repo-abc"))
+    assert remove(home, record(tree))
+    assert not begun.parent.exists()
+
+
+def test_a_removal_can_be_done_again(tmp_path: Path) -> None:
+    home = make_folder(tmp_path / "worktrees", record())
+    assert remove(home, record())
+    assert remove(home, record())
+
+
+def test_read_only_folders_and_links_are_removed_and_links_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "x").touch()
+    tree = tmp_path / "tree"
+    (tree / "locked").mkdir(parents=True)
+    (tree / "locked" / "x").touch()
+    (tree / "link").symlink_to(precious)
+    (tree / "locked").chmod(0o500)
+    remove_tree(tree)
+    assert not tree.exists()
+    (tmp_path / "link").symlink_to(precious)
+    remove_tree(tmp_path / "link")
+    assert os.listdir(tmp_path) == ["precious"]
+    assert os.listdir(precious) == ["x"]

@@ -1,0 +1,106 @@
+"""Which worktrees a sweep removes, and which it leaves alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dragoman.broker.lock import try_lock
+from dragoman.delegation.worktree.isolation import Isolation
+from dragoman.delegation.worktree.records import (
+    Tree,
+    WorktreeRecord,
+    make_folder,
+    read_records,
+    write_record,
+)
+from dragoman.delegation.worktree.sweep import LOCK, sweep
+from dragoman.transports.identity import ProcessIdentity, own_identity
+from tests.aio import aio
+from tests.unit.delegation.worktree.repositories import make
+
+OWN = own_identity()
+DEAD = ProcessIdentity(pid=OWN.pid, started="1", boot=OWN.boot, namespace=OWN.namespace)
+"""Our number, as somebody had it before us."""
+
+
+def left(folder: Path, owner: ProcessIdentity, *trees: Tree, id: str = "x") -> Path:
+    return make_folder(folder, WorktreeRecord(id=id, workspace="/w", owner=owner, trees=trees))
+
+
+@aio
+async def test_only_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
+    dead = left(tmp_path / "w", DEAD, id="dead")
+    alive = left(tmp_path / "w", OWN, id="alive")
+    unknown = left(tmp_path / "w", ProcessIdentity(pid=1, started="", boot=""), id="unknown")
+    swept = await sweep(tmp_path / "w")
+    assert [(one.id, one.workspace, one.patch) for one in swept] == [("dead", "/w", None)]
+    assert not dead.exists()
+    assert alive.exists() and unknown.exists()
+
+
+@aio
+async def test_work_of_a_dead_process_is_kept_as_a_patch(tmp_path: Path) -> None:
+    folder = make(tmp_path / "repo")
+    async with Isolation(folder, folder=tmp_path / "w") as isolation:
+        (isolation.workspace / "a.txt").write_text("done\n")
+        home, record = next(read_records(tmp_path / "w"))
+        assert record is not None
+        write_record(home, msgspec.structs.replace(record, owner=DEAD))
+        swept = await sweep(tmp_path / "w")
+        assert not home.exists()
+    assert [one.patch for one in swept] == [tmp_path / "patches" / f"{isolation.id}.patch"]
+    assert swept[0].patch is not None and b"+done" in swept[0].patch.read_bytes()
+
+
+@aio
+async def test_a_copy_whose_repository_is_gone_is_removed(tmp_path: Path) -> None:
+    tree = Tree(top="/gone", common_folder="/gone/.git", path=str(tmp_path / "gone"), base="1")
+    home = left(tmp_path / "w", DEAD, tree)
+    (home / "tree").mkdir()
+    assert [one.id for one in await sweep(tmp_path / "w")] == ["x"]
+    assert not home.exists()
+
+
+@aio
+async def test_a_copy_that_cannot_be_read_is_left_rather_than_lost_and_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = make(tmp_path / "copy")
+    tree = Tree(top="", common_folder=str(tmp_path), path=str(path), base="nonsense")
+    home = left(tmp_path / "w", DEAD, tree)
+    assert await sweep(tmp_path / "w") == []
+    assert await sweep(tmp_path / "w") == []
+    assert home.exists() and path.exists()
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+
+
+@aio
+async def test_litter_without_a_record_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    (tmp_path / ".new-old").mkdir()
+    (tmp_path / ".new-fresh").mkdir()
+    (tmp_path / "strange").mkdir()
+    for name in (".new-old", "strange"):
+        os.utime(tmp_path / name, (1, 1))
+    assert await sweep(tmp_path) == []
+    assert sorted(os.listdir(tmp_path)) == [".new-fresh", "strange"]
+
+
+@aio
+async def test_one_sweeps_at_a_time(tmp_path: Path) -> None:
+    home = left(tmp_path / "w", DEAD)
+    lock = try_lock(tmp_path / "w" / LOCK)
+    assert lock is not None
+    with lock:
+        assert await sweep(tmp_path / "w") == []
+    assert home.exists()
+    assert len(await sweep(tmp_path / "w")) == 1
+
+
+@aio
+async def test_nothing_to_sweep_is_nothing_to_say(tmp_path: Path) -> None:
+    assert await sweep(tmp_path / "gone") == []
+    assert not (tmp_path / "gone").exists()
