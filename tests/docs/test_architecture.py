@@ -27,7 +27,7 @@ MAKERS = {
         "client/folders.py",
         "client/services/named_paths.py",
         "client/services/walk.py",
-        "hub/verify/surroundings.py",
+        "verify/environment.py",
         "delegation/worktree/git.py",
         "delegation/worktree/isolation.py",
     },

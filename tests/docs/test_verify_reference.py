@@ -8,9 +8,9 @@ from typing import Any
 
 from dragoman.catalogue import card
 from dragoman.catalogue.card import Card, MeasuredFacts, RungVerdict
-from dragoman.hub.verify.ladder import RUNGS, fields_without
 from dragoman.testing.chaos import faults
 from dragoman.testing.chaos.table import OTHER, TABLE, Row
+from dragoman.verify.ladder import RUNGS, fields_without
 from tests.docs.markdown import ROOT, section, table
 
 CARD = ROOT / "docs" / "reference" / "peer-card.md"

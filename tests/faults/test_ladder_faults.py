@@ -19,15 +19,15 @@ import pytest
 
 from dragoman.catalogue.card import Card, MeasuredFacts, RungVerdict
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.hub.verify.ladder import RUNGS, climb
-from dragoman.hub.verify.limits import Limits
 from dragoman.testing.chaos import command, faults
 from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.chaos.table import OTHER, TABLE, Row
 from dragoman.transports.child import ShutdownTimes
+from dragoman.verify.ladder import RUNGS, climb
+from dragoman.verify.limits import LadderLimits
 from tests.aio import aio
 
-LIMITS: Final = Limits(
+LIMITS: Final = LadderLimits(
     tail=0.05,
     replay_quiet=0.05,
     mcp_start=0.5,

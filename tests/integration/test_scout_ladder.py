@@ -9,12 +9,12 @@ from typing import Final
 from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.launch import resolve
 from dragoman.catalogue.load import Catalogue, built_in
-from dragoman.hub.verify.ladder import climb
-from dragoman.hub.verify.limits import Limits
 from dragoman.scout.store import VARIABLE
+from dragoman.verify.ladder import climb
+from dragoman.verify.limits import LadderLimits
 from tests.aio import aio
 
-LIMITS: Final = Limits(tail=0.05, replay_quiet=0.05, oversized_size=1024 * 1024)
+LIMITS: Final = LadderLimits(tail=0.05, replay_quiet=0.05, oversized_size=1024 * 1024)
 
 
 @aio

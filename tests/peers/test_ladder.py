@@ -17,10 +17,10 @@ from dragoman.catalogue.card import MeasuredFacts, RungResult, RungVerdict
 from dragoman.catalogue.card_store import CARDS, CardStore
 from dragoman.catalogue.launch import resolve, with_env
 from dragoman.config import find_paths
-from dragoman.hub.verify.canaries import Canaries
-from dragoman.hub.verify.ladder import climb
-from dragoman.hub.verify.limits import Limits
 from dragoman.testing.fake_model import FakeModel
+from dragoman.verify.canaries import Canaries
+from dragoman.verify.ladder import climb
+from dragoman.verify.limits import LadderLimits
 from scripts.peers import install
 from tests.aio import aio
 from tests.peers import codex
@@ -39,7 +39,7 @@ CANARIES = Canaries(
 """The prompts in the words of the fake model. The tool has another name with each agent, so none
 is called; the server is started all the same, or it is not."""
 
-LIMITS = Limits(first_event=WAIT, silence=WAIT, tail=0.3, mcp_start=1.5)
+LIMITS = LadderLimits(first_event=WAIT, silence=WAIT, tail=0.3, mcp_start=1.5)
 
 SOMETIMES = {"late_updates", "handshake_seconds"}
 """Qwen tells its commands when it has found them, which may be in a turn or after it."""

@@ -1,7 +1,7 @@
 """The catalogue: which peers there are, as data.
 
 One descriptor per peer says how it is started, what it claims, what it needs and what it does
-differently. What was measured of a peer is on its card (`dragoman.hub.verify`).
+differently. What was measured of a peer is on its card (`dragoman.verify`).
 """
 
 from dragoman.catalogue.descriptor import (

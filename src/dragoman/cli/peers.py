@@ -335,7 +335,7 @@ def _measure(
     from dragoman.cli.output.ladders import Progress, card_as_json
     from dragoman.errors import UsageError
     from dragoman.hub.adding import measure
-    from dragoman.hub.verify.limits import Limits
+    from dragoman.verify.limits import LadderLimits
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
@@ -353,7 +353,7 @@ def _measure(
             peer=name,
             turns=turns,
             paths=place.paths if keep else None,
-            limits=None if timeout is None else Limits(handshake=timeout),
+            limits=None if timeout is None else LadderLimits(handshake=timeout),
             on_rung=progress.rung,
         )
     )

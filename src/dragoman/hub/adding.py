@@ -25,10 +25,10 @@ from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.files import locked
 from dragoman.errors import UsageError
 from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
-from dragoman.hub.verify.ladder import climb
-from dragoman.hub.verify.limits import Limits
 from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.verify.ladder import climb
+from dragoman.verify.limits import LadderLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Done:
 
 
 Climber = Callable[..., Awaitable[Card]]
-"""Whoever measures, called as `dragoman.hub.verify.ladder.climb` is."""
+"""Whoever measures, called as `dragoman.verify.ladder.climb` is."""
 
 
 # -- adding
@@ -98,7 +98,7 @@ async def measure(
     peer: str,
     turns: bool,
     paths: Paths | None = None,
-    limits: Limits | None = None,
+    limits: LadderLimits | None = None,
     on_rung: Callable[[RungResult], None] | None = None,
     climb: Climber = climb,
 ) -> Card:

@@ -24,8 +24,8 @@ from dragoman.delegation.peer_status import PeerStatus, overview, row_of
 from dragoman.delegation.report import AttemptReport
 from dragoman.errors import DragomanError, UsageError
 from dragoman.hub.adding import Climber, measure
-from dragoman.hub.verify.ladder import RUNGS, climb
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.verify.ladder import RUNGS, climb
 
 AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
 """Peers that are verified at the same time. They mostly wait, but agents are heavy when they start,

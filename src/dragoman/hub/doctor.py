@@ -33,7 +33,6 @@ from dragoman.errors import (
     WrongLaunch,
 )
 from dragoman.hub.leftovers import Leftover, find_leftovers
-from dragoman.hub.verify.report import proved
 from dragoman.paths import RUNTIME, runtime_problem
 from dragoman.runs.context import RunContext
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
@@ -41,6 +40,7 @@ from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path
 from dragoman.store.store import Store, store_path
 from dragoman.transports.programs import which
+from dragoman.verify.report import proved
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22

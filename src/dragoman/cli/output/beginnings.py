@@ -242,7 +242,7 @@ class Telling:
 def proof_as_json(proof: Proof) -> dict[str, Any]:
     """A verified peer as its line."""
     from dragoman.catalogue.card import to_know
-    from dragoman.hub.verify.report import proved
+    from dragoman.verify.report import proved
 
     card = proof.card
     return {
@@ -259,7 +259,7 @@ def proof_as_json(proof: Proof) -> dict[str, Any]:
 
 
 def _praise(proof: Proof) -> str:
-    from dragoman.hub.verify.report import proved
+    from dragoman.verify.report import proved
 
     card = proof.card
     assert card is not None

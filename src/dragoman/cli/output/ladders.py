@@ -1,7 +1,7 @@
 """The verification ladder while it is climbed, rung by rung.
 
 Owns what a person sees of it and the lines for programs. The words for a rung are those of
-`dragoman.hub.verify.report`; here they only get colours.
+`dragoman.verify.report`; here they only get colours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Progress:
         if result.rung == self._first:
             self.say("It can be used. Once more from the beginning, with what is yours and turns:")
         self._first = self._first or result.rung
-        from dragoman.hub.verify.report import rung_lines
+        from dragoman.verify.report import rung_lines
 
         paint = paint_for(sys.stdout)
         head, *rest = [neutral(line) for line in rung_lines(result)]
@@ -52,7 +52,7 @@ class Progress:
         sys.stdout.flush()
 
     def end(self, card: Card) -> None:
-        from dragoman.hub.verify.report import summary
+        from dragoman.verify.report import summary
 
         if self._format is not Format.JSON:
             put_out(neutral(summary(card)) + "\n")

@@ -123,7 +123,7 @@ def _quirks(row: PeerStatus) -> Iterator[str]:
 
 
 def _card(row: PeerStatus) -> list[str]:
-    from dragoman.hub.verify.report import text
+    from dragoman.verify.report import text
 
     card = row.card
     if card is None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dragoman.catalogue.card import RungVerdict
-from dragoman.hub.verify import remedies
-from dragoman.hub.verify.ladder import fields_without
 from dragoman.testing.chaos.faults import HANG
+from dragoman.verify import remedies
+from dragoman.verify.ladder import fields_without
 
 OTHER: Final = object()
 """Stands for a value that differs from the healthy one, whichever it is."""

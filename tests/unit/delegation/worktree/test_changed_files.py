@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.delegation.worktree import changed_files
 from dragoman.delegation.worktree.changed_files import ChangeWatch
-from dragoman.hub.verify.surroundings import make_repository
+from dragoman.verify.environment import make_repository
 from tests.aio import aio
 
 

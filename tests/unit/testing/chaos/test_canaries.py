@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from dragoman.hub.verify.canaries import fill
 from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.fake_model.triggers import Asked, Reply, Tool, reply_to
+from dragoman.verify.canaries import fill
 
 
 def replied(prompt: str) -> Reply:

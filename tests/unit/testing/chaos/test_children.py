@@ -3,8 +3,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dragoman.hub.verify import canary_server
 from dragoman.testing.chaos import children
+from dragoman.verify import canary_server
 
 
 def test_a_command_runs_in_its_folder_and_its_exit_code_comes_back(tmp_path: Path) -> None:

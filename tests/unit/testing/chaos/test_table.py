@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from dragoman.catalogue.card import MeasuredFacts, RungVerdict
-from dragoman.hub.verify.ladder import RUNGS
 from dragoman.testing.chaos import faults
 from dragoman.testing.chaos.table import TABLE
+from dragoman.verify.ladder import RUNGS
 
 
 def test_the_table_names_only_rungs_fields_and_faults_that_there_are() -> None:

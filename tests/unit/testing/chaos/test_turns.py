@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.hub.verify.canaries import Canaries, fill
 from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.chaos.turns import Ask, Pause, Turn, TurnFailed, usage
+from dragoman.verify.canaries import Canaries, fill
 
 GO = {"result": {"outcome": {"outcome": "selected", "optionId": "go"}}}
 NO = {"result": {"outcome": {"outcome": "selected", "optionId": "no"}}}

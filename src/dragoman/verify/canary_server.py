@@ -1,0 +1,71 @@
+"""A tiny MCP server on stdio that leaves a mark when somebody starts and uses it.
+
+Owns the mark: a file to which it adds one word for each thing that happened (``started``, and the
+methods it was asked for). It has one tool, which says one word. Only the standard library, because
+a peer runs it in an environment of its own, by its path:
+
+    python -m dragoman.verify.canary_server MARK
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import IO, Any, Final
+
+NAME: Final = "dragoman-canary"
+TOOL: Final = "sing"
+SONG: Final = "tweet"
+
+VERSION: Final = "2025-06-18"
+"""The version of MCP that is named if the client names none."""
+
+
+def serve(source: IO[str], sink: IO[str], mark: str) -> None:
+    """Answer until the input ends."""
+    leave(mark, "started")
+    for line in source:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+            continue
+        leave(mark, message["method"])
+        if message.get("id") is not None:
+            reply = {"jsonrpc": "2.0", "id": message["id"], **answer(message)}
+            sink.write(json.dumps(reply) + "\n")
+            sink.flush()
+
+
+def answer(message: dict[str, Any]) -> dict[str, Any]:
+    """The result or the error for a request."""
+    params = message.get("params")
+    match message["method"]:
+        case "initialize":
+            asked = params.get("protocolVersion") if isinstance(params, dict) else None
+            result: dict[str, Any] = {
+                "protocolVersion": asked if isinstance(asked, str) else VERSION,
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": NAME, "version": "1"},
+            }
+        case "ping":
+            result = {}
+        case "tools/list":
+            schema = {"type": "object", "properties": {}}
+            tool = {"name": TOOL, "description": "Says one word.", "inputSchema": schema}
+            result = {"tools": [tool]}
+        case "tools/call":
+            result = {"content": [{"type": "text", "text": SONG}], "isError": False}
+        case method:
+            return {"error": {"code": -32601, "message": f"Method not found: {method}"}}
+    return {"result": result}
+
+
+def leave(mark: str, word: str) -> None:
+    with open(mark, "a", encoding="utf-8") as file:
+        file.write(f"{word}\n")
+
+
+if __name__ == "__main__":
+    serve(sys.stdin, sys.stdout, sys.argv[1])

@@ -1,0 +1,102 @@
+"""Where a peer is verified: an empty repository to work in, and what it finds in its environment.
+
+Owns the careful mode, for programs that nobody knows: no credentials, no addresses of models, an
+empty home. Such a program may take what we write for a prompt, and then there must be nobody to
+send it to. It starts nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.delegation.worktree import git
+from dragoman.errors import SpawnError
+from dragoman.transports.environment import NETWORK_NAMES
+
+SECRET: Final = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|URL|URI|ENDPOINT|HOST|PROXY", re.IGNORECASE
+)
+"""Names of variables that may say who pays, or where a model is."""
+
+HOMES: Final[Mapping[str, str]] = {
+    "HOME": "",
+    "USERPROFILE": "",
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_CACHE_HOME": ".cache",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_STATE_HOME": ".local/state",
+    "XDG_RUNTIME_DIR": ".run",
+    "APPDATA": "AppData/Roaming",
+    "LOCALAPPDATA": "AppData/Local",
+}
+"""Variables that lead to a user's files, and where they lead in an empty home."""
+
+CUT: Final = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS")
+"""What every program usually gets and an unknown one does not: it can act as the user by them."""
+
+PROXIES: Final = tuple(name for name in NETWORK_NAMES if name.lower().endswith("proxy"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerEnvironment:
+    """What a peer is started with."""
+
+    workspace: Path
+    """Empty but for `.git`, and gone afterwards."""
+    marks: Path
+    """A folder beside it, for what peers shall not find by looking around."""
+    env: Mapping[str, str]
+    inherit: tuple[str, ...]
+
+
+@contextmanager
+def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[PeerEnvironment]:
+    """Empty folders for one climb. They are removed afterwards, with whatever is in them."""
+    with tempfile.TemporaryDirectory(prefix="dragoman-verify-", ignore_cleanup_errors=True) as top:
+        # A link in the path would make the peer's paths differ from ours.
+        base = Path(os.path.realpath(top))
+        workspace, marks, home = base / "workspace", base / "marks", base / "home"
+        for folder in (workspace, marks, home):
+            folder.mkdir()
+        yield PeerEnvironment(
+            workspace=workspace,
+            marks=marks,
+            env=careful_environment(way, home) if careful else dict(way.env),
+            inherit=() if careful else way.inherit,
+        )
+
+
+async def make_repository(workspace: Path) -> None:
+    """Make the workspace a git repository with one commit: there most agents work, and some ask
+    for permission only elsewhere. Where there is no git, it stays a folder."""
+    commit = ("-c", "user.name=dragoman", "-c", "user.email=dragoman@localhost", "commit")
+    with contextlib.suppress(SpawnError):
+        # The user's templates may bring hooks along.
+        if (await git.ask(("init", "--quiet", "--template="), cwd=workspace)).ok:
+            await git.ask((*commit, "--quiet", "--allow-empty", "-m", "Begin"), cwd=workspace)
+
+
+def careful_environment(way: LaunchSpec, home: Path) -> dict[str, str]:
+    """The variables that are set for a program that nobody knows."""
+    env = {name: value for name, value in way.env.items() if not is_secret(name, way)}
+    env |= {name: str(home / place) if place else str(home) for name, place in HOMES.items()}
+    # An empty value is as good as none for these, and the allow-list cannot be shortened.
+    env |= dict.fromkeys((*CUT, *PROXIES), "")
+    return env
+
+
+def is_secret(name: str, way: LaunchSpec) -> bool:
+    """Whether a variable may hold a credential, or lead to a model."""
+    known = way.descriptor.credentials if way.descriptor is not None else None
+    if known is not None and name in (*known.env, *known.endpoints):
+        return True
+    return SECRET.search(name) is not None

@@ -1,0 +1,65 @@
+"""How long each step of the ladder may take, and how much it may send.
+
+Owns the numbers and their reasons. They are arguments everywhere, so that a test, or a user with a
+slow machine, can choose others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dragoman.client.budgets import Budgets
+from dragoman.transports.child import ShutdownTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderLimits:
+    """Seconds, unless it says otherwise."""
+
+    handshake: float = 30.0
+    """From the start to the first answer. Real agents need up to 12 s on a busy machine."""
+    session: float = 60.0
+    """Opening a session: agents connect to their MCP servers meanwhile."""
+    answer: float = 20.0
+    """Any other single question. All but one of them do no work."""
+    first_event: float = 60.0
+    """From a prompt to the first sign of life."""
+    silence: float = 60.0
+    """Between two signs of life in a turn. Some agents retry a failing model silently for longer,
+    and for a verification that is an answer, too."""
+    turn: float = 180.0
+    """A whole turn: the canaries ask for little."""
+    cancel_grace: float = 10.0
+    """From a cancel to the end of the turn."""
+    cancel_arrival: float = 1.0
+    """From a cancel to the end of a turn that may have ended before the cancel arrived: a peer has
+    read it by then. Real agents stop within 0.25 s."""
+    tail: float = 1.0
+    """Without updates for this long after its end, a turn has sent all it had to say."""
+    replay_quiet: float = 0.3
+    """Without updates for this long, a replay that comes after its answer counts as over."""
+    mcp_start: float = 2.0
+    """For an MCP server to be started after the session was opened. Agents that start it with the
+    session do so before they answer; the others wait for a turn, and no patience changes that."""
+    exit: float = 5.0
+    """From the end of its input to its exit. Agents need up to 2.2 s, and some never exit."""
+    rung: float = 600.0
+    """One whole rung, whatever it waits for: the net under all other limits."""
+    oversized_size: int = 8 * 1024 * 1024
+    """Bytes of the line that is longer than a peer expects. The usual limits that peers have by
+    accident are 64 KiB and 1 MiB."""
+    shutdown: ShutdownTimes = ShutdownTimes()
+    """How long a peer is asked before it is killed."""
+
+    def budgets(self, handshake: float | None = None) -> Budgets:
+        """The same for a client. A peer that is known to be slow may need a longer handshake."""
+        return Budgets(
+            initialize=max(self.handshake, handshake or 0.0),
+            session=self.session,
+            request=self.answer,
+            first_event=self.first_event,
+            silence=self.silence,
+            total=self.turn,
+            cancel_grace=self.cancel_grace,
+            replay_quiet=self.replay_quiet,
+        )

@@ -1,0 +1,106 @@
+"""One process of the peer under verification, with what a verification must see of it.
+
+Owns two things that an ordinary connection hides. A program that has not proved to be an agent is
+ended without the end of its input, because two real ones send what they read to their model when
+their input ends. And what a process leaves behind is counted at the moment of its death, before it
+is killed. How a process is started and ended is in `dragoman.transports`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.transports import connect_unix, connect_websocket
+from dragoman.transports.base import Stream
+from dragoman.transports.child import ChildProcess, ShutdownTimes
+from dragoman.transports.process import STDERR_TAIL_SIZE, StderrTail, start_stream
+from dragoman.transports.strays import find_strays
+
+
+@dataclass(frozen=True, slots=True)
+class ExitBehaviour:
+    """How a process behaved when its input ended."""
+
+    exited: bool
+    code: int | None = None
+    signal: int | None = None
+    survivors: int | None = None
+    """What it left behind; None where that cannot be seen."""
+
+
+class PeerProcess:
+    """A stream to the peer, and the process behind it if we started one."""
+
+    def __init__(self, stream: Stream, child: ChildProcess | None = None) -> None:
+        self.stream = stream
+        self.child = child
+        self._survivors: int | None = None
+        if child is not None:
+            self._farewell = child.farewell
+            # Until the handshake is done, an end begins with a signal and not with the end of
+            # its input.
+            child.farewell = None
+            told = child.on_exit
+
+            def exited() -> None:
+                if sys.platform == "linux":
+                    self._survivors = len(set(find_strays(child.mark)) - {child.pid})
+                if told is not None:
+                    told()
+
+            child.on_exit = exited
+
+    def proved(self) -> None:
+        """It answered as an agent does: from now on it is ended politely."""
+        if self.child is not None:
+            self.child.farewell = self._farewell
+
+    def stderr_tail(self) -> str:
+        tail = getattr(self.stream, "stderr_tail", None)
+        return str(tail()).strip() if callable(tail) else ""
+
+    async def end_input(self, timeout: float) -> ExitBehaviour:
+        """End its input and see what it does within the time. The rest is for `aclose`."""
+        assert self.child is not None and self._farewell is not None
+        try:
+            async with asyncio.timeout(timeout):
+                await self._farewell()
+                await self.child.wait_exited()
+        except TimeoutError:
+            return ExitBehaviour(exited=False)
+        return ExitBehaviour(
+            exited=True,
+            code=self.child.exit_code,
+            signal=self.child.signal,
+            survivors=self._survivors,
+        )
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    inherit: Iterable[str],
+    times: ShutdownTimes,
+) -> PeerProcess:
+    """Start the peer. Nothing is awaited, so that no cancellation can lose it."""
+    tail = StderrTail(STDERR_TAIL_SIZE)
+    return PeerProcess(
+        *start_stream(argv, tail=tail, cwd=cwd, env=env, inherit=inherit, times=times)
+    )
+
+
+async def reach(address: str, *, codex: bool) -> PeerProcess:
+    """Connect to a peer that runs already."""
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:").removeprefix("//")
+        if codex:
+            # The app-server speaks WebSocket on its Unix socket, too.
+            return PeerProcess(await connect_websocket("ws://localhost/", unix_path=path))
+        return PeerProcess(await connect_unix(path))
+    return PeerProcess(await connect_websocket(address))

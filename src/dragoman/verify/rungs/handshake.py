@@ -1,0 +1,178 @@
+"""The first words: does it answer, and in which dialect?
+
+Owns the rungs `handshake` and `dialect`, and the four things that a program may do instead of
+answering: exit with its usage, die, say nothing, or talk to a person. One form is tried, the given
+one. If the answer shows another dialect, the same form is started once more for that one, which is
+safe because nothing was prompted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from dragoman.client.connecting import AUTO, OPENERS
+from dragoman.dialects import discovery
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    ConnectError,
+    DragomanError,
+    InvalidAnswer,
+    LineTooLong,
+    ProcessExited,
+    ProtocolMismatch,
+    RemoteError,
+    SpawnError,
+)
+from dragoman.verify import probes, remedies
+from dragoman.verify.rung import MAX_WORD, Rung, RungFinding, failed, one_line, passed
+from dragoman.verify.verification import ConnectedPeer, Verification
+
+SHOWN_SIZE: Final = 300
+"""Characters of a program's last words in the evidence."""
+
+
+async def handshake(climb: Verification) -> RungFinding:
+    fixed = climb.way.protocol != AUTO
+    trying = climb.way.protocol if fixed else discovery.family(climb.way.command or ())
+    tried: list[str] = []
+    loop = asyncio.get_running_loop()
+    while True:
+        tried.append(trying)
+        started_at = loop.time()
+        try:
+            connected = climb.keep(await climb.connect(trying))
+        except ProtocolMismatch as error:
+            found = error.dialect
+            if fixed or found not in OPENERS or found in tried:
+                return _answered(climb, error, loop.time() - started_at)
+            trying = found
+            continue
+        except (RemoteError, InvalidAnswer) as error:
+            if not fixed and _wants_acp(error) and discovery.ACP not in tried:
+                trying = discovery.ACP
+                continue
+            return _answered(climb, error, loop.time() - started_at)
+        except DragomanError as error:
+            return _unanswered(climb, error)
+        found = None if fixed else _shows_other(connected, trying)
+        if found is not None and found not in tried:
+            await connected.peer.aclose()
+            trying = found
+            continue
+        climb.first = connected
+        climb.dialect = trying
+        seconds = round(connected.seconds, 3)
+        return passed(f"answered after {seconds:.2f} s", handshake_seconds=seconds)
+
+
+def _answered(climb: Verification, error: DragomanError, seconds: float) -> RungFinding:
+    """It answered, so this rung holds; what it speaks is the next one's question."""
+    climb.greeting = error
+    return passed(
+        f"answered after {seconds:.2f} s, but not as expected: {error}",
+        handshake_seconds=round(seconds, 3),
+    )
+
+
+def _shows_other(connected: ConnectedPeer, dialect: str) -> str | None:
+    """The dialect that an answer shows, where this one could make do with it."""
+    if dialect != discovery.ACP:
+        return None
+    found = discovery.of_text(connected.peer.client.hello)
+    return found if found in OPENERS and found != dialect else None
+
+
+def _wants_acp(error: DragomanError) -> bool:
+    """Whether somebody refused a handshake because it had no protocol version."""
+    return isinstance(error, RemoteError) and "protocolVersion" in f"{error.message} {error.data}"
+
+
+def _unanswered(climb: Verification, error: DragomanError) -> RungFinding:
+    """It did not answer: say which of the known ways this is."""
+    noise = climb.witness.noise_sample
+    printed = f"; on stdout it printed {noise}, which is no message" if noise else ""
+    match error:
+        case ProcessExited(signal=int(signal)):
+            said = _tail(error.stderr_tail)
+            return failed(f"it died of signal {signal} before it answered{said}", remedies.CRASH)
+        case ProcessExited(exit_code=code):
+            said = _tail(error.stderr_tail)
+            return failed(
+                f"it exited with {code} before it answered{printed}{said}", remedies.USAGE
+            )
+        case CallTimeout(timeout=timeout) if noise:
+            return failed(f"no answer within {timeout:g} s{printed}", remedies.PERSON)
+        case CallTimeout(timeout=timeout):
+            return failed(
+                f"no answer within {timeout:g} s; it runs and says nothing", remedies.SILENT
+            )
+        case SpawnError():
+            return failed(str(error), remedies.START)
+        case ConnectError():
+            return failed(str(error), remedies.SILENT)
+        case LineTooLong():
+            return failed(f"{error}{printed}", remedies.PERSON)
+        case _:
+            return failed(f"{error}{printed}", remedies.SILENT)
+
+
+def _tail(text: str) -> str:
+    text = " ".join(text.split())
+    return f"; on stderr it said: {text[-SHOWN_SIZE:]}" if text else ""
+
+
+async def dialect(climb: Verification) -> RungFinding:
+    error = climb.greeting
+    if error is not None:
+        if isinstance(error, ProtocolMismatch) and _names_version(climb, error):
+            return failed(str(error), remedies.VERSION)
+        if isinstance(error, AuthRequired):
+            # Nothing can be learned before the login, not even whether it is an agent.
+            return failed(str(error), remedies.LOGIN)
+        return failed(
+            f"it speaks neither protocol: the handshake was answered with: {error}",
+            remedies.REFUSED,
+        )
+    assert climb.first is not None
+    peer = climb.first.peer
+    name = one_line(peer.info.name or "", MAX_WORD) or None
+    version = one_line(peer.info.version or "", MAX_WORD) or None
+    agreed = climb.witness.protocol_version
+    called = " ".join(word for word in (name, version) if word) or "it does not say who it is"
+    return passed(
+        f"{discovery.DIALECTS.get(peer.dialect, peer.dialect)}; {called}",
+        dialect=peer.dialect,
+        protocol_version=agreed,
+        agent_name=name,
+        agent_version=version,
+    )
+
+
+def _names_version(climb: Verification, error: ProtocolMismatch) -> bool:
+    """Whether it speaks the protocol and only wants another version of it."""
+    refused = isinstance(error.__cause__, RemoteError)
+    return refused or probes.names_version(climb.witness.greeting)
+
+
+RUNGS: Final = (
+    Rung(
+        name="handshake",
+        asks="Does it answer when it is greeted?",
+        measure=handshake,
+        fields=("handshake_seconds",),
+        needs=("binary", "entry"),
+        essential=True,
+        last=True,
+    ),
+    Rung(
+        name="dialect",
+        asks="Does it speak a protocol that dragoman knows?",
+        measure=dialect,
+        fields=("dialect", "protocol_version", "agent_name", "agent_version"),
+        needs=("handshake",),
+        essential=True,
+        last=True,
+    ),
+)

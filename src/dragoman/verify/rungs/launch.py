@@ -1,0 +1,151 @@
+"""Before anything is started: is the program there, and is this the way to start it?
+
+Owns the rungs `binary`, `entry` and `windows`. They look at files, and at node for its version; the
+peer itself is not started, because a wrong form may send what it reads to a model.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from dragoman.catalogue.descriptor import Descriptor, WrongForm
+from dragoman.catalogue.launch import program_name, unwrap
+from dragoman.catalogue.runtimes import check_runtime
+from dragoman.errors import NotInstalled, ProgramNotFound, SpawnError
+from dragoman.transports import windows as shims
+from dragoman.transports.environment import build_environment
+from dragoman.transports.programs import find_program
+from dragoman.verify import remedies
+from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
+from dragoman.verify.verification import Verification
+
+
+async def binary(climb: Verification) -> RungFinding:
+    way = climb.way
+    if not way.command:
+        return passed(f"nothing to start: it is reached at {way.address}")
+    try:
+        executable = _find(climb, way.command)
+        node = await check_runtime(way)
+    except ProgramNotFound as error:
+        hint = way.descriptor.install.hint if way.descriptor is not None else ""
+        return failed(str(error), remedies.INSTALL + (f" Try: {hint}" if hint else ""))
+    except NotInstalled as error:
+        return failed(str(error), remedies.INSTALL)
+    except SpawnError as error:
+        return failed(str(error), remedies.START)
+    runs = f", with node {node}" if node else ""
+    return passed(f"found at {executable}{runs}", executable=executable)
+
+
+def _find(climb: Verification, command: Sequence[str]) -> str:
+    where = climb.surroundings
+    if climb.platform == "windows":
+        environment = build_environment(inherit=where.inherit, extra=where.env, platform="win32")
+        return shims.find_program(
+            command[0], environment=environment, folder=where.workspace, files=climb.files
+        )
+    environment = build_environment(inherit=where.inherit, extra=where.env)
+    return find_program(command[0], environment=environment, folder=where.workspace)
+
+
+async def entry(climb: Verification) -> RungFinding:
+    way = climb.way
+    if not way.command:
+        return skipped("it is reached at an address")
+    descriptor = way.descriptor
+    facts = {"launch": tuple(way.command)}
+    if descriptor is None:
+        known = "nobody has written down how this program is started"
+        how = "; started without credentials" if climb.careful else ""
+        return passed(f"{climb.shown}: {known}{how}", **facts)
+    form = wrong_form(descriptor, way.command)
+    if form is not None:
+        return failed(
+            f"{climb.shown} was not started, because it is known to be wrong: {form.effect}",
+            f"{remedies.WRONG_FORM} {form.remedy}",
+            **facts,
+        )
+    if way.deprecated:
+        return warned(
+            f"{climb.shown} works, and its maker will take it away", remedies.WRONG_FORM, **facts
+        )
+    return passed(f"{climb.shown} is how {descriptor.title} is started as an agent", **facts)
+
+
+def wrong_form(descriptor: Descriptor, command: Sequence[str]) -> WrongForm | None:
+    """The wrong form that a command line is, if it is one that is known."""
+    plain = unwrap(command)
+    if not plain:
+        # A bare `env` or the like starts nothing.
+        return None
+    name, words = program_name(plain[0]), plain[1:]
+    for form in descriptor.wrong_forms:
+        if form.command[0] != name or not _within(form.command[1:], words):
+            continue
+        # The words of a wrong form may well stand in a right one with more words.
+        if not any(
+            launch.command
+            and program_name(launch.command[0]) == name
+            and _within(launch.command[1:], words)
+            for launch in descriptor.launch
+        ):
+            return form
+    return None
+
+
+def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    rest = iter(words)
+    return all(word in rest for word in wanted)
+
+
+async def windows(climb: Verification) -> RungFinding:
+    if climb.platform != "windows":
+        return skipped(f"this is {climb.platform}")
+    if not climb.way.command:
+        return skipped("it is reached at an address")
+    where = climb.surroundings
+    environment = build_environment(inherit=where.inherit, extra=where.env, platform="win32")
+    command = climb.way.command
+    found = shims.find_program(
+        command[0], environment=environment, folder=where.workspace, files=climb.files
+    )
+    if not found.lower().endswith((".cmd", ".bat")):
+        return passed(f"{found} is no batch file")
+    plan = shims.plan_command(
+        command, environment=environment, folder=where.workspace, files=climb.files
+    )
+    if plan.program.lower().endswith("cmd.exe"):
+        return warned(
+            f"{found} is no shim that can be read, so cmd.exe stands between: {plan.command_line}",
+            remedies.SHIM,
+        )
+    return passed(f"{found} is a shim; {shlex.quote(plan.program)} is started without a shell")
+
+
+RUNGS: Final = (
+    Rung(
+        name="binary",
+        asks="Is the program there, and what it needs to run?",
+        measure=binary,
+        fields=("executable",),
+        essential=True,
+        last=True,
+    ),
+    Rung(
+        name="entry",
+        asks="Is this command line the way to start it as an agent?",
+        measure=entry,
+        fields=("launch",),
+        essential=True,
+        last=True,
+    ),
+    Rung(
+        name="windows",
+        asks="Does a batch file stand between, on Windows?",
+        measure=windows,
+        needs=("binary",),
+    ),
+)

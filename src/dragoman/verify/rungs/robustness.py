@@ -1,0 +1,217 @@
+"""Manners that no turn shows: error codes, long lines, the end, noise.
+
+Owns the rungs `codes`, `oversized`, `exit`, `survivors`, `ids`, `noise` and `answers`. None of them
+spends a model call.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.client.conversation import Peer
+from dragoman.errors import CallTimeout, ConnectionLost, DragomanError
+from dragoman.verify import probes, remedies
+from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
+from dragoman.verify.verification import Verification
+
+NONE_SEEN: Final = "none seen"
+
+USUAL: Final = {"unknown_method_code": (-32601,), "bad_params_code": (-32602,)}
+"""The codes of JSON-RPC. For an unknown session every peer has its own."""
+
+
+async def codes(climb: Verification) -> RungFinding:
+    peer = await climb.peer()
+    workspace = climb.surroundings.workspace
+    asked = {
+        "unknown_method_code": probes.unknown_method(),
+        "unknown_session_code": probes.unknown_session(peer, workspace),
+        "bad_params_code": probes.bad_params(peer),
+    }
+    found: dict[str, int] = {}
+    told: list[str] = []
+    fine = True
+    for name, question in asked.items():
+        what = name.removesuffix("_code").replace("_", " ")
+        if question is None:
+            told.append(f"{what}: cannot be asked in this dialect")
+            continue
+        try:
+            code = await probes.code_of(peer, question, timeout=climb.limits.answer)
+        except CallTimeout:
+            fine = False
+            told.append(f"{what}: no answer to {question[0]}")
+            continue
+        except ConnectionLost as error:
+            return failed(
+                f"it did not survive {what} ({question[0]}): {error}", remedies.CRASH, **found
+            )
+        found[name] = code
+        if code == probes.ACCEPTED:
+            fine = False
+            told.append(f"{what}: {question[0]} was accepted")
+        else:
+            fine = fine and code in USUAL.get(name, (code,))
+            told.append(f"{what}: {code}")
+    evidence = "; ".join(told)
+    if fine:
+        return passed(evidence, **found)
+    anything = found.get("unknown_session_code") == probes.ACCEPTED
+    return warned(evidence, remedies.LOADS_ANYTHING if anything else remedies.CODES, **found)
+
+
+async def oversized(climb: Verification) -> RungFinding:
+    size = climb.limits.oversized_size
+    what = f"a line of {size:,} bytes"
+    timeout = climb.limits.answer
+    async with climb.victim() as peer:
+        question = _answered_before(climb, peer)
+        if question is None:
+            return skipped("it answers no question that does nothing")
+        try:
+            await probes.code_of(peer, probes.oversized(question, size), timeout=timeout)
+            return passed(f"it answered {what}", survives_oversized_line=True)
+        except CallTimeout:
+            pass
+        except ConnectionLost as error:
+            return warned(
+                f"it did not survive {what}: {error}",
+                remedies.OVERSIZED,
+                survives_oversized_line=False,
+            )
+        try:
+            await probes.code_of(peer, question, timeout=timeout)
+        except DragomanError as error:
+            return warned(
+                f"after {what} it answers nothing: {error}",
+                remedies.OVERSIZED,
+                survives_oversized_line=False,
+            )
+        return warned(
+            f"it ignored {what} and goes on", remedies.OVERSIZED, survives_oversized_line=True
+        )
+
+
+def _answered_before(climb: Verification, peer: Peer) -> probes.Question | None:
+    """A question that does nothing and that this peer is known to answer: what it never answers
+    says nothing about the length of a line."""
+    if "bad_params_code" in climb.facts:
+        return probes.bad_params(peer)
+    return probes.unknown_method() if "unknown_method_code" in climb.facts else None
+
+
+async def exit(climb: Verification) -> RungFinding:
+    if not climb.way.command:
+        return skipped("it is reached at an address, and not ours to end")
+    connected = await climb.successor()
+    ended = connected.exit = await connected.running.end_input(climb.limits.exit)
+    await connected.peer.aclose()
+    if not ended.exited:
+        return warned(
+            f"it still ran {climb.limits.exit:g} s after the end of its input",
+            remedies.STAYS,
+            clean_exit=False,
+        )
+    if ended.signal is not None:
+        return warned(
+            f"it died of signal {ended.signal} when its input ended",
+            remedies.CRASH,
+            clean_exit=False,
+        )
+    return passed(f"it exited with {ended.code} when its input ended", clean_exit=True)
+
+
+async def survivors(climb: Verification) -> RungFinding:
+    ended = climb.second.exit if climb.second is not None else None
+    if ended is None or not ended.exited:
+        return skipped("it did not end by itself")
+    if ended.survivors is None:
+        return skipped(f"on {climb.platform} nobody can see it")
+    if ended.survivors:
+        return warned(
+            f"it left {ended.survivors} running", remedies.SURVIVORS, survivors=ended.survivors
+        )
+    return passed("nothing was left of it", survivors=0)
+
+
+async def ids(climb: Verification) -> RungFinding:
+    formats = sorted(climb.witness.id_formats)
+    found = " and ".join(formats) or NONE_SEEN
+    evidence = f"its requests have ids of this form: {found}" if formats else "it asked nothing"
+    return passed(evidence, id_format=found)
+
+
+async def noise(climb: Verification) -> RungFinding:
+    count = climb.witness.noise_lines
+    if count:
+        return warned(
+            f"{count} lines on stdout were no messages, such as {climb.witness.noise_sample}",
+            remedies.NOISE,
+            noise_lines=count,
+        )
+    return passed("every line on stdout was a message", noise_lines=0)
+
+
+async def answers(climb: Verification) -> RungFinding:
+    count = climb.witness.stray_answers
+    if count:
+        return warned(
+            f"{count} answers fitted no open question, such as {climb.witness.stray_sample}",
+            remedies.STRAYS,
+            duplicate_answers=count,
+        )
+    return passed("every question was answered once at most", duplicate_answers=0)
+
+
+CODES: Final = Rung(
+    name="codes",
+    asks="How does it answer what is wrong?",
+    measure=codes,
+    fields=("unknown_method_code", "unknown_session_code", "bad_params_code"),
+    needs=("dialect",),
+)
+
+RUNGS: Final = (
+    Rung(
+        name="oversized",
+        asks="Does it survive a line that is longer than it expects?",
+        measure=oversized,
+        fields=("survives_oversized_line",),
+        needs=("dialect",),
+    ),
+    Rung(
+        name="exit",
+        asks="Does it exit when its input ends?",
+        measure=exit,
+        fields=("clean_exit",),
+        needs=("dialect",),
+    ),
+    Rung(
+        name="survivors",
+        asks="Is nothing left of it afterwards?",
+        measure=survivors,
+        fields=("survivors",),
+        needs=("exit",),
+    ),
+    Rung(
+        name="ids",
+        asks="How does it number its own requests?",
+        measure=ids,
+        fields=("id_format",),
+        needs=("dialect",),
+    ),
+    Rung(
+        name="noise",
+        asks="Is everything on its stdout a message?",
+        measure=noise,
+        fields=("noise_lines",),
+        needs=("dialect",),
+    ),
+    Rung(
+        name="answers",
+        asks="Does it answer every question once?",
+        measure=answers,
+        fields=("duplicate_answers",),
+        needs=("dialect",),
+    ),
+)

@@ -1,0 +1,208 @@
+"""What a second process of the peer does: start MCP servers, and remember what the first one did.
+
+Owns the rungs `mcp`, `list`, `load` and `resume`. Without a turn a session is empty, and some peers
+remember only what was said: then a refusal is unknown, and not a no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from dragoman.client.conversation import Peer
+from dragoman.dialects.acp.v1 import McpServerStdio
+from dragoman.errors import CallTimeout, DragomanError, Unsupported
+from dragoman.verify import canary_server, remedies
+from dragoman.verify.canaries import NEVER, fill
+from dragoman.verify.rung import Rung, RungFinding, passed, skipped, warned
+from dragoman.verify.verification import Verification, allow
+
+LOOK_INTERVAL: Final = 0.05
+"""Seconds between two looks for the mark of the MCP server."""
+
+MAX_LISTED: Final = 10_000
+"""Sessions that are looked through for ours: a list may have no end."""
+
+
+async def mcp(climb: Verification) -> RungFinding:
+    if not climb.canaries.tool:
+        return passed(NEVER.format("uses the tools of others"), mcp=False)
+    connected = await climb.successor()
+    mark = climb.surroundings.marks / "mcp"
+    try:
+        conversation = await climb.open(connected.peer, mcp_servers=[canary(mark)])
+    except Unsupported as error:
+        return skipped(str(error))
+    except DragomanError as error:
+        return warned(f"no session with an MCP server: {error}", remedies.MCP, mcp=False)
+    speaking = climb.turns and climb.held("echo")
+    if not await _marked(climb, mark) and speaking:
+        climb.decide_with(allow)
+        names = {"tool": canary_server.TOOL, "server": canary_server.NAME}
+        # Whoever calls a tool has started its server by then: there is nothing left to wait for.
+        await climb.take_turn(conversation, fill(climb.canaries.tool, **names))
+    if mark.exists():
+        done = ", ".join(dict.fromkeys(mark.read_text(encoding="utf-8").split()))
+        return passed(f"it used the MCP server it was handed: {done}", mcp=True)
+    if not speaking:
+        return passed("the MCP server was not started with the session; a turn may start it")
+    return warned("it did not start the MCP server it was handed", remedies.MCP, mcp=False)
+
+
+def canary(mark: Path) -> McpServerStdio:
+    """The MCP server that is handed over. It is run by its path, which needs nothing installed."""
+    return McpServerStdio(
+        name=canary_server.NAME,
+        command=sys.executable,
+        args=[os.path.abspath(canary_server.__file__), str(mark)],
+        env=[],
+    )
+
+
+async def _marked(climb: Verification, mark: Path) -> bool:
+    try:
+        async with asyncio.timeout(climb.limits.mcp_start):
+            # Another program's file is all there is to look at.
+            while not os.path.exists(mark):  # noqa: ASYNC110, ASYNC240
+                await asyncio.sleep(LOOK_INTERVAL)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def listing(climb: Verification) -> RungFinding:
+    peer = (await climb.successor()).peer
+    if peer.capabilities.list is False:
+        return passed("it does not say that it lists sessions", lists_sessions=False)
+    try:
+        async with asyncio.timeout(climb.limits.session):
+            seen = await _found(climb, peer)
+    except (DragomanError, TimeoutError) as error:
+        return _refused(climb, "list", "lists_sessions", error)
+    if seen:
+        return passed(f"another process lists the session, as number {seen}", lists_sessions=True)
+    if not climb.spoken:
+        return passed("another process does not list an empty session")
+    return warned(
+        "another process does not list the session", remedies.MEMORY, lists_sessions=False
+    )
+
+
+async def _found(climb: Verification, peer: Peer) -> int:
+    """At which place the session is listed, or 0. The rest is not asked for, and neither is the end
+    of a list that has none."""
+    place = 0
+    async for one in peer.list_sessions(climb.surroundings.workspace):
+        place += 1
+        if one.id == climb.session_id:
+            return place
+        if place == MAX_LISTED:
+            break
+    return 0
+
+
+async def load(climb: Verification) -> RungFinding:
+    peer = (await climb.successor()).peer
+    if peer.capabilities.load is False:
+        return passed("it does not say that it loads sessions", loads_sessions=False)
+    if climb.way.quirks.loads_next_minute and _in_its_first_minute(climb):
+        return skipped(
+            "it was not asked, because it loses a session that is loaded in the minute in which it "
+            "was begun, and that minute is not over"
+        )
+    try:
+        replayed = await _reopen(climb, peer, "load")
+    except DragomanError as error:
+        return _refused(climb, "load", "loads_sessions", error)
+    if climb.spoken and not replayed:
+        return warned(
+            "another process loads the session, but replays nothing of it",
+            remedies.MEMORY,
+            loads_sessions=False,
+        )
+    if climb.facts.get("unknown_session_code") == 0 and not replayed:
+        return passed("another process loads the session, but so it does with any other")
+    return passed(
+        f"another process loads the session with {replayed} events of its history",
+        loads_sessions=True,
+    )
+
+
+def _in_its_first_minute(climb: Verification) -> bool:
+    """Whether the clock still shows the minute in which the session was opened, or did so just
+    now: the peer looks at its clock before us."""
+    began = climb.session_began
+    if began is None:
+        return False
+    return datetime.now(UTC).replace(second=0, microsecond=0) <= began
+
+
+async def resume(climb: Verification) -> RungFinding:
+    peer = (await climb.successor()).peer
+    if peer.capabilities.resume is False:
+        return passed("it does not say that it resumes sessions", resumes_sessions=False)
+    try:
+        await _reopen(climb, peer, "resume")
+    except DragomanError as error:
+        return _refused(climb, "resume", "resumes_sessions", error)
+    return passed("another process resumes the session", resumes_sessions=True)
+
+
+async def _reopen(climb: Verification, peer: Peer, how: str) -> int:
+    """Open the session of the first process; the number of events that are replayed."""
+    conversation = await climb.open(peer, how=how, session_id=climb.session_id)
+    await conversation.wait_replayed()
+    replayed = len(conversation.replayed)
+    # It may be opened once more in another way. Whether it closes well is nobody's question.
+    with contextlib.suppress(DragomanError):
+        await conversation.close()
+    return replayed
+
+
+def _refused(climb: Verification, what: str, fact: str, error: Exception) -> RungFinding:
+    if isinstance(error, CallTimeout | TimeoutError):
+        return warned(
+            f"no answer when asked to {what}: {error}", remedies.UNANSWERED, **{fact: False}
+        )
+    if not climb.spoken:
+        return passed(f"an empty session cannot be asked to {what}: {error}")
+    return warned(
+        f"it says that it can {what} sessions, but: {error}", remedies.MEMORY, **{fact: False}
+    )
+
+
+RUNGS: Final = (
+    Rung(
+        name="mcp",
+        asks="Does it start the MCP servers that it is handed?",
+        measure=mcp,
+        fields=("mcp",),
+        needs=("session",),
+    ),
+    Rung(
+        name="list",
+        asks="Does another process of it list the session?",
+        measure=listing,
+        fields=("lists_sessions",),
+        needs=("session",),
+    ),
+    Rung(
+        name="load",
+        asks="Does another process of it load the session?",
+        measure=load,
+        fields=("loads_sessions",),
+        needs=("session",),
+    ),
+    Rung(
+        name="resume",
+        asks="Does another process of it resume the session?",
+        measure=resume,
+        fields=("resumes_sessions",),
+        needs=("session",),
+    ),
+)

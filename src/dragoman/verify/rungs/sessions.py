@@ -1,0 +1,175 @@
+"""Sessions: may one be opened, what can be chosen in it, and can there be two?
+
+Owns the rungs `login`, `session`, `models` and `parallel`. Nobody ever logs in here: whether a
+login is missing is learned from a refusal, or by asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from dragoman.catalogue.descriptor import Quirks
+from dragoman.client.conversation import Peer
+from dragoman.errors import AuthRequired, DragomanError
+from dragoman.hub.questioning import ask_program
+from dragoman.verify import probes, remedies
+from dragoman.verify.canaries import fill
+from dragoman.verify.rung import Rung, RungFinding, failed, one_line, passed, skipped, warned, words
+from dragoman.verify.verification import Verification
+
+PREVIEW: Final = "-preview"
+
+SHOWN_MODELS: Final = 6
+
+
+async def login(climb: Verification) -> RungFinding:
+    """Open the first session: for most peers that is what shows a missing login."""
+    peer = await climb.peer()
+    try:
+        missing = await probes.needs_login(peer)
+        await climb.conversation()
+    except AuthRequired as error:
+        return _missing(climb, str(error), error.hint or _offered(climb, peer))
+    except DragomanError as error:
+        climb.refusal = error
+        return skipped(f"no session could be opened, so it cannot be seen: {error}")
+    if missing:
+        return _missing(climb, "it says that nobody is logged in", _offered(climb, peer))
+    if missing is None and _shown_later(climb.way.quirks, peer, known=climb.way.descriptor):
+        return passed("a session opens; whether a prompt needs a login shows in a turn")
+    return passed("a session opens without a login", authenticated=True)
+
+
+def _missing(climb: Verification, evidence: str, how: str) -> RungFinding:
+    facts = {"authenticated": False, "login": one_line(how) or None}
+    if climb.careful:
+        return warned(evidence, f"{remedies.LOGIN_CAREFUL} {_sentence(how)}".rstrip(), **facts)
+    return failed(evidence, f"{remedies.LOGIN} {_sentence(how)}".rstrip(), **facts)
+
+
+def _sentence(how: str) -> str:
+    return f"How: {how}." if how else ""
+
+
+def _offered(climb: Verification, peer: Peer) -> str:
+    """How a person logs in, as far as anybody says."""
+    descriptor = climb.way.descriptor
+    if descriptor is not None and descriptor.credentials.login:
+        return descriptor.credentials.login
+    ways = [method.command or method.name for method in peer.auth_methods]
+    return " or ".join(ways)
+
+
+def _shown_later(quirks: Quirks, peer: Peer, *, known: object) -> bool:
+    """Whether an open session says nothing about the login."""
+    if known is None:
+        return bool(peer.auth_methods)
+    return quirks.login_shown_in != "session"
+
+
+async def session(climb: Verification) -> RungFinding:
+    if climb.refusal is not None:
+        return failed(
+            f"no session could be opened: {climb.refusal}", remedies.SESSION, sessions=False
+        )
+    if climb.session_id is None:
+        return skipped("a login is needed first", remedies.LOGIN)
+    return passed(f"opened the session {climb.session_id}", sessions=True)
+
+
+async def models(climb: Verification) -> RungFinding:
+    conversation = await climb.conversation()
+    peer = await climb.peer()
+    named = await probes.models_of(peer, conversation, climb.settings)
+    if named is None:
+        named = await _listed(climb)
+    modes = probes.modes_of(climb.settings)
+    modes = None if modes is None else words(modes)
+    facts = {} if modes is None else {"modes": modes}
+    shown = f"; modes: {', '.join(modes)}" if modes else "; no modes"
+    if named is None:
+        return passed(f"it does not say which models it has{shown}", **facts)
+    named = words(named)
+    parents = tuple(dict.fromkeys(name.removesuffix(PREVIEW) for name in named))
+    listed = ", ".join(named[:SHOWN_MODELS]) + (", …" if len(named) > SHOWN_MODELS else "")
+    evidence = f"{len(named)} models: {listed}{shown}"
+    if any(name.endswith(PREVIEW) for name in named):
+        return warned(evidence, remedies.PREVIEW, models=named, parent_models=parents, **facts)
+    return passed(evidence, models=named, parent_models=parents, **facts)
+
+
+async def _listed(climb: Verification) -> tuple[str, ...] | None:
+    """The models that the peer's own command lists, where its descriptor names one: a model in
+    each line, its id first."""
+    descriptor = climb.way.descriptor
+    if descriptor is None or not descriptor.models.command:
+        return None
+    where = climb.surroundings
+    said = await ask_program(
+        descriptor.models.command,
+        timeout=climb.limits.answer,
+        env=where.env,
+        inherit=where.inherit,
+    )
+    if said is None or said.exit_code != 0:
+        return None
+    lines = (line.split() for line in said.output.splitlines())
+    return tuple(dict.fromkeys(each[0] for each in lines if each))
+
+
+async def parallel(climb: Verification) -> RungFinding:
+    one = await climb.conversation()
+    peer = await climb.peer()
+    try:
+        other = await climb.open(peer)
+    except DragomanError as error:
+        return warned(f"no second session: {error}", remedies.PARALLEL, parallel_sessions=False)
+    if one.id == other.id:
+        return warned("both have the same id", remedies.PARALLEL, parallel_sessions=False)
+    if not (climb.turns and climb.held("echo")):
+        return passed("two sessions are open at once", parallel_sessions=True)
+    prompts = [fill(climb.canaries.echo, token=token) for token in ("harbour", "lighthouse")]
+    told = await asyncio.gather(
+        climb.take_turn(one, prompts[0]), climb.take_turn(other, prompts[1])
+    )
+    ends = [each.result for each in told]
+    if all(end.ok for end in ends):
+        return passed("two sessions answered at once", parallel_sessions=True)
+    outcomes = ", ".join(end.outcome.value for end in ends)
+    return warned(
+        f"two prompts at once ended as {outcomes}", remedies.PARALLEL, parallel_sessions=False
+    )
+
+
+RUNGS: Final = (
+    Rung(
+        name="login",
+        asks="Can it be used without logging in first?",
+        measure=login,
+        fields=("authenticated", "login"),
+        needs=("dialect",),
+    ),
+    Rung(
+        name="session",
+        asks="Can a session be opened?",
+        measure=session,
+        fields=("sessions",),
+        needs=("dialect",),
+        essential=True,
+    ),
+    Rung(
+        name="models",
+        asks="Which models and modes does it name?",
+        measure=models,
+        fields=("models", "parent_models", "modes"),
+        needs=("session",),
+    ),
+    Rung(
+        name="parallel",
+        asks="Can two sessions run at once?",
+        measure=parallel,
+        fields=("parallel_sessions",),
+        needs=("session",),
+    ),
+)

@@ -1,0 +1,252 @@
+"""What a turn shows: text, pieces, tokens, ids, what comes after it, and how it is stopped.
+
+Owns the rungs `echo`, `streaming`, `usage`, `turn ids`, `late updates`, `errors` and `cancel`. One
+prompt serves the first five, because each costs its user something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from dragoman.catalogue.open import judge
+from dragoman.client.permissions import deny_all
+from dragoman.client.results import Result
+from dragoman.errors import BudgetExceeded, LineTooLong
+from dragoman.events import model
+from dragoman.events.words import Outcome, Role, outcome_of
+from dragoman.verify import remedies
+from dragoman.verify.canaries import NEVER, fill
+from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
+from dragoman.verify.traffic import has_turn_id
+from dragoman.verify.verification import TurnObservation, Verification, is_given_up
+
+TOKEN: Final = "anchorage"
+"""A word that no answer has by chance."""
+
+SHOWN_SIZE: Final = 80
+
+
+async def echo(climb: Verification) -> RungFinding:
+    climb.decide_with(deny_all)
+    conversation = await climb.conversation()
+    told = await climb.take_turn(conversation, fill(climb.canaries.echo, token=TOKEN))
+    result = judge(told.result, climb.way.quirks)
+    if result.outcome is Outcome.AUTH_REQUIRED:
+        return failed(_why(result), remedies.LOGIN, echo=False, authenticated=False)
+    if not result.ok or not result.text.strip():
+        return failed(_why(result), _remedy(result), echo=False)
+    climb.told = told
+    climb.spoken = climb.session_id == conversation.id
+    text = " ".join(result.text.split())
+    shown = text if len(text) <= SHOWN_SIZE else f"{text[:SHOWN_SIZE]}…"
+    return passed(f"it said {shown!r}", echo=True, authenticated=True)
+
+
+def _why(result: Result) -> str:
+    """How a turn ended that should have ended well."""
+    detail = result.failure.message if result.failure is not None else result.stop
+    return f"the turn ended as {result.outcome.value}" + (f": {detail}" if detail else "")
+
+
+def _remedy(result: Result) -> str:
+    match result.outcome:
+        case Outcome.CRASHED:
+            return remedies.CRASHED
+        case Outcome.PROTOCOL_ERROR if isinstance(result.error, LineTooLong):
+            return remedies.LONG_LINE
+        case Outcome.TIMED_OUT:
+            return remedies.HANGS
+        case Outcome.EMPTY | Outcome.OK:
+            return remedies.EMPTY
+        case _:
+            return remedies.ECHO
+
+
+def _told(climb: Verification) -> TurnObservation:
+    assert climb.told is not None
+    return climb.told
+
+
+def _pieces(told: TurnObservation) -> list[model.MessageDelta]:
+    return [
+        event
+        for event in told.events
+        if isinstance(event, model.MessageDelta) and event.role is Role.AGENT and event.text
+    ]
+
+
+async def streaming(climb: Verification) -> RungFinding:
+    count = len(_pieces(_told(climb)))
+    if count > 1:
+        return passed(f"the text came in {count} pieces", streaming=True)
+    return warned("the text came in one piece", remedies.PIECES, streaming=False)
+
+
+async def usage(climb: Verification) -> RungFinding:
+    used = _told(climb).result.usage
+    if used is None:
+        return warned("it does not tell what it used", remedies.USAGE_UNKNOWN, usage=False)
+    counts = {"in": used.input_tokens, "out": used.output_tokens, "in all": used.total_tokens}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None)
+    if not told:
+        return warned(
+            "it tells how full its context is, and not what a turn used",
+            remedies.USAGE_UNKNOWN,
+            usage=False,
+        )
+    return passed(f"tokens: {told}", usage=True)
+
+
+async def turn_ids(climb: Verification) -> RungFinding:
+    pieces = [event.raw for event in _pieces(_told(climb)) if event.raw is not None]
+    if not pieces:
+        return skipped("no update came")
+    if all(has_turn_id(line) for line in pieces):
+        return passed("updates say to which turn they belong", turn_ids=True)
+    return passed("updates do not say to which turn they belong", turn_ids=False)
+
+
+async def late_updates(climb: Verification) -> RungFinding:
+    after = _told(climb).after
+    if after:
+        kinds = ", ".join(sorted({event.native for event in after}))
+        return warned(
+            f"{len(after)} updates came after the end of the turn: {kinds}",
+            remedies.LATE,
+            late_updates=True,
+        )
+    return passed("nothing came after the end of the turn", late_updates=False)
+
+
+async def errors(climb: Verification) -> RungFinding:
+    prompt = climb.canaries.failure
+    if prompt is None:
+        return skipped("nobody can make a real model fail on purpose")
+    climb.decide_with(deny_all)
+    told = await climb.take_turn(await climb.conversation(), prompt)
+    result = told.result
+    if isinstance(result.error, BudgetExceeded):
+        return warned(f"it said nothing about the failure: {result.error}", remedies.HANGS)
+    if outcome_of(result.stop) is Outcome.OK:
+        said = f" and the text {result.text.strip()[:SHOWN_SIZE]!r}" if result.text.strip() else ""
+        return warned(
+            f"a failed model call ended as {result.stop}{said}",
+            remedies.ERRORS_AS_TEXT,
+            errors_as_text=True,
+        )
+    return passed(f"a failed model call is a failure: {_why(result)}", errors_as_text=False)
+
+
+async def cancel(climb: Verification) -> RungFinding:
+    if not climb.canaries.slow:
+        return skipped(NEVER.format("takes long"))
+    climb.decide_with(deny_all)
+    # A quick model may be done before the cancel arrives: then a longer turn is asked for.
+    for prompt in (climb.canaries.slow, climb.canaries.slower or climb.canaries.slow):
+        finding = await _cancelled(climb, prompt)
+        if finding is not None:
+            return finding
+    return skipped("the turn ended before the cancel could arrive, so it is not measured")
+
+
+async def _cancelled(climb: Verification, prompt: str) -> RungFinding | None:
+    """What a turn does that is cancelled; None if it ended before the cancel could arrive."""
+    loop = asyncio.get_running_loop()
+    conversation = await climb.conversation()
+    after, cancelled_at = 0, None
+    async with climb.turning(conversation, prompt) as turn:
+        async for event in turn:
+            if not isinstance(event, model.MessageDelta):
+                continue
+            if cancelled_at is not None:
+                after += 1
+            else:
+                turn.cancel()
+                cancelled_at = loop.time()
+        result = turn.result
+    lasted = 0.0 if cancelled_at is None else loop.time() - cancelled_at
+    grace = climb.limits.cancel_grace
+    match result.outcome:
+        case Outcome.CANCELLED if not is_given_up(conversation):
+            return passed("a cancelled turn ended as cancelled", cancel=True)
+        case Outcome.CANCELLED:
+            return warned(
+                f"it went on for {grace:g} s after the cancel", remedies.CANCEL, cancel=False
+            )
+        case Outcome.OK if lasted > climb.limits.cancel_arrival:
+            return warned(
+                f"it went on for {lasted:.1f} s after the cancel, with {after} more pieces, and "
+                "ended as if nothing had been",
+                remedies.CANCEL,
+                cancel=False,
+            )
+        case Outcome.OK:
+            return None
+        case _:
+            return warned(_why(result), remedies.CANCEL, cancel=False)
+
+
+RUNGS: Final = (
+    Rung(
+        name="echo",
+        asks="Does a prompt get an answer?",
+        measure=echo,
+        fields=("echo",),
+        needs=("session",),
+        turns=True,
+    ),
+    Rung(
+        name="streaming",
+        asks="Does the answer come in pieces?",
+        measure=streaming,
+        fields=("streaming",),
+        needs=("echo",),
+        turns=True,
+    ),
+    Rung(
+        name="usage",
+        asks="Does it tell the tokens it used?",
+        measure=usage,
+        fields=("usage",),
+        needs=("echo",),
+        turns=True,
+    ),
+    Rung(
+        name="turn ids",
+        asks="Do updates say to which turn they belong?",
+        measure=turn_ids,
+        fields=("turn_ids",),
+        needs=("echo",),
+        turns=True,
+    ),
+    Rung(
+        name="late updates",
+        asks="Is a turn over when it is over?",
+        measure=late_updates,
+        fields=("late_updates",),
+        needs=("echo",),
+        turns=True,
+    ),
+)
+
+LATER: Final = (
+    Rung(
+        name="errors",
+        asks="Does a failed model call look like one?",
+        measure=errors,
+        fields=("errors_as_text",),
+        needs=("echo",),
+        turns=True,
+    ),
+    Rung(
+        name="cancel",
+        asks="Does it stop when it is told to?",
+        measure=cancel,
+        fields=("cancel",),
+        needs=("echo",),
+        turns=True,
+    ),
+)
+"""These come after the others: the first leaves a failed turn behind, the second may leave a turn
+that goes on."""

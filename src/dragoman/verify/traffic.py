@@ -1,0 +1,136 @@
+"""Everything that came from a peer while it was verified, in numbers.
+
+Owns the counting of what no turn shows: lines that are no messages, answers to nothing, how the
+peer numbers its requests, which of our services it used, and what it says after the end of a turn.
+It sees the events of every connection of one climb and asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.events import model
+from dragoman.wire import messages
+
+SHOWN_SIZE: Final = 120
+"""Characters of a line of noise that are kept as evidence."""
+
+TURN_ID_NAMES: Final = frozenset({"turnId", "turn_id", "promptId", "prompt_id"})
+"""How the id of a turn may be called in an update, in any dialect."""
+
+
+MAX_HEARD: Final = 50_000
+"""Events of one turn that are kept: a peer may tell without an end, and rungs need the first."""
+
+MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of their lines."""
+
+
+class TrafficCounts(list[model.Event]):
+    """What was heard, up to a bound. The end of a turn is kept in any case."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines_size = 0
+        self.total = 0
+        """How many there were, those that were not kept included."""
+
+    def take(self, event: model.Event) -> None:
+        self.total += 1
+        size = 0 if event.raw is None else len(event.raw)
+        full = len(self) >= MAX_HEARD or self.lines_size + size > MAX_HEARD_SIZE
+        if full and not isinstance(event, model.TurnEnded):
+            return
+        self.lines_size += size
+        self.append(event)
+
+
+class TrafficLog:
+    """Watches all connections of one climb."""
+
+    def __init__(self) -> None:
+        self.noise_lines = 0
+        self.noise_sample = ""
+        self.stray_answers = 0
+        self.stray_sample = ""
+        self.id_formats: set[str] = set()
+        self.services: Counter[str] = Counter()
+        self.protocol_version: str | None = None
+        self.greeting = b""
+        """The line that answered the last handshake."""
+        self._listeners: list[TrafficCounts] = []
+        self._last: bytes | None = None
+
+    def hear(self, event: model.Event) -> None:
+        """An event of any connection. Called in the order of each wire."""
+        for heard in self._listeners:
+            heard.take(event)
+        match event:
+            case model.ConnectionReady(protocol_version=version):
+                self.protocol_version = version
+            case model.ServiceCalled(service=service):
+                self.services[service] += 1
+            case _:
+                pass
+        line = event.raw
+        if line is None:
+            return
+        if event.native == "initialize":
+            self.greeting = line
+        # Several events may come of one line, and the first of them may be of another kind.
+        if line is not self._last and isinstance(
+            event, model.Unknown | model.PermissionAsked | model.ServiceCalled
+        ):
+            self._last = line
+            self._look_at(messages.decode(line), line)
+
+    def _look_at(self, message: messages.Message, line: bytes) -> None:
+        match message:
+            case messages.Request(id=id):
+                self.id_formats.add("string" if isinstance(id, str) else "integer")
+            case messages.Result() | messages.Failure():
+                self.stray_answers += 1
+                self.stray_sample = self.stray_sample or shown(line)
+            case messages.Malformed():
+                self.noise_lines += 1
+                self.noise_sample = self.noise_sample or shown(line)
+            case messages.Notification():
+                pass
+
+    @contextmanager
+    def listening(self) -> Iterator[TrafficCounts]:
+        """The events from here on, in a list that grows."""
+        heard = TrafficCounts()
+        self._listeners.append(heard)
+        try:
+            yield heard
+        finally:
+            self._listeners = [each for each in self._listeners if each is not heard]
+
+
+def shown(line: bytes) -> str:
+    """A line, fit for a sentence."""
+    text = line.decode("utf-8", "replace").strip()
+    return repr(text if len(text) <= SHOWN_SIZE else f"{text[:SHOWN_SIZE]}…")
+
+
+def has_turn_id(line: bytes) -> bool:
+    """Whether an update says to which turn it belongs."""
+    try:
+        message = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(message, dict) and _names(message.get("params"), depth=3)
+
+
+def _names(value: Any, *, depth: int) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if any(name in TURN_ID_NAMES and value[name] is not None for name in value):
+        return True
+    return depth > 0 and any(_names(inner, depth=depth - 1) for inner in value.values())

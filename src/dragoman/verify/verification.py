@@ -1,0 +1,285 @@
+"""The state of one climb: the peer's processes, what was seen so far, who decides about questions.
+
+Owns the processes and their ends. Rungs ask here for the connected peer or for a session, and get a
+new one where the last has died or was given up. What a rung makes of it is its own business.
+
+There are up to three processes, one after another: the first one for most rungs, a second one that
+has to remember what the first did, and one for what may upset a peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from dragoman.catalogue.card import RungVerdict
+from dragoman.catalogue.descriptor import Platform
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import options_of
+from dragoman.client.connecting import OPENERS
+from dragoman.client.conversation import (
+    Conversation,
+    ConversationTurn,
+    Opening,
+    Peer,
+    Terms,
+)
+from dragoman.client.permissions import READING, Answer, Permit, Question, deny_all
+from dragoman.client.results import Result
+from dragoman.dialects import discovery
+from dragoman.errors import DragomanError
+from dragoman.events import model
+from dragoman.rpc.tasks import finish
+from dragoman.transports import windows
+from dragoman.verify.canaries import Canaries
+from dragoman.verify.environment import PeerEnvironment
+from dragoman.verify.limits import LadderLimits
+from dragoman.verify.processes import ExitBehaviour, PeerProcess, reach, start
+from dragoman.verify.traffic import TrafficCounts, TrafficLog
+
+
+@dataclass(slots=True)
+class ConnectedPeer:
+    """A peer that has shaken hands, and its process."""
+
+    peer: Peer
+    running: PeerProcess
+    seconds: float
+    """From the start to the first answer."""
+    exit: ExitBehaviour | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.peer.client.connection.failure is None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnObservation:
+    """A turn, with everything that came in it and shortly after it."""
+
+    result: Result
+    events: list[model.Event]
+    after: list[model.Event]
+    """Updates of the session that came after the end of the turn."""
+
+
+@dataclass
+class Verification:
+    """What the rungs of one climb share."""
+
+    way: LaunchSpec
+    surroundings: PeerEnvironment
+    limits: LadderLimits
+    canaries: Canaries
+    platform: Platform
+    turns: bool
+    careful: bool
+    files: windows.Files = field(default_factory=windows.RealFiles)
+    """Where programs are looked for on Windows."""
+    witness: TrafficLog = field(default_factory=TrafficLog)
+    facts: dict[str, Any] = field(default_factory=dict)
+    verdicts: dict[str, RungVerdict] = field(default_factory=dict)
+    dialect: str | None = None
+    """Known after the handshake."""
+    greeting: DragomanError | None = None
+    """Why there is no conversation although it answered."""
+    refusal: DragomanError | None = None
+    """Why no session could be opened."""
+    first: ConnectedPeer | None = None
+    second: ConnectedPeer | None = None
+    session_id: str | None = None
+    """The session that another process has to remember."""
+    session_began: datetime | None = None
+    """When it was opened."""
+    spoken: bool = False
+    """Whether a turn was taken in that session."""
+    settings: list[model.Event] = field(default_factory=list)
+    """What came with the opening of that session."""
+    told: TurnObservation | None = None
+    """The first turn."""
+    wrote: bool = False
+    """Whether it wrote the file that it was allowed to write."""
+    wrote_through_us: bool = False
+    asked: list[Question] = field(default_factory=list)
+    """The questions for permission since `decide_with`."""
+    _policy: Permit = deny_all
+    _conversation: Conversation | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> Verification:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await finish(self._stack.aclose())
+
+    @property
+    def shown(self) -> str:
+        """The launch, for people."""
+        command = self.way.command
+        return f"`{shlex.join(command)}`" if command else str(self.way.address)
+
+    def held(self, rung: str) -> bool:
+        """Whether a rung was tried and did not fail."""
+        return self.verdicts.get(rung) in (RungVerdict.PASS, RungVerdict.WARN)
+
+    # -- permissions
+
+    def decide_with(self, policy: Permit) -> None:
+        """Let `policy` answer questions for permission from now on, and forget earlier ones."""
+        self._policy = policy
+        self.asked.clear()
+
+    def _decide(self, question: Question) -> Any:
+        self.asked.append(question)
+        return self._policy(question)
+
+    def _guard(self, question: Question) -> Any:
+        """Decide about files of a peer that always writes through us: there a write is a question
+        like any other. Reading needs no decision."""
+        return Answer.ALLOW_ONCE if question.kind in READING else self._decide(question)
+
+    # -- processes
+
+    async def connect(self, dialect: str) -> ConnectedPeer:
+        """Start the peer and shake hands. The caller's stack, or nobody, answers for it."""
+        loop = asyncio.get_running_loop()
+        way, where = self.way, self.surroundings
+        descriptor = way.descriptor
+        terms = Terms(
+            workspace=where.workspace,
+            launch=way.command or (),
+            permit=self._decide,
+            guard=self._guard if descriptor and descriptor.enforcement.files else None,
+            budgets=self.limits.budgets(descriptor.handshake_timeout if descriptor else None),
+            on_event=self.witness.hear,
+            terminals=True,
+            max_line_size=descriptor.max_line_size if descriptor else None,
+        )
+        opener = OPENERS[dialect](dialect, terms, options_of(way, dialect), None, None)
+        started_at = loop.time()
+        if way.command is not None:
+            running = start(
+                way.command,
+                cwd=where.workspace,
+                env=where.env,
+                inherit=where.inherit,
+                times=self.limits.shutdown,
+            )
+        else:
+            running = await reach(str(way.address), codex=dialect == discovery.CODEX)
+        peer = await opener(running.stream)
+        running.proved()
+        return ConnectedPeer(peer, running, loop.time() - started_at)
+
+    def keep(self, connected: ConnectedPeer) -> ConnectedPeer:
+        """End a process with the climb, should it still run then."""
+        self._stack.push_async_callback(connected.peer.aclose)
+        return connected
+
+    async def _start(self) -> ConnectedPeer:
+        assert self.dialect is not None
+        return self.keep(await self.connect(self.dialect))
+
+    async def peer(self) -> Peer:
+        """The first process, or another in its place if it has died."""
+        if self.first is None or not self.first.alive:
+            if self.first is not None:
+                await self.first.peer.aclose()
+            self._conversation = None
+            self.first = await self._start()
+        return self.first.peer
+
+    async def successor(self) -> ConnectedPeer:
+        """A second process, which has to remember what the first did. The first is ended."""
+        if self.second is None or not self.second.alive:
+            if self.first is not None:
+                await self.first.peer.aclose()
+                self.first = None
+                self._conversation = None
+            self.second = await self._start()
+        return self.second
+
+    @asynccontextmanager
+    async def victim(self) -> AsyncIterator[Peer]:
+        """A process of its own for what may upset it."""
+        assert self.dialect is not None
+        connected = await self.connect(self.dialect)
+        try:
+            yield connected.peer
+        finally:
+            await connected.peer.aclose()
+
+    # -- sessions and turns
+
+    async def conversation(self) -> Conversation:
+        """The session that rungs share. If it was given up, so is its process: whatever hung in
+        it may hold up the next one too."""
+        if self.first is not None and is_given_up(self._conversation):
+            await self.first.peer.aclose()
+        peer = await self.peer()
+        here = self._conversation
+        if here is None:
+            with self.witness.listening() as heard:
+                self._conversation = here = await self.open(peer)
+            self.settings = list(heard)
+            if not self.spoken:
+                self.session_id = here.id
+                self.session_began = datetime.now(UTC)
+        return here
+
+    async def open(self, peer: Peer, **options: Any) -> Conversation:
+        """A session that ends with its process: an agent may forget one that was closed."""
+        return await peer.open(Opening(cwd=self.surroundings.workspace, **options))
+
+    @asynccontextmanager
+    async def turning(
+        self, conversation: Conversation, prompt: str
+    ) -> AsyncIterator[ConversationTurn]:
+        """A turn. If the climb is called off meanwhile, its end is not waited for."""
+        async with conversation.prompt(prompt) as turn:
+            try:
+                yield turn
+            except asyncio.CancelledError:
+                # A peer that ignores the cancel would hold up whoever wants to leave.
+                await finish(self._stack.aclose())
+                raise
+
+    async def take_turn(self, conversation: Conversation, prompt: str) -> TurnObservation:
+        """Send a prompt, and wait for its end and for what comes after it."""
+        events = TrafficCounts()
+        with self.witness.listening() as heard:
+            async with self.turning(conversation, prompt) as turn:
+                async for event in turn:
+                    events.take(event)
+                result = turn.result
+            if result.error is None:
+                await self.quiet(heard)
+        here = [event for event in heard if event.session == conversation.id]
+        # They may well come together with the end, before anybody here is awake.
+        ends = [at for at, event in enumerate(here) if isinstance(event, model.TurnEnded)]
+        after = [event for event in here[ends[-1] + 1 :] if event.raw is not None] if ends else []
+        return TurnObservation(result, events, after)
+
+    async def quiet(self, heard: TrafficCounts) -> None:
+        """Wait until nothing came for a while."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + 10 * self.limits.tail
+        seen = -1
+        while seen != heard.total and loop.time() < give_up_at:
+            seen = heard.total
+            await asyncio.sleep(self.limits.tail)
+
+
+def is_given_up(conversation: Conversation | None) -> bool:
+    """Whether a session cannot be used any more, because a cancelled turn of it did not end."""
+    return bool(getattr(getattr(conversation, "session", conversation), "unusable", False))
+
+
+def allow(question: Question) -> Answer:
+    """Allow it, once."""
+    return Answer.ALLOW_ONCE
