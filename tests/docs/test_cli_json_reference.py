@@ -15,7 +15,7 @@ from dragoman.cli.output.beginnings import Telling, proof_as_json
 from dragoman.cli.output.broker_pages import as_json as broker_as_json
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.ladders import Progress, card_as_json
-from dragoman.hub.beginning import Proof
+from dragoman.setup.init import VerifiedPeer
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord, root_of
 from tests.docs.markdown import ROOT, section, table
@@ -110,7 +110,7 @@ def test_the_table_names_the_fields_of_every_line(
     assert fields_of(told, "broker list", "Broker") == list(broker_as_json(RECORD, None))[1:]
     assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
     assert told.pop(("init", "Peer")) == []
-    assert told.pop(("init", "Proof")) == list(proof_as_json(Proof(name="x")))[1:]
+    assert told.pop(("init", "VerifiedPeer")) == list(proof_as_json(VerifiedPeer(name="x")))[1:]
     beginning = Telling(Format.JSON, JsonLines())
     assert told.pop(("init", "Beginning")) == list(beginning.as_json(0))[1:]
     beginning.enabled(["x"], [], "config.toml")

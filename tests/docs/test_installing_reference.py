@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.installing.clients import (
+from dragoman.setup.install.clients import (
     ACP_EDITORS,
     MCP_CLIENTS,
     SCRIPTED_EDITORS,
     Client,
-    Surroundings,
+    HostEnvironment,
 )
-from dragoman.hub.installing.entries import BACKUP
+from dragoman.setup.install.entries import BACKUP
 from tests.docs.markdown import ROOT, section, table
 
 DOCUMENT = ROOT / "docs" / "how-to" / "use-from-editors-and-agents.md"
-HOME = Surroundings(Path("~"), {}, "linux")
+HOME = HostEnvironment(Path("~"), {}, "linux")
 
 
 def place(client: Client) -> str:

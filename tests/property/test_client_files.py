@@ -16,9 +16,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.hub.installing import json_edit, toml_edit
-from dragoman.hub.installing.json_edit import Unfit
-from dragoman.hub.installing.jsonc import read
+from dragoman.setup.install import json_edit, toml_edit
+from dragoman.setup.install.json_edit import Unfit
+from dragoman.setup.install.jsonc import read
 
 EXAMPLES = 250
 """An example is read five times or so, in a tenth of a millisecond each."""

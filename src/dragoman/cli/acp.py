@@ -1,7 +1,7 @@
 """`dragoman acp`: put dragoman into editors as an agent.
 
 It parses and calls `installing`. Which editors there are is data of
-`dragoman.hub.installing.clients`.
+`dragoman.setup.install.clients`.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def install_command(
       dragoman acp install --editor neovim >> ~/.config/nvim/init.lua
     """
     from dragoman.errors import UsageError
-    from dragoman.hub.installing.clients import ACP_EDITORS, SCRIPTED_EDITORS
-    from dragoman.hub.installing.program import this_program
+    from dragoman.setup.install.clients import ACP_EDITORS, SCRIPTED_EDITORS
+    from dragoman.setup.install.program import this_program
 
     script = SCRIPTED_EDITORS.get(editor.value)
     if script is None:

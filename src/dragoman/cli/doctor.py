@@ -1,6 +1,6 @@
 """`dragoman doctor`: what is wrong here and how it is cured, and a report for those who can help.
 
-It prints what `dragoman.hub.doctor` finds. What may be seen in a report is decided in
+It prints what `dragoman.setup.doctor` finds. What may be seen in a report is decided in
 `dragoman.redaction`.
 """
 
@@ -16,8 +16,8 @@ from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_out
 
 if TYPE_CHECKING:
-    from dragoman.hub.doctor import Finding
     from dragoman.runs.context import RunContext
+    from dragoman.setup.doctor import Diagnosis
 
 HELP: Final = """
 Find out what is wrong here, and how to cure it.
@@ -62,14 +62,14 @@ def doctor(
         raise typer.Exit(Exit.FAILED)
 
 
-def _findings(place: RunContext, format: Format) -> list[Finding]:
+def _findings(place: RunContext, format: Format) -> list[Diagnosis]:
     """All findings; those that a person waits for are printed as they come."""
     import asyncio
 
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.hub.doctor import examine
+    from dragoman.setup.doctor import examine
 
-    found: list[Finding] = []
+    found: list[Diagnosis] = []
 
     async def look() -> None:
         async for finding in examine(place):
@@ -77,7 +77,7 @@ def _findings(place: RunContext, format: Format) -> list[Finding]:
             if format is Format.JSON:
                 write_json(
                     {
-                        "type": "Finding",
+                        "type": "Diagnosis",
                         "check": finding.check,
                         "state": finding.state.value,
                         "text": finding.text,
@@ -91,7 +91,7 @@ def _findings(place: RunContext, format: Format) -> list[Finding]:
     return found
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: Diagnosis) -> None:
     from dragoman.cli.output.neutral import neutral
     from dragoman.cli.output.terminal import paint_for
 
@@ -103,9 +103,9 @@ def _print(finding: Finding) -> None:
     sys.stdout.flush()
 
 
-def _report(place: RunContext, findings: list[Finding]) -> None:
+def _report(place: RunContext, findings: list[Diagnosis]) -> None:
     from dragoman.cli.output.neutral import neutral
     from dragoman.cli.versions import report
-    from dragoman.hub.reporting import compose
+    from dragoman.setup.bug_report import compose
 
     put_out(neutral(compose(place, findings, versions=report())))

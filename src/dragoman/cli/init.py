@@ -1,7 +1,7 @@
 """`dragoman init`: from what is installed to a first piece of work that is done.
 
 Owns the command's options, its questions, and what an interrupt does. What is looked at, verified,
-offered and delegated is decided in `dragoman.hub.beginning`; how it is told is in
+offered and delegated is decided in `dragoman.setup.init`; how it is told is in
 `output.beginnings`.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dragoman.cli.output.showing import Show
     from dragoman.cli.stage import Stage
     from dragoman.delegation import CancelHandle, Delegation, DelegationRequest
-    from dragoman.hub.beginning import Found, Proof
     from dragoman.runs.context import RunContext
+    from dragoman.setup.init import InstalledAgents, VerifiedPeer
 
 HELP: Final = """
 Find out which agents are here, and end with one at work.
@@ -169,17 +169,17 @@ class _Course:
     async def _steps(
         self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool
     ) -> int:
-        from dragoman.hub import beginning
+        from dragoman.setup import init as setup_init
 
-        found = beginning.look(self._place, names)
+        found = setup_init.look(self._place, names)
         self._telling.found(found)
         proofs = await self._verify(found, turns=turns, again=again)
         proofs = await self._try_login(found, proofs, consent=try_login)
         enabled = await self._enable([proof.name for proof in proofs if proof.ready])
-        wish = beginning.first_wish(self._place, enabled)
+        wish = setup_init.first_wish(self._place, enabled)
         self._telling.delegating(wish)
         done = await self._delegate(wish)
-        failure = beginning.let_down(done, enabled)
+        failure = setup_init.let_down(done, enabled)
         code = self._code(done, failed=failure is not None, nobody=bool(proofs) and not enabled)
         if done.interrupted:
             self._telling.interrupted(code)
@@ -187,8 +187,10 @@ class _Course:
             self._telling.ended(done, wish, failure, code)
         return code
 
-    async def _verify(self, found: Found, *, turns: bool, again: bool) -> list[Proof]:
-        from dragoman.hub.beginning import prove
+    async def _verify(
+        self, found: InstalledAgents, *, turns: bool, again: bool
+    ) -> list[VerifiedPeer]:
+        from dragoman.setup.init import prove
 
         if not found.installed:
             return []
@@ -202,10 +204,12 @@ class _Course:
             on_proof=self._telling.proof,
         )
 
-    async def _try_login(self, found: Found, proofs: list[Proof], *, consent: bool) -> list[Proof]:
+    async def _try_login(
+        self, found: InstalledAgents, proofs: list[VerifiedPeer], *, consent: bool
+    ) -> list[VerifiedPeer]:
         """Ask those for a word that show only then whether they are logged in, if that is wanted:
         it calls their models."""
-        from dragoman.hub.beginning import try_prompt, untried
+        from dragoman.setup.init import try_prompt, untried
 
         names = untried(proofs)
         if not names or not (consent or await self._consents(names)):
@@ -230,7 +234,7 @@ class _Course:
         return answer is not None and answer.strip().lower() in ("y", "yes")
 
     async def _enable(self, ready: list[str]) -> tuple[str, ...]:
-        from dragoman.hub.adding import enable
+        from dragoman.setup.add_peer import enable
 
         picked: tuple[str, ...] = ()
         if ready:
@@ -247,7 +251,7 @@ class _Course:
         return enabled
 
     async def _picked(self, ready: list[str]) -> tuple[str, ...]:
-        from dragoman.hub.beginning import chosen
+        from dragoman.setup.init import chosen
 
         if not self._ask:
             return tuple(ready)

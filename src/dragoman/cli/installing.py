@@ -1,7 +1,7 @@
 """What `dragoman mcp install` and `dragoman acp install` have in common.
 
 It prints an entry, or has it written, and says what comes next. What an entry looks like and how a
-file is changed is decided in `dragoman.hub.installing`.
+file is changed is decided in `dragoman.setup.install`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typer
 from dragoman.cli.output.terminal import put_data, put_err, put_out
 
 if TYPE_CHECKING:
-    from dragoman.hub.installing.clients import Client
+    from dragoman.setup.install.clients import Client
 
 NAME: Final = "dragoman"
 
@@ -54,8 +54,8 @@ def install(
     """Print an entry, or write it."""
     from dragoman.cli.output.neutral import neutral
     from dragoman.errors import UsageError
-    from dragoman.hub.installing import entries
-    from dragoman.hub.installing.program import this_program
+    from dragoman.setup.install import entries
+    from dragoman.setup.install.program import this_program
 
     check_name(name)
     if file is not None and project is not None:

@@ -1,7 +1,7 @@
 """`dragoman mcp`: give other agents and editors the tools of dragoman.
 
 It parses and calls `installing`. Which programs there are is data of
-`dragoman.hub.installing.clients`.
+`dragoman.setup.install.clients`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def install_command(
     """
     from pathlib import Path
 
-    from dragoman.hub.installing.clients import MCP_CLIENTS
+    from dragoman.setup.install.clients import MCP_CLIENTS
 
     install(
         MCP_CLIENTS[client.value],

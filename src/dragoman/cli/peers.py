@@ -1,7 +1,7 @@
 """`dragoman peers`: which agents there are, what each can do, and adding one.
 
 It parses, asks, and prints. What is known, measured and written is the hub's business: `overview`,
-`adding` and `verify`. Showing a peer and its card is in `output.peer_pages`.
+`setup.add_peer` and `verify`. Showing a peer and its card is in `output.peer_pages`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from dragoman.catalogue.card import Card
     from dragoman.catalogue.launch import LaunchSpec
-    from dragoman.hub.adding import Done
     from dragoman.runs.context import RunContext
+    from dragoman.setup.add_peer import Done
 
 HELP: Final = """
 Show the agents there are; verify, add, enable them.
@@ -163,7 +163,7 @@ def verify_command(
     """
     from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
     from dragoman.errors import UsageError
-    from dragoman.hub.adding import settled_command
+    from dragoman.setup.add_peer import settled_command
 
     place = _place(cwd)
     command = words_after_dashes(context)
@@ -229,24 +229,24 @@ def add_command(
       dragoman peers add remote --roles plan -- ws://127.0.0.1:8765
       dragoman peers add odd --roles debug --python -- odd-agent serve
     """
-    from dragoman.hub import adding
-    from dragoman.hub.described import Wish
+    from dragoman.setup import add_peer
+    from dragoman.setup.descriptor_draft import PeerDraft
 
     place = _place(cwd)
-    wish = Wish(
+    wish = PeerDraft(
         name=name,
         roles=_split(roles),
-        command=adding.settled_command(words_after_dashes(context) or (), place.cwd),
+        command=add_peer.settled_command(words_after_dashes(context) or (), place.cwd),
         title=title,
         env=tuple(env or ()),
         python=python,
     )
-    way = adding.prepare(wish, place)
+    way = add_peer.prepare(wish, place)
     card = _measure(way, name, place, turns, timeout, Format.TEXT, keep=True)
     if not card.usable:
         put_err(f"{name} was not added: nothing was written but its card.\n")
         _leave_unverified()
-    _tell(adding.add_peer(wish, way, card, place), place)
+    _tell(add_peer.add_peer(wish, way, card, place), place)
 
 
 @app.command("enable", context_settings=CONTEXT)
@@ -259,7 +259,7 @@ def enable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
       dragoman peers enable gemini qwen
     """
     from dragoman.delegation.parked import unpark
-    from dragoman.hub.adding import enable
+    from dragoman.setup.add_peer import enable
 
     place = _place(cwd)
     _tell(enable(tuple(names), place), place)
@@ -295,7 +295,7 @@ def disable_command(names: NamesArgument, *, cwd: CwdOption = None) -> None:
     Examples:
       dragoman peers disable codex
     """
-    from dragoman.hub.adding import disable
+    from dragoman.setup.add_peer import disable
 
     place = _place(cwd)
     _tell(disable(tuple(names), place), place)
@@ -334,7 +334,7 @@ def _measure(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.ladders import Progress, card_as_json
     from dragoman.errors import UsageError
-    from dragoman.hub.adding import measure
+    from dragoman.setup.add_peer import measure
     from dragoman.verify.limits import LadderLimits
 
     if timeout is not None and not timeout > 0:

@@ -1,6 +1,6 @@
 """`dragoman skill`: a text that teaches a model to use this command line.
 
-It prints the text or has it installed. The text is `hub/skill.md`.
+It prints the text or has it installed. The text is `setup/install/skill.md`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def skill_command(
       dragoman skill >> AGENTS.md
     """
     from dragoman.cli.output.neutral import neutral
-    from dragoman.hub.installing import entries
-    from dragoman.hub.installing.skill import plan_skill, skill_text
+    from dragoman.setup.install import entries
+    from dragoman.setup.install.skill import plan_skill, skill_text
 
     if write is None:
         put_data(sys.stdout, skill_text())

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.cli.acp import EditorName
-from dragoman.hub.installing.clients import ACP_EDITORS, SCRIPTED_EDITORS
+from dragoman.setup.install.clients import ACP_EDITORS, SCRIPTED_EDITORS
 from tests.unit.cli.calling import Shell
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.cli.installing import check_name, install
 from dragoman.errors import UsageError
-from dragoman.hub.installing.clients import MCP_CLIENTS
+from dragoman.setup.install.clients import MCP_CLIENTS
 from tests.unit.cli.calling import Shell
 
 

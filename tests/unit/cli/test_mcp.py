@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from dragoman.cli.mcp import ClientName
-from dragoman.hub.installing.clients import MCP_CLIENTS
+from dragoman.setup.install.clients import MCP_CLIENTS
 from tests.unit.cli.calling import Shell
 
 

@@ -13,7 +13,7 @@ from dragoman.catalogue.card import Card, RungResult, RungVerdict
 from dragoman.catalogue.card_store import CardStore
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.cli.output import questions, terminal
-from dragoman.hub import adding
+from dragoman.setup import add_peer
 from tests.unit.cli.calling import Shell
 from tests.unit.runs.contexts import card_of
 
@@ -38,7 +38,7 @@ class Ladder:
 @pytest.fixture
 def ladder(monkeypatch: pytest.MonkeyPatch) -> Ladder:
     played = Ladder()
-    defaults = adding.measure.__kwdefaults__
+    defaults = add_peer.measure.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "climb", played)
     return played

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.hub.installing.skill import skill_text
+from dragoman.setup.install.skill import skill_text
 from tests.unit.cli.calling import Shell
 
 

@@ -1,7 +1,7 @@
 """`dragoman init` as a person or a program sees it: the steps, the waiting, the end.
 
 Owns the words and lines in every format. What is found, verified and chosen comes from
-`dragoman.hub.beginning`; the delegation at the end is shown as any other (`delegations`).
+`dragoman.setup.init`; the delegation at the end is shown as any other (`delegations`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dragoman.catalogue.card import RungResult
     from dragoman.delegation import Delegation, DelegationRequest
     from dragoman.delegation.report import AttemptReport
-    from dragoman.hub.beginning import Found, Proof
+    from dragoman.setup.init import InstalledAgents, VerifiedPeer
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Telling:
 
     # -- the steps
 
-    def found(self, found: Found) -> None:
+    def found(self, found: InstalledAgents) -> None:
         self.done.installed = [row.descriptor.name for row in found.installed]
         if self._format is Format.JSON:
             from dragoman.cli.output.peer_pages import row_as_json
@@ -68,7 +68,7 @@ class Telling:
             self._line(f"{peer.name:<{width}}  {told}, for {', '.join(peer.roles) or 'no role'}")
         if not found.installed:
             self._line("No agent yet but scout, which is part of dragoman. Install one, such as:")
-            from dragoman.hub.beginning import suggestions
+            from dragoman.setup.init import suggestions
 
             for hint in suggestions(found):
                 self._line(hint, mark=" ")
@@ -87,7 +87,7 @@ class Telling:
             told = ", ".join(f"{peer}: {rung}" for peer, rung in self._waiting.items())
             self._show(cut(one_line(f"   ... {told}"), width_of(sys.stderr) - 1))
 
-    def proof(self, proof: Proof) -> None:
+    def proof(self, proof: VerifiedPeer) -> None:
         # A peer may be tried twice: the last time counts.
         for names in (self.done.verified, self.done.failed):
             names[:] = [name for name in names if name != proof.name]
@@ -104,7 +104,7 @@ class Telling:
             if proof.cure:
                 self._line(f"    what to do: {proof.cure}")
 
-    def _to_know(self, proof: Proof) -> None:
+    def _to_know(self, proof: VerifiedPeer) -> None:
         """What there is to know of a peer, each in one line, and the command that shows more."""
         from dragoman.catalogue.card import to_know
 
@@ -239,14 +239,14 @@ class Telling:
         self._status = status
 
 
-def proof_as_json(proof: Proof) -> dict[str, Any]:
+def proof_as_json(proof: VerifiedPeer) -> dict[str, Any]:
     """A verified peer as its line."""
     from dragoman.catalogue.card import to_know
     from dragoman.verify.report import proved
 
     card = proof.card
     return {
-        "type": "Proof",
+        "type": "VerifiedPeer",
         "peer": proof.name,
         "ready": proof.ready,
         "version": None if card is None else card.version,
@@ -258,7 +258,7 @@ def proof_as_json(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _praise(proof: Proof) -> str:
+def _praise(proof: VerifiedPeer) -> str:
     from dragoman.verify.report import proved
 
     card = proof.card

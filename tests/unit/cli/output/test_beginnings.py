@@ -16,7 +16,7 @@ from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.routing import Decision
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
-from dragoman.hub.beginning import Found, Proof, first_wish, look
+from dragoman.setup.init import InstalledAgents, VerifiedPeer, first_wish, look
 from tests.unit.runs.contexts import card_of, place_in, program
 
 
@@ -53,8 +53,8 @@ def test_steps_are_numbered_and_names_line_up(
     telling = telling_in(Format.TEXT)
     telling.found(look(place_in(tmp_path)))
     telling.verifying(turns=False)
-    telling.proof(Proof(name="codex", card=card_of("codex"), kept=True))
-    telling.proof(Proof(name="gemini", card=card_of("gemini", verdict=RungVerdict.WARN)))
+    telling.proof(VerifiedPeer(name="codex", card=card_of("codex"), kept=True))
+    telling.proof(VerifiedPeer(name="gemini", card=card_of("gemini", verdict=RungVerdict.WARN)))
     telling.choosing()
     telling.enabled(["codex"], ["codex was enabled already."], "config.toml")
     out = capsys.readouterr().out.splitlines()
@@ -74,7 +74,7 @@ def test_steps_are_numbered_and_names_line_up(
 
 def test_what_a_peer_says_is_no_command_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     telling = telling_in(Format.TEXT)
-    telling.proof(Proof(name="x", trouble="\x1b[2Jgone\nok  y: verified", cure="\x07ring"))
+    telling.proof(VerifiedPeer(name="x", trouble="\x1b[2Jgone\nok  y: verified", cure="\x07ring"))
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\x07" not in out
     assert len(out.splitlines()) == 2 and out.startswith("   no  x: ")
@@ -87,7 +87,7 @@ def test_whoever_waits_sees_how_far_everybody_is_on_one_line(
     telling = telling_in(Format.TEXT)
     for name, rung in (("a", "binary"), ("b", "handshake"), ("a", "handshake"), ("a", "session")):
         telling.rung(name, RungResult(rung=rung, verdict=RungVerdict.PASS, evidence=""))
-    telling.proof(Proof(name="a", card=card_of("a")))
+    telling.proof(VerifiedPeer(name="a", card=card_of("a")))
     captured = capsys.readouterr()
     shown = [part for part in captured.err.split("\r") if part.strip()]
     assert shown[0] == "... a: binary"
@@ -145,8 +145,8 @@ def test_programs_get_lines_and_the_quiet_the_names_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     card = card_of("x")
-    assert proof_as_json(Proof(name="x", card=card, kept=True)) == {
-        "type": "Proof",
+    assert proof_as_json(VerifiedPeer(name="x", card=card, kept=True)) == {
+        "type": "VerifiedPeer",
         "peer": "x",
         "ready": True,
         "version": "1.2.3",
@@ -157,8 +157,8 @@ def test_programs_get_lines_and_the_quiet_the_names_only(
         "cure": None,
     }
     telling = telling_in(Format.QUIET)
-    telling.found(Found((), ()))
-    telling.proof(Proof(name="x", card=card))
+    telling.found(InstalledAgents((), ()))
+    telling.proof(VerifiedPeer(name="x", card=card))
     telling.enabled(["x", "y"], ["a note"], "config.toml")
     wish = first_wish(place_in(tmp_path), [])
     telling.ended(delegated(attempt("scout", Outcome.OK)), wish, None, 0)

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dragoman.hub.installing.jsonc import Node, NotJson, comments_end, read
+from dragoman.setup.install.jsonc import InvalidJsonc, Node, comments_end, read
 
 Update = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
 """What an entry should hold, given what it holds; None if there is no entry yet."""
@@ -31,7 +31,7 @@ class Unfit(ValueError):
 def put(text: str, path: Sequence[str], update: Update) -> str:
     """The text with the entry at `path`, which is a list of keys from the root.
 
-    Raises `NotJson` for a text that cannot be read, and `Unfit` for one in which something else
+    Raises `InvalidJsonc` for a text that cannot be read, and `Unfit` for one in which something else
     stands where the entry or an object around it should be.
     """
     root = read(text)
@@ -183,7 +183,7 @@ def _check(text: str, root: Node, path: Sequence[str], update: Update) -> None:
     holder[path[-1]] = {**(old or {}), **update(old)}
     try:
         now = read(text)
-    except NotJson as error:
+    except InvalidJsonc as error:
         raise Unfit(f"the entry cannot be put there safely ({error})") from error
     if now is None or not _same(now.value, meant):
         raise Unfit("the entry cannot be put there safely")

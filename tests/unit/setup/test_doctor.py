@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.catalogue.card_store import CardStore
-from dragoman.hub.doctor import Finding, Machine, State, examine
-from dragoman.hub.leftovers import Leftover
 from dragoman.runs.context import RunContext
+from dragoman.setup.doctor import CheckState, Diagnosis, Machine, examine
+from dragoman.setup.leftovers import Leftover
 from dragoman.store.store import Store
 from tests.aio import aio
 from tests.unit.runs.contexts import agent_file, card_of, place_in, program
@@ -20,18 +20,18 @@ HEALTHY = Machine(python=(3, 11, 7), leftovers=list, writable=lambda path: True)
 NODE = "#!/bin/sh\necho v{version}\n"
 
 
-async def findings(place: RunContext, machine: Machine = HEALTHY) -> list[Finding]:
+async def findings(place: RunContext, machine: Machine = HEALTHY) -> list[Diagnosis]:
     return [finding async for finding in examine(place, machine)]
 
 
-async def of(check: str, place: RunContext, machine: Machine = HEALTHY) -> list[Finding]:
+async def of(check: str, place: RunContext, machine: Machine = HEALTHY) -> list[Diagnosis]:
     return [finding for finding in await findings(place, machine) if finding.check == check]
 
 
 @aio
 async def test_a_fresh_machine_has_nothing_bad(tmp_path: Path) -> None:
     found = await findings(place_in(tmp_path))
-    assert [finding for finding in found if finding.state is State.BAD] == []
+    assert [finding for finding in found if finding.state is CheckState.BAD] == []
     assert {finding.check for finding in found} == {
         *("python", "node", "PATH", "config", "trust", "descriptors", "agents", "peers"),
         *("folders", "processes"),
@@ -41,7 +41,7 @@ async def test_a_fresh_machine_has_nothing_bad(tmp_path: Path) -> None:
 @aio
 async def test_an_old_python_is_bad(tmp_path: Path) -> None:
     (finding,) = await of("python", place_in(tmp_path), Machine(python=(3, 10, 1), leftovers=list))
-    assert (finding.state, finding.cure) == (State.BAD, "install Python 3.11 or newer")
+    assert (finding.state, finding.cure) == (CheckState.BAD, "install Python 3.11 or newer")
 
 
 @aio
@@ -49,7 +49,7 @@ async def test_an_old_python_is_bad(tmp_path: Path) -> None:
 async def test_node_is_asked_for_its_version(tmp_path: Path, version: str) -> None:
     program(tmp_path, "node", NODE.format(version=version))
     (finding,) = await of("node", place_in(tmp_path))
-    assert finding.state is (State.OK if version == "22.0.0" else State.WARN)
+    assert finding.state is (CheckState.OK if version == "22.0.0" else CheckState.WARN)
     assert ("install node 22" in finding.cure) is (version != "22.0.0")
 
 
@@ -57,10 +57,10 @@ async def test_node_is_asked_for_its_version(tmp_path: Path, version: str) -> No
 async def test_folders_that_a_checkout_could_fill_are_named(tmp_path: Path) -> None:
     place = place_in(tmp_path, {"PATH": f"{tmp_path}:.:/not/there"})
     warned, counted = await of("PATH", place)
-    assert warned.state is State.WARN and warned.text.endswith("ignored: .")
+    assert warned.state is CheckState.WARN and warned.text.endswith("ignored: .")
     assert counted.text == "3 folders, 1 of them not there"
     (missing,) = await of("PATH", place_in(tmp_path, {"PATH": ""}))
-    assert missing.state is State.BAD
+    assert missing.state is CheckState.BAD
 
 
 @aio
@@ -69,7 +69,7 @@ async def test_broken_settings_and_unknown_peers_are_bad(tmp_path: Path) -> None
     place.paths.config.mkdir()
     place.paths.config_file.write_text('enabled_peers = ["codx"]\n')
     (finding,) = await of("config", place.again())
-    assert (finding.state, finding.cure) == (State.BAD, "dragoman peers disable codx")
+    assert (finding.state, finding.cure) == (CheckState.BAD, "dragoman peers disable codx")
     place.paths.config_file.write_text("enabeld_peers = []\n")
     (finding,) = await of("config", place.again())
     assert "did you mean `enabled_peers`" in finding.text
@@ -82,15 +82,15 @@ async def test_a_project_that_is_not_trusted_is_told_with_what_it_lost(tmp_path:
     file = place.cwd / "dragoman.toml"
     file.write_text('permissions = "approve-all"\n')
     (finding,) = await of("trust", place.again())
-    assert (finding.state, finding.cure) == (State.WARN, "dragoman config trust")
+    assert (finding.state, finding.cure) == (CheckState.WARN, "dragoman config trust")
     assert "permissions" in finding.text
     file.write_text('format = "json"\n')
     (finding,) = await of("trust", place.again())
-    assert finding.state is State.OK and "nothing that needs trust" in finding.text
+    assert finding.state is CheckState.OK and "nothing that needs trust" in finding.text
     place.paths.data.mkdir()
     place.paths.trust_file.write_text("{")
     finding, _ = await of("trust", place.again())
-    assert (finding.state, finding.cure) == (State.BAD, f"rm {place.paths.trust_file}")
+    assert (finding.state, finding.cure) == (CheckState.BAD, f"rm {place.paths.trust_file}")
 
 
 @aio
@@ -101,18 +101,18 @@ async def test_broken_descriptors_and_agent_files_are_bad(tmp_path: Path) -> Non
     bad.write_text("nonsense = 1\n")
     agent_file(place, "a", "nobody-plan")
     (descriptor,) = await of("descriptors", place.again())
-    assert (descriptor.state, descriptor.cure) == (State.BAD, f"edit {bad}")
+    assert (descriptor.state, descriptor.cure) == (CheckState.BAD, f"edit {bad}")
     (agent,) = await of("agents", place.again())
-    assert agent.state is State.BAD and "dragoman peers add" in agent.cure
+    assert agent.state is CheckState.BAD and "dragoman peers add" in agent.cure
 
 
 @aio
 async def test_an_enabled_peer_that_is_not_installed_is_bad(tmp_path: Path) -> None:
     place = place_in(tmp_path, {"DRAGOMAN_ENABLED_PEERS": "gemini"})
-    (finding,) = [each for each in await of("peers", place) if each.state is State.BAD]
+    (finding,) = [each for each in await of("peers", place) if each.state is CheckState.BAD]
     assert "npm install -g @google/gemini-cli" in finding.cure
     quiet = await of("peers", place_in(tmp_path))
-    assert all(each.state is State.OK for each in quiet)
+    assert all(each.state is CheckState.OK for each in quiet)
     assert "gemini" in quiet[-1].text
 
 
@@ -127,7 +127,7 @@ async def test_a_described_launch_that_is_known_to_be_wrong_is_told_with_the_rig
     (folder / "mine.toml").write_text(
         'name = "mine"\ntitle = "Mine"\n[[launch]]\ncommand = ["npm", "run", "gemini", "acp"]\n'
     )
-    (finding,) = [each for each in await of("peers", place.again()) if each.state is State.BAD]
+    (finding,) = [each for each in await of("peers", place.again()) if each.state is CheckState.BAD]
     assert finding.text.startswith("mine: ")
     assert finding.cure == "use `gemini --acp`"
 
@@ -141,7 +141,7 @@ async def test_a_peer_whose_node_is_too_old_is_told(
     place = place_in(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     assert place.catalogue.get("copilot").install.node is not None
-    (finding,) = [each for each in await of("peers", place) if each.state is State.WARN]
+    (finding,) = [each for each in await of("peers", place) if each.state is CheckState.WARN]
     assert "is node 18.0.0" in finding.text and "install node" in finding.cure
 
 
@@ -158,12 +158,12 @@ async def test_cards_are_missed_for_enabled_peers_only(tmp_path: Path) -> None:
     store = CardStore(place.paths.data / "cards")
     store.save(card_of("qwen", usable=False))
     (finding,) = await of("cards", place)
-    assert finding.state is State.BAD
+    assert finding.state is CheckState.BAD
     (finding,) = await of("cards", place_in(tmp_path))
-    assert finding.state is State.WARN
+    assert finding.state is CheckState.WARN
     store.save(card_of("qwen"))
     (finding,) = await of("cards", place)
-    assert finding.state is State.OK
+    assert finding.state is CheckState.OK
 
 
 @aio
@@ -173,7 +173,7 @@ async def test_a_card_of_another_version_and_a_damaged_one_are_told(tmp_path: Pa
     (place.paths.data / "cards" / "scout" / "bad.json").write_text("{")
     old, damaged = await of("cards", place)
     assert "is of version 0.0.1" in old.text
-    assert damaged.state is State.WARN and "bad.json" in damaged.text
+    assert damaged.state is CheckState.WARN and "bad.json" in damaged.text
 
 
 @aio
@@ -181,10 +181,10 @@ async def test_folders_that_cannot_be_written_are_bad(tmp_path: Path) -> None:
     place = place_in(tmp_path)
     machine = Machine(python=(3, 12, 0), leftovers=list, writable=lambda path: False)
     found = await of("folders", place, machine)
-    assert [finding.state for finding in found] == [State.BAD] * 5
+    assert [finding.state for finding in found] == [CheckState.BAD] * 5
     assert "DRAGOMAN_RUNTIME_DIR" in found[-1].cure
     place.paths.cache.write_text("in the way")
-    (finding,) = [each for each in await of("folders", place) if each.state is State.BAD]
+    (finding,) = [each for each in await of("folders", place) if each.state is CheckState.BAD]
     assert "in the way" in finding.text and finding.cure.startswith("mv ")
 
 
@@ -194,7 +194,7 @@ async def test_processes_that_were_left_behind_are_named_with_the_way_to_end_the
 ) -> None:
     machine = Machine(leftovers=lambda: [Leftover(42, "agent --acp")], writable=lambda path: True)
     (finding,) = await of("processes", place_in(tmp_path), machine)
-    assert (finding.state, finding.cure) == (State.WARN, "kill 42")
+    assert (finding.state, finding.cure) == (CheckState.WARN, "kill 42")
 
 
 @aio
@@ -207,7 +207,7 @@ async def test_damaged_stores_are_bad_and_what_was_set_aside_is_told(tmp_path: P
     aside = store.with_name("sessions.db.damaged-20260101-000000")
     aside.write_bytes(b"x")
     whole, old, bad = await of("stores", place)
-    assert (whole.state, old.state, bad.state) == (State.OK, State.WARN, State.BAD)
+    assert (whole.state, old.state, bad.state) == (CheckState.OK, CheckState.WARN, CheckState.BAD)
     assert str(aside) in old.text and str(ledger) in bad.text and "mv " in bad.cure
 
 
@@ -225,7 +225,7 @@ async def test_a_store_of_a_newer_dragoman_is_told_and_not_called_damaged(tmp_pa
         later.execute("PRAGMA user_version = 99")
     later.close()
     (finding,) = await of("stores", place)
-    assert finding.state is State.WARN and "a newer dragoman" in finding.text
+    assert finding.state is CheckState.WARN and "a newer dragoman" in finding.text
     assert "mv " not in finding.cure
     (place.paths.state / "ledger.db").write_bytes(b"garbage " * 1000)
     (place.paths.state / "ledger.db-wal").write_bytes(b"a log")

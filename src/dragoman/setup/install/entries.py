@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from dragoman.config import files
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
-from dragoman.hub.installing import json_edit, toml_edit
-from dragoman.hub.installing.clients import Client, Surroundings
-from dragoman.hub.installing.json_edit import Unfit, Update
-from dragoman.hub.installing.jsonc import NotJson
+from dragoman.setup.install import json_edit, toml_edit
+from dragoman.setup.install.clients import Client, HostEnvironment
+from dragoman.setup.install.json_edit import Unfit, Update
+from dragoman.setup.install.jsonc import InvalidJsonc
 
 MAX_FILE_SIZE: Final = 64 * 1024 * 1024
 """Claude Code keeps what it knows of every project beside its settings, which may be a lot."""
@@ -35,7 +35,7 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EntryEdit:
     """A file as it is and as it shall be. None: there is no file."""
 
     path: Path
@@ -50,7 +50,7 @@ class Plan:
 def file_of(client: Client, *, project: Path | None = None) -> Path:
     """The file that a program reads: its user's, or that of a project."""
     if project is None:
-        return client.user_file(Surroundings.here())
+        return client.user_file(HostEnvironment.here())
     if client.project_file is None:
         raise UsageError(f"{client.title} reads this from its user's settings only")
     return project / client.project_file
@@ -61,7 +61,7 @@ def snippet(client: Client, name: str, program: Sequence[str]) -> str:
     return _put("", client, name, _update(client, name, program))
 
 
-def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> Plan:
+def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> EntryEdit:
     """What a file would become. Nothing is written.
 
     Raises `ClientFileInvalid` for a file that cannot be read or has no place for the entry, and for
@@ -73,26 +73,26 @@ def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> Plan:
     try:
         text = data[len(bom) :].decode("utf-8")
         done = _put(text, client, name, _update(client, name, program))
-        return Plan(path, before, bom + done.encode("utf-8"))
+        return EntryEdit(path, before, bom + done.encode("utf-8"))
     except UnicodeDecodeError as error:
         raise ClientFileInvalid(str(path), "it is not UTF-8 text") from error
     except UnicodeEncodeError as error:
         raise UsageError(
             "the path of dragoman is not UTF-8 text, so no file can hold it"
         ) from error
-    except (NotJson, tomllib.TOMLDecodeError) as error:
+    except (InvalidJsonc, tomllib.TOMLDecodeError) as error:
         kind = "TOML" if client.format == "toml" else "JSON"
         raise ClientFileInvalid(
             str(path), f"it is not {kind} that can be edited: {error}"
         ) from error
-    except Taken as error:
+    except NameTaken as error:
         remedy = "give the entry another name with --name, or take the old one out"
         raise ClientFileInvalid(str(path), str(error), remedy=remedy) from error
     except Unfit as error:
         raise ClientFileInvalid(str(path), str(error)) from error
 
 
-def write(planned: Plan) -> Path | None:
+def write(planned: EntryEdit) -> Path | None:
     """Make the change. The path of the backup; None if there was no file or nothing to change."""
     if not planned.changes:
         return None
@@ -109,7 +109,7 @@ def write(planned: Plan) -> Path | None:
     return backup
 
 
-class Taken(Unfit):
+class NameTaken(Unfit):
     """An entry of this name starts something else."""
 
 
@@ -122,7 +122,7 @@ def _update(client: Client, name: str, program: Sequence[str]) -> Update:
             return {**client.fixed, "command": program[0], "args": args, **client.initial}
         own = _options(old, words)
         if own is None:
-            raise Taken(
+            raise NameTaken(
                 f"its entry `{client.section}.{name}` does not start `dragoman serve {client.door}`"
             )
         return {**client.fixed, "command": program[0], "args": [*program[1:], *words, *own]}

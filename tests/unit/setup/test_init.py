@@ -19,15 +19,15 @@ from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.routing import Decision
 from dragoman.errors import DragomanError, NotInstalled, UnknownPeer, UsageError
 from dragoman.events.words import Outcome
-from dragoman.hub import beginning
-from dragoman.hub.beginning import PROMPT, Proof
 from dragoman.runs.context import RunContext
+from dragoman.setup import init
+from dragoman.setup.init import PROMPT, VerifiedPeer
 from tests.aio import aio
 from tests.unit.runs.contexts import card_of, place_in, program
 
 
 def row_of(place: RunContext, name: str) -> PeerStatus:
-    (row,) = beginning.look(place, [name]).installed
+    (row,) = init.look(place, [name]).installed
     return row
 
 
@@ -45,7 +45,7 @@ def keep(place: RunContext, card: Card) -> None:
 
 def test_what_is_installed_is_told_apart_and_scout_is_no_news(tmp_path: Path) -> None:
     program(tmp_path, "codex")
-    found = beginning.look(place_in(tmp_path))
+    found = init.look(place_in(tmp_path))
     assert [row.descriptor.name for row in found.installed] == ["codex"]
     missing = [row.descriptor.name for row in found.missing]
     assert "gemini" in missing and "codex" not in missing and "scout" not in missing
@@ -53,8 +53,8 @@ def test_what_is_installed_is_told_apart_and_scout_is_no_news(tmp_path: Path) ->
 
 def test_what_is_suggested_are_the_agents_that_can_be_installed(tmp_path: Path) -> None:
     program(tmp_path, "codex")
-    told = beginning.suggestions(beginning.look(place_in(tmp_path)))
-    assert len(told) == len(beginning.SUGGESTED) - 1
+    told = init.suggestions(init.look(place_in(tmp_path)))
+    assert len(told) == len(init.SUGGESTED) - 1
     assert told[0] == "npm install -g @google/gemini-cli"
 
 
@@ -62,13 +62,13 @@ def test_a_peer_that_is_named_has_to_be_there(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     program(tmp_path, "qwen")
     place = place_in(tmp_path)
-    found = beginning.look(place, ["codex", "codex"])
+    found = init.look(place, ["codex", "codex"])
     assert [row.descriptor.name for row in found.installed] == ["codex"]
     assert found.missing == ()
     with pytest.raises(NotInstalled):
-        beginning.look(place, ["codex", "gemini"])
+        init.look(place, ["codex", "gemini"])
     with pytest.raises(UnknownPeer):
-        beginning.look(place, ["nobody"])
+        init.look(place, ["nobody"])
 
 
 # -- verifying
@@ -93,10 +93,10 @@ def test_a_card_counts_if_it_is_of_this_version_and_says_nothing_bad(
     row = row_of(place_in(tmp_path), "codex")
     card = structs.replace(here(card_of("codex")), **changed)
     known = replace(row, card=card)
-    assert beginning.kept_card(row, turns=turns) is None
+    assert init.kept_card(row, turns=turns) is None
     same = replace(known, version=card.version)
-    assert beginning.kept_card(same, turns=turns) == (card if counts else None)
-    assert beginning.kept_card(replace(known, version="9"), turns=turns) is None
+    assert init.kept_card(same, turns=turns) == (card if counts else None)
+    assert init.kept_card(replace(known, version="9"), turns=turns) is None
 
 
 @aio
@@ -105,7 +105,7 @@ async def test_each_peer_is_measured_once_and_what_is_known_not_at_all(tmp_path:
         program(tmp_path, name)
     place = place_in(tmp_path)
     keep(place, here(card_of("qwen")))
-    rows = beginning.look(place, ["qwen", "codex", "gemini"]).installed
+    rows = init.look(place, ["qwen", "codex", "gemini"]).installed
     climbed: list[tuple[str, bool]] = []
     rungs: list[tuple[str, str]] = []
     told: list[str] = []
@@ -119,9 +119,9 @@ async def test_each_peer_is_measured_once_and_what_is_known_not_at_all(tmp_path:
         on_rung(card.rungs[0])
         return card
 
-    async def run(**how: Any) -> list[Proof]:
+    async def run(**how: Any) -> list[VerifiedPeer]:
         climbed.clear()
-        return await beginning.prove(
+        return await init.prove(
             rows,
             place,
             on_rung=lambda name, rung: rungs.append((name, rung.rung)),
@@ -146,20 +146,20 @@ async def test_each_peer_is_measured_once_and_what_is_known_not_at_all(tmp_path:
 def test_trouble_comes_with_its_cure(tmp_path: Path) -> None:
     program(tmp_path, "codex")
     row = row_of(place_in(tmp_path), "codex")
-    login = beginning.judged(row, card_of("codex", facts=MeasuredFacts(authenticated=False)))
+    login = init.judged(row, card_of("codex", facts=MeasuredFacts(authenticated=False)))
     assert (login.trouble, login.cure) == ("it wants a login", "run `codex login`")
-    own = beginning.judged(
+    own = init.judged(
         row, card_of("codex", facts=MeasuredFacts(authenticated=False, login="knock"))
     )
     assert own.cure == "knock"
     failed = RungResult(
         rung="session", verdict=RungVerdict.FAIL, evidence="it slept", remedy="wake it"
     )
-    broken = beginning.judged(row, structs.replace(card_of("codex", usable=False), rungs=(failed,)))
+    broken = init.judged(row, structs.replace(card_of("codex", usable=False), rungs=(failed,)))
     assert (broken.trouble, broken.cure) == ("session: it slept", "wake it")
-    mute = beginning.judged(row, card_of("codex", facts=MeasuredFacts(echo=False)))
+    mute = init.judged(row, card_of("codex", facts=MeasuredFacts(echo=False)))
     assert (mute.ready, mute.cure) == (False, "dragoman peers verify codex")
-    assert beginning.judged(row, card_of("codex")).ready
+    assert init.judged(row, card_of("codex")).ready
 
 
 # -- choosing
@@ -178,12 +178,12 @@ def test_trouble_comes_with_its_cure(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_picks_all_some_or_none(answer: str, picked: tuple[str, ...]) -> None:
-    assert beginning.chosen(answer, ["codex", "qwen"]) == picked
+    assert init.chosen(answer, ["codex", "qwen"]) == picked
 
 
 def test_who_is_not_ready_cannot_be_picked() -> None:
     with pytest.raises(UsageError, match="gemini cannot be chosen; there are codex"):
-        beginning.chosen("codex gemini", ["codex"])
+        init.chosen("codex gemini", ["codex"])
 
 
 # -- the first piece of work
@@ -191,16 +191,16 @@ def test_who_is_not_ready_cannot_be_picked() -> None:
 
 def test_the_first_work_is_as_harmless_as_those_who_are_enabled_allow(tmp_path: Path) -> None:
     place = place_in(tmp_path)
-    assert beginning.first_wish(place, ["codex"]).role == "execute"
-    assert beginning.first_wish(place, ["codex", "qwen", "copilot"]).role == "research"
-    assert beginning.first_wish(place, ["codex", "gemini"]).role == "exploration"
-    alone = beginning.first_wish(place, [])
+    assert init.first_wish(place, ["codex"]).role == "execute"
+    assert init.first_wish(place, ["codex", "qwen", "copilot"]).role == "research"
+    assert init.first_wish(place, ["codex", "gemini"]).role == "exploration"
+    alone = init.first_wish(place, [])
     assert (alone.role, alone.prompt) == ("exploration", PROMPT)
     assert (alone.permissions, alone.workspace) == ("approve-reads", place.cwd)
 
 
 def test_every_role_has_its_place_among_the_harmless_and_the_others() -> None:
-    assert set(beginning.HARMLESS) == set(ROLES)
+    assert set(init.HARMLESS) == set(ROLES)
 
 
 def attempt(peer: str, outcome: Outcome) -> AttemptReport:
@@ -216,12 +216,12 @@ def delegated(*attempts: AttemptReport) -> Delegation:
 
 def test_an_enabled_peer_that_answered_lets_nobody_down() -> None:
     failed, ok = attempt("codex", Outcome.CRASHED), attempt("qwen", Outcome.OK)
-    assert beginning.let_down(delegated(ok), ["qwen"]) is None
-    assert beginning.let_down(delegated(failed, ok), ["codex", "qwen"]) is None
+    assert init.let_down(delegated(ok), ["qwen"]) is None
+    assert init.let_down(delegated(failed, ok), ["codex", "qwen"]) is None
 
 
 def test_a_last_resort_in_place_of_an_enabled_peer_is_told() -> None:
     failed, scout = attempt("codex", Outcome.CRASHED), attempt("scout", Outcome.OK)
-    assert beginning.let_down(delegated(failed, scout), ["codex"]) is failed
-    assert beginning.let_down(delegated(scout), ["codex"]) is scout
-    assert beginning.let_down(delegated(scout), []) is None
+    assert init.let_down(delegated(failed, scout), ["codex"]) is failed
+    assert init.let_down(delegated(scout), ["codex"]) is scout
+    assert init.let_down(delegated(scout), []) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dragoman.config.secrets import report_redactor
-from dragoman.hub.doctor import Finding, State
-from dragoman.hub.reporting import compose, shown_variables
+from dragoman.setup.bug_report import compose, shown_variables
+from dragoman.setup.doctor import CheckState, Diagnosis
 from tests.unit.runs.contexts import place_in, program
 
 
@@ -21,7 +21,7 @@ def test_a_report_has_what_helps_and_nothing_that_is_secret(tmp_path: Path) -> N
         "DRAGOMAN_FORMAT": "json",
     }
     place = place_in(tmp_path, environ)
-    finding = Finding("config", State.BAD, "the key a-very-secret-value was refused", "cure")
+    finding = Diagnosis("config", CheckState.BAD, "the key a-very-secret-value was refused", "cure")
     text = compose(place, [finding], versions="dragoman 1\nCPython 3\n")
     assert text.startswith("dragoman 1\nCPython 3\n")
     assert "bad   config       the key [redacted] was refused" in text

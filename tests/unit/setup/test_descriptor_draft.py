@@ -11,14 +11,14 @@ import pytest
 from dragoman.catalogue.card import MeasuredFacts
 from dragoman.catalogue.launch import LaunchSpec, describe_command
 from dragoman.catalogue.validate import describe
-from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
+from dragoman.setup.descriptor_draft import PeerDraft, adapter_text, descriptor_text, first_table
 from tests.unit.runs.contexts import card_of, place_in
 
-WISH = Wish(name="my-agent", roles=("review", "plan"), command=("my-agent", "--acp"))
+WISH = PeerDraft(name="my-agent", roles=("review", "plan"), command=("my-agent", "--acp"))
 
 
 def made(
-    wish: Wish, way: LaunchSpec | None = None, facts: MeasuredFacts | None = None
+    wish: PeerDraft, way: LaunchSpec | None = None, facts: MeasuredFacts | None = None
 ) -> dict[str, Any]:
     text = descriptor_text(
         wish, way or LaunchSpec(command=wish.command), card_of(wish.name, facts=facts)
@@ -41,13 +41,13 @@ def test_a_descriptor_says_what_the_user_said_and_what_was_measured() -> None:
 
 
 def test_a_title_of_the_users_own_wins_and_variables_are_named() -> None:
-    table = made(Wish(name="a", roles=(), command=("a",), title="Mine", env=("MY_KEY",)))
+    table = made(PeerDraft(name="a", roles=(), command=("a",), title="Mine", env=("MY_KEY",)))
     assert table["title"] == "Mine"
     assert table["credentials"] == {"env": ["MY_KEY"]}
 
 
 def test_an_address_is_reached_and_not_started() -> None:
-    wish = Wish(name="far", roles=("plan",), command=("ws://127.0.0.1:1/x",))
+    wish = PeerDraft(name="far", roles=("plan",), command=("ws://127.0.0.1:1/x",))
     assert wish.address == "ws://127.0.0.1:1/x"
     assert made(wish, LaunchSpec(address=wish.address))["launch"] == [
         {"address": "ws://127.0.0.1:1/x"}
@@ -70,7 +70,7 @@ def test_a_login_that_was_told_is_kept() -> None:
 def test_a_second_peer_with_a_known_program_knows_what_is_known_of_it(tmp_path: Path) -> None:
     catalogue = place_in(tmp_path).catalogue
     way = describe_command(("gemini", "--acp", "--model", "x"), catalogue)
-    wish = Wish(
+    wish = PeerDraft(
         name="flash", roles=("research",), command=("gemini", "--acp", "--model", "x"), env=("MY",)
     )
     table = made(wish, way, MeasuredFacts(dialect="acp"))
@@ -88,7 +88,7 @@ def test_before_it_is_tried_little_is_known() -> None:
 
 @pytest.mark.parametrize("roles", [(), ("review",), ("review", "code-review")])
 def test_an_adapter_is_a_program_with_the_parts_that_are_asked_for(roles: tuple[str, ...]) -> None:
-    wish = Wish(name="my-agent", roles=roles, command=("x",), python=True)
+    wish = PeerDraft(name="my-agent", roles=roles, command=("x",), python=True)
     module: dict[str, Any] = {}
     exec(compile(adapter_text(wish, card_of("my-agent")), "adapter", "exec"), module)
     assert (module["name"], module["protocol"]) == ("my-agent", "acp")

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.hub.installing.clients import (
+from dragoman.setup.install.clients import (
     ACP_EDITORS,
     MCP_CLIENTS,
     SCRIPTED_EDITORS,
-    Surroundings,
+    HostEnvironment,
 )
 
 HOME = Path("/home/ada")
 
 
 def place(name: str, platform: str = "linux", **env: str) -> str:
-    found = MCP_CLIENTS[name].user_file(Surroundings(HOME, env, platform))
+    found = MCP_CLIENTS[name].user_file(HostEnvironment(HOME, env, platform))
     return found.as_posix().removeprefix("/home/ada/")
 
 
@@ -54,7 +54,7 @@ def test_variables_move_the_settings_as_the_programs_themselves_say() -> None:
 
 
 def test_editors_for_agents_have_theirs() -> None:
-    around = Surroundings(HOME, {}, "linux")
+    around = HostEnvironment(HOME, {}, "linux")
     places = {name: editor.user_file(around) for name, editor in ACP_EDITORS.items()}
     assert places == {
         "zed": HOME / ".config/zed/settings.json",
@@ -64,7 +64,7 @@ def test_editors_for_agents_have_theirs() -> None:
 
 def test_where_we_are_is_taken_from_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
-    assert Surroundings.here().home == HOME
+    assert HostEnvironment.here().home == HOME
 
 
 @pytest.mark.parametrize("name", SCRIPTED_EDITORS)

@@ -32,9 +32,9 @@ from dragoman.errors import (
     StoreTooNew,
     WrongLaunch,
 )
-from dragoman.hub.leftovers import Leftover, find_leftovers
 from dragoman.paths import RUNTIME, runtime_problem
 from dragoman.runs.context import RunContext
+from dragoman.setup.leftovers import Leftover, find_leftovers
 from dragoman.store.damage import COMPANIONS, aside_of, find_damage
 from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path
@@ -47,7 +47,7 @@ OLDEST_NODE: Final = 22
 """The node that agents from npm want: with an older one npm silently installs old releases."""
 
 
-class State(enum.StrEnum):
+class CheckState(enum.StrEnum):
     """How a check went."""
 
     OK = "ok"
@@ -57,11 +57,11 @@ class State(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked at."""
 
     check: str
-    state: State
+    state: CheckState
     text: str
     cure: str = ""
     """The command, or the step, that helps."""
@@ -76,7 +76,7 @@ class Machine:
     writable: Callable[[Path], bool] = lambda path: os.access(path, os.W_OK | os.X_OK)
 
 
-async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIterator[Finding]:
+async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIterator[Diagnosis]:
     """Every finding, as it is made."""
     machine = machine or Machine()
     yield _python(machine)
@@ -98,92 +98,97 @@ async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIte
 # -- the machine
 
 
-def _python(machine: Machine) -> Finding:
+def _python(machine: Machine) -> Diagnosis:
     version = ".".join(map(str, machine.python))
     if machine.python[:2] < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
-        return Finding(
-            "python", State.BAD, f"Python {version} is too old", f"install Python {wanted} or newer"
+        return Diagnosis(
+            "python",
+            CheckState.BAD,
+            f"Python {version} is too old",
+            f"install Python {wanted} or newer",
         )
-    return Finding("python", State.OK, f"Python {version}")
+    return Diagnosis("python", CheckState.OK, f"Python {version}")
 
 
-async def _node(place: RunContext) -> AsyncIterator[Finding]:
+async def _node(place: RunContext) -> AsyncIterator[Diagnosis]:
     node = which("node", path=place.environ.get("PATH", os.defpath))
     cure = f"install node {OLDEST_NODE} or newer and put it first on the PATH"
     if node is None:
-        yield Finding("node", State.WARN, "there is no node; agents from npm need one", cure)
+        yield Diagnosis("node", CheckState.WARN, "there is no node; agents from npm need one", cure)
         return
     version = await node_version(node)
     if version is None:
-        yield Finding("node", State.WARN, f"{node} does not say its version", cure)
+        yield Diagnosis("node", CheckState.WARN, f"{node} does not say its version", cure)
     elif int(version.partition(".")[0]) < OLDEST_NODE:
         text = f"node {version} ({node}) is old; npm installs old agents for it without a word"
-        yield Finding("node", State.WARN, text, cure)
+        yield Diagnosis("node", CheckState.WARN, text, cure)
     else:
-        yield Finding("node", State.OK, f"node {version} ({node})")
+        yield Diagnosis("node", CheckState.OK, f"node {version} ({node})")
 
 
-def _path(place: RunContext) -> Iterator[Finding]:
+def _path(place: RunContext) -> Iterator[Diagnosis]:
     path = place.environ.get("PATH", "")
     if not path:
-        yield Finding("PATH", State.BAD, "PATH is not set", "set PATH in your shell's profile")
+        yield Diagnosis(
+            "PATH", CheckState.BAD, "PATH is not set", "set PATH in your shell's profile"
+        )
         return
     folders = path.split(os.pathsep)
     relative = [folder or "(empty)" for folder in folders if not os.path.isabs(folder)]
     if relative:
-        yield Finding(
+        yield Diagnosis(
             "PATH",
-            State.WARN,
+            CheckState.WARN,
             f"relative folders on the PATH are ignored: {', '.join(relative)}",
             "take them out of PATH: a checkout could bring its own programs",
         )
     missing = sum(not os.path.isdir(folder) for folder in folders if os.path.isabs(folder))
     gone = f", {missing} of them not there" if missing else ""
-    yield Finding("PATH", State.OK, f"{len(folders)} folders{gone}")
+    yield Diagnosis("PATH", CheckState.OK, f"{len(folders)} folders{gone}")
 
 
-def _folders(place: RunContext, machine: Machine) -> Iterator[Finding]:
+def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
     for name in ("config", "data", "cache", "state", "runtime"):
         folder: Path = getattr(place.paths, name)
         there = folder
         while not os.path.exists(there) and there != there.parent:
             there = there.parent
         if not os.path.isdir(there):
-            yield Finding(
+            yield Diagnosis(
                 "folders",
-                State.BAD,
+                CheckState.BAD,
                 f"{there} is in the way of {folder}",
                 f"mv {there} {there}.old",
             )
         elif not machine.writable(there):
-            yield Finding(
+            yield Diagnosis(
                 "folders",
-                State.BAD,
+                CheckState.BAD,
                 f"{folder} ({name}) cannot be written to",
                 f"chown -R $USER {there}, or set DRAGOMAN_{_variable(name)} to another folder",
             )
         else:
-            yield Finding("folders", State.OK, f"{name}: {folder}")
+            yield Diagnosis("folders", CheckState.OK, f"{name}: {folder}")
     yield from _runtime_folder(place)
 
 
-def _runtime_folder(place: RunContext) -> Iterator[Finding]:
+def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
     """Whether the system's folder for sockets is passed over, which no other command says."""
     given = place.environ.get(RUNTIME)
     if not given or place.paths.runtime != place.paths.state / "run":
         return
     problem = runtime_problem(given)
     if problem is not None:
-        yield Finding(
+        yield Diagnosis(
             "folders",
-            State.WARN,
+            CheckState.WARN,
             f"{RUNTIME} names {given}, which is not used: {problem}",
             f"let it name a directory of yours with the mode 0700, or unset {RUNTIME}",
         )
 
 
-def _stores(place: RunContext) -> Iterator[Finding]:
+def _stores(place: RunContext) -> Iterator[Diagnosis]:
     """Whether the files that dragoman keeps are whole. All of them is read."""
     state = place.paths.state
     kinds: tuple[tuple[Path, type[Database]], ...] = (
@@ -193,23 +198,23 @@ def _stores(place: RunContext) -> Iterator[Finding]:
     for path, kind in kinds:
         refusal = _refusal(path, kind)
         if isinstance(refusal, StoreTooNew):
-            yield Finding("stores", State.WARN, f"{path}: {refusal.problem}", refusal.remedy)
+            yield Diagnosis("stores", CheckState.WARN, f"{path}: {refusal.problem}", refusal.remedy)
         elif problems := find_damage(path) or _damage_of(refusal):
             # A log that is left would be taken for that of the new file.
             files = [suffix for suffix in ("", *COMPANIONS) if os.path.exists(f"{path}{suffix}")]
             moves = "; ".join(f"mv {path}{suffix} {path}.old{suffix}" for suffix in files)
-            yield Finding(
+            yield Diagnosis(
                 "stores",
-                State.BAD,
+                CheckState.BAD,
                 f"{path} is damaged: {'; '.join(problems)}",
                 f"dragoman broker stop --all; {moves}",
             )
         elif os.path.exists(path):
-            yield Finding("stores", State.OK, f"{path} is whole")
+            yield Diagnosis("stores", CheckState.OK, f"{path} is whole")
         for aside in aside_of(path):
-            yield Finding(
+            yield Diagnosis(
                 "stores",
-                State.WARN,
+                CheckState.WARN,
                 f"{aside} was found damaged and set aside",
                 f"take from it what you need, then rm {aside}*",
             )
@@ -233,80 +238,82 @@ def _variable(name: str) -> str:
     return "RUNTIME_DIR" if name == "runtime" else f"{name.upper()}_HOME"
 
 
-def _leftovers(machine: Machine) -> Iterator[Finding]:
+def _leftovers(machine: Machine) -> Iterator[Diagnosis]:
     left = machine.leftovers()
     for process in left:
-        yield Finding(
+        yield Diagnosis(
             "processes",
-            State.WARN,
+            CheckState.WARN,
             f"process {process.pid} ({process.command}) outlived the dragoman that started it",
             f"kill {process.pid}",
         )
     if not left:
-        yield Finding("processes", State.OK, "nothing was left behind")
+        yield Diagnosis("processes", CheckState.OK, "nothing was left behind")
 
 
 # -- files
 
 
-def _config(place: RunContext) -> Iterator[Finding]:
+def _config(place: RunContext) -> Iterator[Diagnosis]:
     for error in place.config.problems:
-        yield Finding("config", State.BAD, str(error), f"edit {error.origin}")
+        yield Diagnosis("config", CheckState.BAD, str(error), f"edit {error.origin}")
     unknown = [name for name in place.config.settings.enabled_peers if name not in place.catalogue]
     for name in unknown:
-        yield Finding(
+        yield Diagnosis(
             "config",
-            State.BAD,
+            CheckState.BAD,
             f"{name} is enabled by {place.config.origin('enabled_peers')}, and is no peer",
             f"dragoman peers disable {name}",
         )
     if not place.config.problems and not unknown:
         file = place.paths.config_file
         there = str(file) if os.path.exists(file) else f"no {file}, so the defaults count"
-        yield Finding("config", State.OK, there)
+        yield Diagnosis("config", CheckState.OK, there)
 
 
-def _trust(place: RunContext) -> Iterator[Finding]:
+def _trust(place: RunContext) -> Iterator[Diagnosis]:
     try:
         Trust(place.paths).record()
     except ConfigInvalid as error:
-        yield Finding("trust", State.BAD, str(error), f"rm {place.paths.trust_file}")
+        yield Diagnosis("trust", CheckState.BAD, str(error), f"rm {place.paths.trust_file}")
     if place.config.project_file is None:
-        yield Finding("trust", State.OK, "no project file here")
+        yield Diagnosis("trust", CheckState.OK, "no project file here")
     elif place.config.untrusted:
         keys = ", ".join(dict.fromkeys(ignored.key for ignored in place.config.untrusted))
-        yield Finding(
+        yield Diagnosis(
             "trust",
-            State.WARN,
+            CheckState.WARN,
             f"{place.config.project_file} is not trusted, so these are ignored: {keys}",
             "dragoman config trust",
         )
     else:
         how = "is trusted" if place.config.trusted else "asks for nothing that needs trust"
-        yield Finding("trust", State.OK, f"{place.config.project_file} {how}")
+        yield Diagnosis("trust", CheckState.OK, f"{place.config.project_file} {how}")
 
 
-def _descriptors(place: RunContext) -> Iterator[Finding]:
+def _descriptors(place: RunContext) -> Iterator[Diagnosis]:
     for error in place.catalogue.problems:
-        yield Finding("descriptors", State.BAD, str(error), f"edit {error.origin}")
+        yield Diagnosis("descriptors", CheckState.BAD, str(error), f"edit {error.origin}")
     if not place.catalogue.problems:
-        yield Finding("descriptors", State.OK, f"{len(place.catalogue)} peers are known")
+        yield Diagnosis("descriptors", CheckState.OK, f"{len(place.catalogue)} peers are known")
 
 
-def _agent_files(place: RunContext) -> Iterator[Finding]:
+def _agent_files(place: RunContext) -> Iterator[Diagnosis]:
     files = place.agent_files()
     problems = validate(files, place.catalogue)
     for problem in problems:
         cure = problem.remedy or f"edit {problem.path}"
-        yield Finding("agents", State.BAD, str(problem), cure)
+        yield Diagnosis("agents", CheckState.BAD, str(problem), cure)
     if not problems:
-        yield Finding("agents", State.OK, f"{len(files)} agent files in {place.agent_folder}")
+        yield Diagnosis(
+            "agents", CheckState.OK, f"{len(files)} agent files in {place.agent_folder}"
+        )
 
 
 # -- peers
 
 
-async def _peers(place: RunContext) -> AsyncIterator[Finding]:
+async def _peers(place: RunContext) -> AsyncIterator[Diagnosis]:
     store = place.cards()
     absent: list[str] = []
     for peer in place.catalogue:
@@ -316,48 +323,50 @@ async def _peers(place: RunContext) -> AsyncIterator[Finding]:
             refuse_described(way, place.catalogue)
             node = await check_runtime(way, place.environ)
         except WrongLaunch as error:
-            state = State.BAD if enabled else State.WARN
-            yield Finding("peers", state, f"{peer.name}: {error}", f"use {error.remedy}")
+            state = CheckState.BAD if enabled else CheckState.WARN
+            yield Diagnosis("peers", state, f"{peer.name}: {error}", f"use {error.remedy}")
             continue
         except NotInstalled as error:
             if enabled:
-                yield Finding("peers", State.BAD, str(error), error.remedy or peer.install.hint)
+                yield Diagnosis(
+                    "peers", CheckState.BAD, str(error), error.remedy or peer.install.hint
+                )
             elif error.looked_for == ("node",):
-                yield Finding("peers", State.WARN, str(error), error.remedy)
+                yield Diagnosis("peers", CheckState.WARN, str(error), error.remedy)
             else:
                 absent.append(peer.name)
             continue
         version = installed_version(way)
         told = " ".join(filter(None, [peer.name, version, f"on node {node}" if node else ""]))
-        yield Finding("peers", State.OK, f"{told}: {way.shown}")
+        yield Diagnosis("peers", CheckState.OK, f"{told}: {way.shown}")
         for finding in _card(peer, way, version, store, enabled=enabled):
             yield finding
     if absent:
-        yield Finding("peers", State.OK, f"not installed: {', '.join(absent)}")
+        yield Diagnosis("peers", CheckState.OK, f"not installed: {', '.join(absent)}")
     for trouble in store.trouble.values():
-        yield Finding("cards", State.WARN, trouble, "dragoman peers verify NAME")
+        yield Diagnosis("cards", CheckState.WARN, trouble, "dragoman peers verify NAME")
 
 
 def _card(
     peer: Descriptor, way: LaunchSpec, version: str | None, store: CardStore, *, enabled: bool
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     cure = f"dragoman peers verify {peer.name}"
     card = store.load(peer.name, version, current_platform()) if version else None
     card = card or store.latest(peer.name)
     if card is None:
         # Whoever does not delegate to a peer need not have it measured.
         if enabled and peer.version.how != "ours":
-            yield Finding("cards", State.WARN, f"{peer.name} was never verified", cure)
+            yield Diagnosis("cards", CheckState.WARN, f"{peer.name} was never verified", cure)
     elif version is not None and card.version != version:
         text = f"the card of {peer.name} is of version {card.version}, and {version} is installed"
-        yield Finding("cards", State.WARN, text, cure)
+        yield Diagnosis("cards", CheckState.WARN, text, cure)
     elif not card.usable:
-        state = State.BAD if enabled else State.WARN
-        yield Finding("cards", state, f"{peer.name} failed its verification", cure)
+        state = CheckState.BAD if enabled else CheckState.WARN
+        yield Diagnosis("cards", state, f"{peer.name} failed its verification", cure)
     else:
         text = f"{peer.name}, on {card.measured_at[:10]}: {proved(card)}"
-        yield Finding("cards", State.OK, text)
+        yield Diagnosis("cards", CheckState.OK, text)
         for line in to_know(card) if enabled else ():
-            yield Finding(
-                "cards", State.WARN, f"{peer.name}: {line}", f"dragoman peers show {peer.name}"
+            yield Diagnosis(
+                "cards", CheckState.WARN, f"{peer.name}: {line}", f"dragoman peers show {peer.name}"
             )

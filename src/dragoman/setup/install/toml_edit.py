@@ -16,7 +16,7 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from dragoman.hub.installing.json_edit import Unfit, Update
+from dragoman.setup.install.json_edit import Unfit, Update
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 

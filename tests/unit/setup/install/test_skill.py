@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from dragoman.catalogue.load import Catalogue, built_in
 from dragoman.cli.exits import Exit
 from dragoman.cli.reference import helps
-from dragoman.hub.installing.entries import write
-from dragoman.hub.installing.skill import plan_skill, skill_text
+from dragoman.setup.install.entries import write
+from dragoman.setup.install.skill import plan_skill, skill_text
 
 HELPS = dict(helps())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.installing.program import this_program
+from dragoman.setup.install.program import this_program
 
 
 def executable(path: Path) -> Path:

@@ -22,7 +22,7 @@ _SCALAR: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|f
 _COMMENT: Final = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 
 
-class NotJson(ValueError):
+class InvalidJsonc(ValueError):
     """The text is not JSON with comments. `line` and `column` count from 1."""
 
     def __init__(self, text: str, at: int, problem: str) -> None:
@@ -70,7 +70,7 @@ def read(text: str) -> Node | None:
     node = reader.value(at, 0)
     end = reader.skip(node.end)
     if end != len(text):
-        raise NotJson(text, end, "there is something behind the end of the value")
+        raise InvalidJsonc(text, end, "there is something behind the end of the value")
     return node
 
 
@@ -100,17 +100,19 @@ class _Reader:
             return self._string(at)
         found = _SCALAR.match(self.text, at)
         if found is None:
-            raise NotJson(self.text, at, "a value is missing" if head else "it ends too early")
+            raise InvalidJsonc(self.text, at, "a value is missing" if head else "it ends too early")
         return Node(at, found.end(), json.loads(found.group()))
 
     def _string(self, at: int) -> Node:
         found = _STRING.match(self.text, at)
         if found is None:
-            raise NotJson(self.text, at, "a string does not end on its line")
+            raise InvalidJsonc(self.text, at, "a string does not end on its line")
         try:
             return Node(at, found.end(), json.loads(found.group()))
         except ValueError:
-            raise NotJson(self.text, at, "a string has an escape that JSON does not know") from None
+            raise InvalidJsonc(
+                self.text, at, "a string has an escape that JSON does not know"
+            ) from None
 
     def _object(self, start: int, depth: int) -> Node:
         self._deeper(start, depth)
@@ -119,15 +121,15 @@ class _Reader:
         at, comma = self.skip(start + 1), False
         while self.text[at : at + 1] != "}":
             if members and not comma:
-                raise NotJson(self.text, at, "a comma or a closing brace is missing")
+                raise InvalidJsonc(self.text, at, "a comma or a closing brace is missing")
             if self.text[at : at + 1] != '"':
-                raise NotJson(self.text, at, "a key in double quotes is missing")
+                raise InvalidJsonc(self.text, at, "a key in double quotes is missing")
             key = self._string(at)
             colon = self.skip(key.end)
             if self.text[colon : colon + 1] != ":":
-                raise NotJson(self.text, colon, "a colon is missing")
+                raise InvalidJsonc(self.text, colon, "a colon is missing")
             if key.value in value:
-                raise NotJson(self.text, at, f"the key {json.dumps(key.value)} occurs twice")
+                raise InvalidJsonc(self.text, at, f"the key {json.dumps(key.value)} occurs twice")
             node = self.value(self.skip(colon + 1), depth)
             members.append(Member(key.value, at, node))
             value[key.value] = node.value
@@ -140,7 +142,7 @@ class _Reader:
         at, comma = self.skip(start + 1), False
         while self.text[at : at + 1] != "]":
             if items and not comma:
-                raise NotJson(self.text, at, "a comma or a closing bracket is missing")
+                raise InvalidJsonc(self.text, at, "a comma or a closing bracket is missing")
             node = self.value(at, depth)
             items.append(node.value)
             at, comma = self._comma(node.end)
@@ -155,4 +157,4 @@ class _Reader:
 
     def _deeper(self, at: int, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise NotJson(self.text, at, f"it is nested more than {MAX_DEPTH} levels deep")
+            raise InvalidJsonc(self.text, at, f"it is nested more than {MAX_DEPTH} levels deep")

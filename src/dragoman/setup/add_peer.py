@@ -2,7 +2,7 @@
 
 Owns the order: a wish is checked before anything is started, the peer proves itself on the ladder,
 its descriptor is written, and then all descriptors and agent files are validated again. It does not
-measure (`verify`), and what a descriptor is made of is in `described`.
+measure (`verify`), and what a descriptor is made of is in `descriptor_draft`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dragoman.config.edit import disable_peers, enable_peers
 from dragoman.config.file_transaction import Change, FileTransaction
 from dragoman.config.files import locked
 from dragoman.errors import UsageError
-from dragoman.hub.described import Wish, adapter_text, descriptor_text, first_table
 from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.setup.descriptor_draft import PeerDraft, adapter_text, descriptor_text, first_table
 from dragoman.verify.ladder import climb
 from dragoman.verify.limits import LadderLimits
 
@@ -46,7 +46,7 @@ Climber = Callable[..., Awaitable[Card]]
 # -- adding
 
 
-def prepare(wish: Wish, place: RunContext) -> LaunchSpec:
+def prepare(wish: PeerDraft, place: RunContext) -> LaunchSpec:
     """The way that has to be verified, or an error: nothing is started for a wish that cannot be
     granted anyway."""
     if wish.name in place.catalogue:
@@ -63,7 +63,7 @@ def prepare(wish: Wish, place: RunContext) -> LaunchSpec:
     return with_env(describe_command(wish.command, place.catalogue), wish.env)
 
 
-def _refuse_existing(wish: Wish, place: RunContext) -> None:
+def _refuse_existing(wish: PeerDraft, place: RunContext) -> None:
     for file in _files(wish, place):
         if os.path.lexists(file):
             raise UsageError(f"{file} is there already; remove it, or choose another name")
@@ -122,7 +122,7 @@ async def measure(
     return await climb(way, turns=True, careful=False, **known)
 
 
-def add_peer(wish: Wish, way: LaunchSpec, card: Card, place: RunContext) -> Done:
+def add_peer(wish: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:
     """Write the descriptor of a peer that has proved itself, and take it back if it breaks
     something: another descriptor, or what an agent file means."""
     if not card.usable:
@@ -143,12 +143,12 @@ def add_peer(wish: Wish, way: LaunchSpec, card: Card, place: RunContext) -> Done
     return Done(made, tuple(_notes(wish, after)))
 
 
-def _files(wish: Wish, place: RunContext) -> tuple[Path, Path]:
+def _files(wish: PeerDraft, place: RunContext) -> tuple[Path, Path]:
     folder = place.paths.peers_folder
     return folder / f"{wish.name}.toml", folder / wish.adapter
 
 
-def _notes(wish: Wish, place: RunContext) -> list[str]:
+def _notes(wish: PeerDraft, place: RunContext) -> list[str]:
     notes: list[str] = []
     if is_generalist(wish.roles):
         notes.append(

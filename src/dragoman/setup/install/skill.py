@@ -1,7 +1,7 @@
 """The skill: a text that teaches a model to use the command line of dragoman.
 
 Owns where the text is kept and where it is installed: a folder of its own with a file SKILL.md, as
-agents that read skills expect it. The text itself is `hub/skill.md`. Replacing a file, and keeping
+agents that read skills expect it. The text itself is `setup/install/skill.md`. Replacing a file, and keeping
 the one that was there, is the business of `entries`.
 """
 
@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from dragoman.hub.installing.entries import Plan, read_file
+from dragoman.setup.install.entries import EntryEdit, read_file
 
 FOLDER: Final = "dragoman"
 """Agents want the folder of a skill to have its name."""
@@ -24,7 +24,7 @@ def skill_text() -> str:
     return files("dragoman.hub").joinpath("skill.md").read_text(encoding="utf-8")
 
 
-def plan_skill(folder: Path) -> Plan:
+def plan_skill(folder: Path) -> EntryEdit:
     """The skill in a folder of skills, such as ``~/.claude/skills``. Nothing is written."""
     path = folder / FOLDER / FILE
-    return Plan(path, read_file(path), skill_text().encode("utf-8"))
+    return EntryEdit(path, read_file(path), skill_text().encode("utf-8"))

@@ -11,9 +11,9 @@ import pytest
 from dragoman.catalogue.card import Card
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError, WrongLaunch
-from dragoman.hub.adding import add_peer, disable, enable, measure, prepare, settled_command
-from dragoman.hub.described import Wish
 from dragoman.runs.context import RunContext
+from dragoman.setup.add_peer import add_peer, disable, enable, measure, prepare, settled_command
+from dragoman.setup.descriptor_draft import PeerDraft
 from tests.aio import aio
 from tests.unit.runs.contexts import agent_file, card_of, place_in
 
@@ -23,8 +23,8 @@ def place(tmp_path: Path) -> RunContext:
     return place_in(tmp_path)
 
 
-def wish(name: str = "mine", *roles: str, **more: Any) -> Wish:
-    return Wish(name=name, roles=roles or ("review",), command=("mine-agent",), **more)
+def wish(name: str = "mine", *roles: str, **more: Any) -> PeerDraft:
+    return PeerDraft(name=name, roles=roles or ("review",), command=("mine-agent",), **more)
 
 
 def files(place: RunContext) -> list[str]:
@@ -50,7 +50,7 @@ def test_a_file_that_is_in_the_way_is_not_overwritten(place: RunContext) -> None
 @pytest.mark.parametrize("name", ["Mine", "a_b", "../x", "none", ""])
 def test_a_name_of_the_wrong_form_is_refused(place: RunContext, name: str) -> None:
     with pytest.raises(ConfigInvalid, match="name"):
-        prepare(Wish(name=name, roles=("review",), command=("x",)), place)
+        prepare(PeerDraft(name=name, roles=("review",), command=("x",)), place)
 
 
 def test_a_role_of_the_wrong_form_is_refused(place: RunContext) -> None:
@@ -60,13 +60,13 @@ def test_a_role_of_the_wrong_form_is_refused(place: RunContext) -> None:
 
 def test_a_launch_that_is_known_to_be_wrong_is_refused_and_never_started(place: RunContext) -> None:
     with pytest.raises(WrongLaunch, match="gemini --acp"):
-        prepare(Wish(name="mine", roles=("plan",), command=("gemini", "acp")), place)
+        prepare(PeerDraft(name="mine", roles=("plan",), command=("gemini", "acp")), place)
 
 
 def test_the_way_of_a_wish_knows_its_variables_or_its_address(place: RunContext) -> None:
     way = prepare(wish(env=("MY_KEY",)), place)
     assert (way.command, way.inherit) == (("mine-agent",), ("MY_KEY",))
-    address = Wish(name="mine", roles=(), command=("unix:/run/x",))
+    address = PeerDraft(name="mine", roles=(), command=("unix:/run/x",))
     assert prepare(address, place).address == "unix:/run/x"
 
 
@@ -144,7 +144,7 @@ def test_a_generalist_is_taken_and_flagged(place: RunContext) -> None:
 def test_a_role_that_is_new_is_taken_and_told(place: RunContext) -> None:
     done = add_peer(wish("mine", "haiku"), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert "Nobody else claims haiku" in done.notes[0]
-    without = Wish(name="bare", roles=(), command=("x",))
+    without = PeerDraft(name="bare", roles=(), command=("x",))
     done = add_peer(without, LaunchSpec(command=("x",)), card_of("bare"), place.again())
     assert "claims no role" in done.notes[0]
 
@@ -179,7 +179,7 @@ def test_a_peer_that_gives_a_value_a_second_reading_is_taken_back(place: RunCont
 def test_an_adapter_that_cannot_be_loaded_takes_everything_back(
     place: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.hub.adding.adapter_text", lambda wish, card: "1 / 0\n")
+    monkeypatch.setattr("dragoman.setup.add_peer.adapter_text", lambda wish, card: "1 / 0\n")
     with pytest.raises(ConfigInvalid, match="ZeroDivisionError"):
         add_peer(wish(python=True), LaunchSpec(command=("x",)), card_of("mine"), place)
     assert files(place) == []
@@ -242,7 +242,7 @@ def test_a_change_of_settings_that_breaks_something_is_taken_back(
         place.paths.config_file.write_text("nonsense = 1\n")
         return ()
 
-    monkeypatch.setattr("dragoman.hub.adding.enable_peers", breaking)
+    monkeypatch.setattr("dragoman.setup.add_peer.enable_peers", breaking)
     with pytest.raises(UsageError, match="undone.*nonsense"):
         enable(["gemini"], fresh)
     assert place.paths.config_file.read_bytes() == before

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.hub.installing.json_edit import Unfit
-from dragoman.hub.installing.toml_edit import put
+from dragoman.setup.install.json_edit import Unfit
+from dragoman.setup.install.toml_edit import put
 
 WANTED = {"command": "/x", "args": ["serve", "mcp"]}
 

@@ -25,7 +25,7 @@ one; somebody who wants less says so in the entry, where it stays."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HostEnvironment:
     """What decides where a program keeps its settings."""
 
     home: Path
@@ -33,7 +33,7 @@ class Surroundings:
     platform: str
 
     @classmethod
-    def here(cls) -> Surroundings:
+    def here(cls) -> HostEnvironment:
         return cls(Path.home(), os.environ, sys.platform)
 
     def folder(self, variable: str, default: str) -> Path:
@@ -59,7 +59,7 @@ class Client:
     door: Door
     section: str
     """The object or table that the entry stands in."""
-    user_file: Callable[[Surroundings], Path]
+    user_file: Callable[[HostEnvironment], Path]
     project_file: str | None = None
     """Relative to a project's folder, where the program reads such a file."""
     format: Literal["json", "toml"] = "json"
@@ -81,7 +81,7 @@ class Script:
     text: Callable[[str, Sequence[str]], str]
 
 
-def _zed(around: Surroundings) -> Path:
+def _zed(around: HostEnvironment) -> Path:
     if around.platform == "win32":
         return around.settings("Zed") / "settings.json"
     # On a Mac, too, it is the folder of Unix.
@@ -89,7 +89,7 @@ def _zed(around: Surroundings) -> Path:
     return (Path(base) if base else around.home / ".config") / "zed" / "settings.json"
 
 
-def _claude(around: Surroundings) -> Path:
+def _claude(around: HostEnvironment) -> Path:
     return around.folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
 
 

@@ -1,6 +1,6 @@
 """The descriptor of a new peer, written from what a user said and what was measured.
 
-Owns the text of the TOML file and of the Python scaffold. It writes no file (`adding`), and what a
+Owns the text of the TOML file and of the Python scaffold. It writes no file (`add_peer`), and what a
 descriptor may hold is decided by `catalogue.validate`. Where the program belongs to a peer that
 is known already, what is known of that one is carried over.
 """
@@ -27,7 +27,7 @@ CARRIED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PeerDraft:
     """A peer that somebody wants to add."""
 
     name: str
@@ -52,7 +52,7 @@ class Wish:
         return f"{self.name.replace('-', '_')}_adapter.py"
 
 
-def first_table(wish: Wish) -> dict[str, Any]:
+def first_table(wish: PeerDraft) -> dict[str, Any]:
     """What can be said of a peer before it was tried."""
     launch: dict[str, Any] = (
         {"command": list(wish.command)} if wish.address is None else {"address": wish.address}
@@ -66,7 +66,7 @@ def first_table(wish: Wish) -> dict[str, Any]:
     }
 
 
-def table(wish: Wish, way: LaunchSpec, card: Card) -> dict[str, Any]:
+def table(wish: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
     """All that is known now: what the user said, what was measured, what was known before."""
     facts = card.facts
     made = first_table(wish)
@@ -125,7 +125,7 @@ def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
     return {name: True for name, value in seen.items() if value}
 
 
-def descriptor_text(wish: Wish, way: LaunchSpec, card: Card) -> str:
+def descriptor_text(wish: PeerDraft, way: LaunchSpec, card: Card) -> str:
     """The descriptor as the TOML file that it becomes."""
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by `dragoman peers add`; yours to edit."))
@@ -144,7 +144,7 @@ def descriptor_text(wish: Wish, way: LaunchSpec, card: Card) -> str:
     return tomlkit.dumps(document)
 
 
-def adapter_text(wish: Wish, card: Card) -> str:
+def adapter_text(wish: PeerDraft, card: Card) -> str:
     """A working adapter in Python that does what the descriptor alone would do."""
     roles = "".join(f"    {role!r},\n".replace("'", '"') for role in wish.roles)
     prefixes = "".join(f"    {role!r}: '',\n".replace("'", '"') for role in wish.roles)

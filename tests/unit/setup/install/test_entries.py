@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ClientFileInvalid, FileFailed, UsageError
-from dragoman.hub.installing import entries
-from dragoman.hub.installing.clients import ACP_EDITORS, MCP_CLIENTS, Client
-from dragoman.hub.installing.entries import file_of, plan, snippet, write
-from dragoman.hub.installing.jsonc import read
-from tests.unit.hub.installing.samples import CASES, as_windows_has_it, name_of, sample
+from dragoman.setup.install import entries
+from dragoman.setup.install.clients import ACP_EDITORS, MCP_CLIENTS, Client
+from dragoman.setup.install.entries import file_of, plan, snippet, write
+from dragoman.setup.install.jsonc import read
+from tests.unit.setup.install.samples import CASES, as_windows_has_it, name_of, sample
 
 PROGRAM = ("/opt/dragoman/bin/dragoman",)
 CLAUDE = MCP_CLIENTS["claude"]

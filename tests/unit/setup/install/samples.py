@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.hub.installing.clients import ACP_EDITORS, MCP_CLIENTS, Client
+from dragoman.setup.install.clients import ACP_EDITORS, MCP_CLIENTS, Client
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "clients"
 

@@ -2,7 +2,7 @@
 
 Owns what a beginning decides: whom to look at, whose card still counts, who can be enabled, and
 what is delegated first. A step that is done is written down and stays, whatever comes after it. It
-asks and prints nothing: a surface does. Measuring is in `verify`, enabling in `adding`.
+asks and prints nothing: a surface does. Measuring is in `verify`, enabling in `add_peer`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dragoman.delegation import Delegation, DelegationRequest
 from dragoman.delegation.peer_status import PeerStatus, overview, row_of
 from dragoman.delegation.report import AttemptReport
 from dragoman.errors import DragomanError, UsageError
-from dragoman.hub.adding import Climber, measure
 from dragoman.runs.context import ALWAYS_ENABLED, RunContext
+from dragoman.setup.add_peer import Climber, measure
 from dragoman.verify.ladder import RUNGS, climb
 
 AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
@@ -45,7 +45,7 @@ HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledAgents:
     """The agents of this machine, without the one that is part of dragoman."""
 
     installed: tuple[PeerStatus, ...]
@@ -53,7 +53,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class VerifiedPeer:
     """What is known of an installed peer after it was verified."""
 
     name: str
@@ -73,7 +73,7 @@ class Proof:
 # -- looking
 
 
-def look(place: RunContext, names: Sequence[str] = ()) -> Found:
+def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
     """What is installed here. Nothing is started.
 
     If `names` are given only these count, and each has to be there: `UnknownPeer` or `NotInstalled`
@@ -86,13 +86,13 @@ def look(place: RunContext, names: Sequence[str] = ()) -> Found:
     else:
         rows = overview(place)
     others = [row for row in rows if row.descriptor.name not in ALWAYS_ENABLED]
-    return Found(
+    return InstalledAgents(
         tuple(row for row in others if row.installed),
         tuple(row for row in others if not row.installed),
     )
 
 
-def suggestions(found: Found) -> list[str]:
+def suggestions(found: InstalledAgents) -> list[str]:
     """Commands that install an agent."""
     missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
     return [missing[name] for name in SUGGESTED if missing.get(name)]
@@ -119,15 +119,15 @@ async def prove(
     turns: bool = False,
     again: bool = False,
     on_rung: Callable[[str, RungResult], None] = lambda name, rung: None,
-    on_proof: Callable[[Proof], None] = lambda proof: None,
+    on_proof: Callable[[VerifiedPeer], None] = lambda proof: None,
     climb: Climber = climb,
-) -> list[Proof]:
+) -> list[VerifiedPeer]:
     """Verify peers and keep their cards, each as soon as it is whole.
 
     `again` measures also what is known. `on_rung` and `on_proof` are told as it goes. The result is
     in the order of the rows.
     """
-    proofs: dict[str, Proof] = {}
+    proofs: dict[str, VerifiedPeer] = {}
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(row: PeerStatus) -> None:
@@ -153,11 +153,11 @@ async def _prove(
     on_rung: Callable[[RungResult], None],
     *,
     climb: Climber,
-) -> Proof:
+) -> VerifiedPeer:
     name = row.descriptor.name
     card = None if again else kept_card(row, turns=turns)
     if card is not None:
-        return Proof(name=name, card=card, kept=True)
+        return VerifiedPeer(name=name, card=card, kept=True)
     assert row.way is not None
     try:
         card = await measure(
@@ -165,11 +165,11 @@ async def _prove(
         )
     except DragomanError as error:
         # One peer that cannot be tried says nothing about the others.
-        return Proof(name=name, trouble=str(error), cure=f"dragoman peers verify {name}")
+        return VerifiedPeer(name=name, trouble=str(error), cure=f"dragoman peers verify {name}")
     return judged(row, card)
 
 
-def untried(proofs: Sequence[Proof]) -> list[str]:
+def untried(proofs: Sequence[VerifiedPeer]) -> list[str]:
     """The peers that are ready, and of which only a prompt shows whether they are logged in."""
     return [
         proof.name
@@ -182,8 +182,8 @@ def untried(proofs: Sequence[Proof]) -> list[str]:
 
 
 async def try_prompt(
-    row: PeerStatus, proof: Proof, place: RunContext, *, climb: Climber = climb
-) -> Proof:
+    row: PeerStatus, proof: VerifiedPeer, place: RunContext, *, climb: Climber = climb
+) -> VerifiedPeer:
     """Send a peer one short prompt, which shows whether it is logged in, and keep what it shows."""
     name = row.descriptor.name
     assert row.way is not None and proof.card is not None
@@ -191,7 +191,9 @@ async def try_prompt(
     try:
         found = await climb(row.way, peer=name, turns=True, rungs=rungs)
     except DragomanError as error:
-        return Proof(name=name, trouble=str(error), cure=f"dragoman peers verify {name} --turns")
+        return VerifiedPeer(
+            name=name, trouble=str(error), cure=f"dragoman peers verify {name} --turns"
+        )
     tried = {one.rung: one for one in found.rungs if one.rung == "echo"}
     facts = replace(
         proof.card.facts,
@@ -205,18 +207,18 @@ async def try_prompt(
     return judged(row, card)
 
 
-def judged(row: PeerStatus, card: Card) -> Proof:
+def judged(row: PeerStatus, card: Card) -> VerifiedPeer:
     """What a card says about a beginning."""
     name = row.descriptor.name
     failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
     if card.facts.authenticated is False:
         how = card.facts.login or row.descriptor.credentials.login
-        return Proof(name=name, card=card, trouble="it wants a login", cure=how)
+        return VerifiedPeer(name=name, card=card, trouble="it wants a login", cure=how)
     if not card.usable or card.facts.echo is False:
         why = f"{failed.rung}: {failed.evidence}" if failed else "it cannot be used"
         cure = failed.remedy if failed and failed.remedy else f"dragoman peers verify {name}"
-        return Proof(name=name, card=card, trouble=why, cure=cure)
-    return Proof(name=name, card=card)
+        return VerifiedPeer(name=name, card=card, trouble=why, cure=cure)
+    return VerifiedPeer(name=name, card=card)
 
 
 # -- choosing

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.hub.installing.jsonc import MAX_DEPTH, NotJson, comments_end, read
+from dragoman.setup.install.jsonc import MAX_DEPTH, InvalidJsonc, comments_end, read
 
 TEXT = '// head\n{ "a": [1, 2.5e3, true, null,], /* x */ "b{": {"c": "\\u00e4 // no" , }, }\n'
 
@@ -53,20 +53,20 @@ def test_a_text_without_a_value_has_none(text: str) -> None:
     ],
 )
 def test_what_is_no_json_is_named_with_its_line(text: str, line: int, problem: str) -> None:
-    with pytest.raises(NotJson) as refused:
+    with pytest.raises(InvalidJsonc) as refused:
         read(text)
     assert refused.value.line == line
     assert problem in refused.value.problem
 
 
 def test_a_key_that_occurs_twice_is_refused_at_any_depth() -> None:
-    with pytest.raises(NotJson, match='line 3, column 3: the key "b" occurs twice'):
+    with pytest.raises(InvalidJsonc, match='line 3, column 3: the key "b" occurs twice'):
         read('{"a": {"b": 1,\n // here\n  "\\u0062": 2}}')
 
 
 def test_nesting_without_end_is_refused_and_does_not_exhaust_the_stack() -> None:
     assert read("[" * MAX_DEPTH + "]" * MAX_DEPTH) is not None
-    with pytest.raises(NotJson, match="nested more than"):
+    with pytest.raises(InvalidJsonc, match="nested more than"):
         read("[" * 100_000)
 
 

@@ -15,8 +15,8 @@ from dragoman.delegation.peer_status import credentials_set, overview
 from dragoman.paths import VARIABLES
 
 if TYPE_CHECKING:
-    from dragoman.hub.doctor import Finding
     from dragoman.runs.context import RunContext
+    from dragoman.setup.doctor import Diagnosis
 
 SHOWN: Final = (
     *("PATH", "SHELL", "TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CI", "NO_COLOR"),
@@ -31,14 +31,14 @@ def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in SHOWN if name in environ}
 
 
-def compose(place: RunContext, findings: Iterable[Finding], *, versions: str) -> str:
+def compose(place: RunContext, findings: Iterable[Diagnosis], *, versions: str) -> str:
     """The report, ready to be shown to strangers. `versions` says what is installed."""
     names = [name for peer in place.catalogue for name in peer.credentials.env]
     redact = report_redactor(place.environ, names=names)
     return redact("\n".join(_lines(place, findings, versions)) + "\n")
 
 
-def _lines(place: RunContext, findings: Iterable[Finding], versions: str) -> Iterator[str]:
+def _lines(place: RunContext, findings: Iterable[Diagnosis], versions: str) -> Iterator[str]:
     yield from versions.splitlines()
     yield f"{platform.system()} {platform.release()} {platform.machine()}"
     yield ""

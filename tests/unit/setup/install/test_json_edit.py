@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.hub.installing.json_edit import Unfit, put
-from dragoman.hub.installing.jsonc import NotJson
+from dragoman.setup.install.json_edit import Unfit, put
+from dragoman.setup.install.jsonc import InvalidJsonc
 
 ENTRY = {"command": "x", "args": ["a", "b"]}
 
@@ -104,5 +104,5 @@ def test_a_text_without_a_place_for_the_entry_is_refused(text: str) -> None:
 
 
 def test_a_text_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(NotJson, match="occurs twice"):
+    with pytest.raises(InvalidJsonc, match="occurs twice"):
         put('{"s": {}, "s": {}}', ("s", "d"), entry)
