@@ -1,6 +1,6 @@
 """`dragoman serve acp`: all peers behind one agent, for editors that speak ACP.
 
-It parses, finds the token and runs the server. What a client sees is `dragoman.hub.agent_door`'s
+It parses, finds the token and runs the server. What a client sees is `dragoman.acp_server`'s
 business, and so is who is let in.
 """
 
@@ -16,8 +16,8 @@ from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.cli.output.terminal import put_err
 
 if TYPE_CHECKING:
+    from dragoman.acp_server.server import ServerContext
     from dragoman.cli.stage import Stage
-    from dragoman.hub.agent_door.door import Front
 
 app: Final = new_app()
 
@@ -105,16 +105,16 @@ def acp(
       dragoman serve acp --socket ~/.dragoman.sock
       dragoman serve acp --websocket 8765 --token-file ~/.dragoman-token
     """
+    from dragoman.acp_server.server import ServerContext
     from dragoman.cli.stage import Stage
     from dragoman.errors import UsageError
-    from dragoman.hub.agent_door.door import Front
 
     if socket is not None and websocket is not None:
         raise UsageError("--socket and --websocket are two ways: choose one")
     if token_file is not None and websocket is None:
         raise UsageError("only --websocket has a token")
     flags = {} if permissions is None else {"permissions": permissions.value}
-    front = Front(peer=peer, role=role, flags=flags)
+    front = ServerContext(peer=peer, role=role, flags=flags)
     front.check(Path.cwd())
     stage = Stage()
 
@@ -125,7 +125,7 @@ def acp(
 
 
 async def _serve(
-    front: Front,
+    front: ServerContext,
     stage: Stage,
     *,
     socket: Path | None,
@@ -135,24 +135,24 @@ async def _serve(
     """Serve to the end."""
     import asyncio
 
+    from dragoman.acp_server import listener as acp_server_listener
     from dragoman.cli.exits import Exit
-    from dragoman.hub.agent_door import listening
 
     # Whoever ends us by a signal shall find no peer left, as at the end of the input.
     asked = asyncio.Event()
     stage.listen(lambda count: asked.set())
     if socket is None and websocket is None:
-        await _until(asked, listening.serve_stdio(front))
+        await _until(asked, acp_server_listener.serve_stdio(front))
         if not asked.is_set():
             return Exit.OK
         return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
     if socket is not None:
-        listener = await listening.serve_unix(front, socket)
+        listener = await acp_server_listener.serve_unix(front, socket)
     else:
         assert websocket is not None
         host, port = address_of(websocket)
         token, told = token_of(token_file)
-        listener = await listening.serve_websocket(front, host, port, token=token)
+        listener = await acp_server_listener.serve_websocket(front, host, port, token=token)
         if told is not None:
             _say(told)
     try:
@@ -194,8 +194,8 @@ def token_of(file: Path | None) -> tuple[str, str | None]:
     """The token, and what is to be said about where it came from."""
     import os
 
+    from dragoman.acp_server.listener import new_token
     from dragoman.errors import UsageError
-    from dragoman.hub.agent_door.listening import new_token
 
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "")

@@ -2,7 +2,7 @@
 
 Owns the course of a prompt: a command of ours, a delegation, or a turn of the peer that was chosen,
 which is first told what it has not seen of the conversation. Each part has its own module beside
-this one; what the client may ask for is in `door`.
+this one; what the client may ask for is in `server`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dragoman.acp_server import commands
+from dragoman.acp_server.choices import AUTO, ServerChoices, theirs
+from dragoman.acp_server.client_requests import ClientRequests
+from dragoman.acp_server.peer_session import PeerSession
+from dragoman.acp_server.session_store import SessionStore, StoredConversation, title_of
+from dragoman.acp_server.updates import UpdateSender
 from dragoman.agent import Turn
 from dragoman.agent.client_side import ClientSide
 from dragoman.agent.commands import parse
@@ -27,12 +33,6 @@ from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
 from dragoman.events import model
 from dragoman.events.parts import Block, Capabilities, Text
 from dragoman.events.place import Place as Envelope
-from dragoman.hub.agent_door import commands
-from dragoman.hub.agent_door.asking import Asking
-from dragoman.hub.agent_door.choices import AUTO, DoorChoices, theirs
-from dragoman.hub.agent_door.shelf import Kept, Shelf, title_of
-from dragoman.hub.agent_door.voice import Voice
-from dragoman.hub.agent_door.worker import Worker
 from dragoman.runs.brief import brief_for
 from dragoman.runs.sessions import RESTORED
 from dragoman.runs.transcript import Transcript
@@ -51,7 +51,7 @@ MAX_NOTICES: Final = 20
 """Things to say that wait for the next turn."""
 
 
-class Talk:
+class EditorSession:
     """A session of a client."""
 
     def __init__(
@@ -59,13 +59,13 @@ class Talk:
         server: Server,
         session: Session,
         place: RunContext,
-        shelf: Shelf,
+        shelf: SessionStore,
         *,
         peer: str,
         role: str,
     ) -> None:
         self.session = session
-        self.choices = DoorChoices(place, peer=peer, role=role)
+        self.choices = ServerChoices(place, peer=peer, role=role)
         self.memory = Transcript()
         self.titled = False
         self._server = server
@@ -77,10 +77,10 @@ class Talk:
             session.client.client_capabilities,
             speech=server.speech,
         )
-        self.voice = Voice(server, session, side, self._commands)
-        self._asking = Asking(session.id, side, self.voice.caught_up)
+        self.voice = UpdateSender(server, session, side, self._commands)
+        self._asking = ClientRequests(session.id, side, self.voice.caught_up)
         self._threads: dict[str, str] = {}
-        self._worker: Worker | None = None
+        self._worker: PeerSession | None = None
         self._lock = asyncio.Lock()
         self._notices: list[str] = []
         self._told_folders = False
@@ -92,7 +92,7 @@ class Talk:
 
     # -- life
 
-    async def restore(self, kept: Kept, *, replay: Turn | None = None) -> None:
+    async def restore(self, kept: StoredConversation, *, replay: Turn | None = None) -> None:
         """Take up a stored session; with `replay`, tell the client what was said in it."""
         self._threads = dict(kept.threads)
         self.titled = kept.record.title is not None
@@ -169,7 +169,7 @@ class Talk:
     async def set_option(self, option_id: str, value: str | bool) -> None:
         await (await self.worker()).set_option(theirs(option_id), value)
 
-    async def worker(self) -> Worker:
+    async def worker(self) -> PeerSession:
         """Whoever was chosen, at work here."""
         async with self._lock:
             name = self.peer
@@ -181,7 +181,7 @@ class Talk:
             if worker is not None and not worker.alive:
                 # What was said is stored before its session is looked for.
                 await self.aclose()
-            worker = Worker(
+            worker = PeerSession(
                 name,
                 place=self._place,
                 cwd=self.session.cwd,
@@ -300,8 +300,8 @@ class Talk:
         self, turn: Turn, role: str, text: str, blocks: Sequence[Block]
     ) -> acp.StopReason | None:
         """Let the router choose somebody for one piece of work."""
+        from dragoman.acp_server.delegation_view import DelegationView
         from dragoman.delegation import DelegationRequest
-        from dragoman.hub.agent_door.errand import Errand
 
         brief = brief_for(None, self.memory)
         others = [block for block in blocks if not isinstance(block, Text)]
@@ -319,7 +319,7 @@ class Talk:
         self._tell_folders()
         await self._tell_notices(turn)
         jobs: list[str] = []
-        errand = Errand(turn, self._server.connection.tasks, on_job=jobs.append)
+        errand = DelegationView(turn, self._server.connection.tasks, on_job=jobs.append)
         by = f"a delegate for {role}"
         self.memory.began(text, by)
         said = ""

@@ -2,7 +2,7 @@
 
 Owns the connection to the peer, through its broker where there is one, and its conversation: opened
 anew, or where it was left. Both are held by a task of their own, so that whoever opens them need
-not be the one who ends them. What is said to whom is known by `talk`, the policy by the settings.
+not be the one who ends them. What is said to whom is known by `session`, the policy by the settings.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ from dragoman.runs.sessions import (
 from dragoman.store.records import new_session_key
 
 if TYPE_CHECKING:
+    from dragoman.acp_server.client_requests import ClientRequests
     from dragoman.delegation.worktree.changed_files import ChangeWatch
-    from dragoman.hub.agent_door.asking import Asking
     from dragoman.rpc.tasks import TaskOwner
     from dragoman.runs.context import RunContext
     from dragoman.runs.recorder import SessionRecorder
@@ -77,7 +77,7 @@ SESSION_TIMEOUT: Final = 2.0
 """Seconds for a peer to close a session. What it says of that changes nothing."""
 
 
-class Worker:
+class PeerSession:
     """A peer that works here. `start` it once, and `aclose` it in any case."""
 
     peer: Peer
@@ -92,7 +92,7 @@ class Worker:
         record: SessionRecord | None,
         mcp_servers: Sequence[Any],
         folders: Sequence[Path] = (),
-        asking: Asking,
+        asking: ClientRequests,
         tasks: TaskOwner,
         on_event: Callable[[Event], None],
         on_notice: Callable[[str], None],

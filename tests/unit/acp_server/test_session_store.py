@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.acp_server.session_store import SessionStore, instant, title_of
 from dragoman.errors import UnknownSession
-from dragoman.hub.agent_door.shelf import Shelf, instant, title_of
 from dragoman.runs.context import RunContext
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord, root_of
@@ -26,11 +26,11 @@ def place(tmp_path: Path) -> RunContext:
     return place_in(tmp_path)
 
 
-def shelf_in(place: RunContext) -> Shelf:
+def shelf_in(place: RunContext) -> SessionStore:
     def trouble(text: str) -> None:
         raise AssertionError(text)
 
-    return Shelf(place.paths, on_trouble=trouble)
+    return SessionStore(place.paths, on_trouble=trouble)
 
 
 def put(
@@ -135,7 +135,7 @@ def test_a_store_that_is_set_aside_or_cannot_be_used_is_told_once(place: RunCont
     place.paths.state.mkdir(parents=True)
     path.write_bytes(b"not a database, and long enough" * 40)
     told: list[str] = []
-    shelf = Shelf(place.paths, on_trouble=told.append)
+    shelf = SessionStore(place.paths, on_trouble=told.append)
     shelf.create("s-1", cwd=place.cwd)
     shelf.choose("s-1", peer="left", role="review")
     assert len(told) == 1 and "it was damaged and is now" in told[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from dragoman.agent import Turn
 from dragoman.dialects.acp import v1 as acp
 from tests.aio import aio
-from tests.unit.hub.agent_door.stage import Peer, house
+from tests.unit.acp_server.stage import Peer, house
 
 
 def playing(peer: Peer, *updates: acp.SessionUpdate) -> Peer:

@@ -47,7 +47,7 @@ LOOK_INTERVAL: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turned:
+class StoredTurnNote:
     """One turn as it was stored."""
 
     job: str
@@ -60,7 +60,7 @@ class Turned:
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class StoredConversation:
     """A stored session of a client."""
 
     record: SessionRecord
@@ -69,10 +69,10 @@ class Kept:
     role: str | None = None
     threads: dict[str, str] = field(default_factory=dict)
     """The keys of the stored sessions that go on in this one, by their peers."""
-    turns: list[Turned] = field(default_factory=list)
+    turns: list[StoredTurnNote] = field(default_factory=list)
 
 
-class Shelf:
+class SessionStore:
     """Stored sessions. A store that cannot be used is told once, and sessions then end with us."""
 
     def __init__(
@@ -187,7 +187,7 @@ class Shelf:
                 and (cwd is None or Path(record.cwd) == cwd)
             ]
 
-    async def take(self, id: str) -> Kept:
+    async def take(self, id: str) -> StoredConversation:
         """A stored session with its turns. Raises `UnknownSession`, and `StoreError`."""
         kept = self._read(id)
         if kept is None:
@@ -201,19 +201,19 @@ class Shelf:
         with open_store(read_only=True, paths=self._paths) as store:
             return store.session(key)
 
-    def _read(self, id: str) -> Kept | None:
+    def _read(self, id: str) -> StoredConversation | None:
         with open_store(read_only=True, paths=self._paths) as store:
             record = store.session(id)
             if record is None:
                 return None
-            kept = Kept(record=record)
-            turns: dict[str, Turned] = {}
+            kept = StoredConversation(record=record)
+            turns: dict[str, StoredTurnNote] = {}
             if record.peer != DOOR:
                 # A peer began it. From now on we may add to it, and may change who works in it.
                 kept.peer, kept.threads = record.peer, {record.peer: record.key}
                 for job in reversed(store.jobs(session_key=id, limit=-1)):
                     if job.started_at is not None:
-                        turns[job.id] = Turned(job=job.id, peer=job.peer, prompt=job.prompt)
+                        turns[job.id] = StoredTurnNote(job=job.id, peer=job.peer, prompt=job.prompt)
             for note in store.notes(id):
                 data = {name: str(value) for name, value in note.data.items()}
                 match note.kind:
@@ -225,11 +225,11 @@ class Shelf:
                         job_id = data.get("job", "")
                         # In its place by time, which is that of the note.
                         turns.pop(job_id, None)
-                        turns[job_id] = Turned(
+                        turns[job_id] = StoredTurnNote(
                             job=job_id, peer=data.get("peer", ""), prompt=data.get("prompt", "")
                         )
                     case "door-answer" if (turn := turns.get(data.get("job", ""))) is not None:
-                        turns[turn.job] = Turned(
+                        turns[turn.job] = StoredTurnNote(
                             job=turn.job,
                             peer=turn.peer,
                             prompt=turn.prompt,
@@ -238,7 +238,7 @@ class Shelf:
             kept.turns = list(turns.values())
             return kept
 
-    async def _complete(self, turn: Turned, give_up_at: float) -> Turned:
+    async def _complete(self, turn: StoredTurnNote, give_up_at: float) -> StoredTurnNote:
         """A turn with what the peer said in it."""
         if turn.said:
             return turn
@@ -248,7 +248,9 @@ class Shelf:
                 job = store.job(turn.job)
                 if job is None or job.state == "ended" or clock() >= give_up_at:
                     lines = () if job is None else _lines(store, job)
-                    return Turned(job=turn.job, peer=turn.peer, prompt=turn.prompt, lines=lines)
+                    return StoredTurnNote(
+                        job=turn.job, peer=turn.peer, prompt=turn.prompt, lines=lines
+                    )
             await asyncio.sleep(LOOK_INTERVAL)
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.acp_server import peer_session as worker_module
+from dragoman.acp_server.client_requests import ClientRequests
+from dragoman.acp_server.peer_session import PeerSession
 from dragoman.agent.client_side import ClientSide
 from dragoman.catalogue.open import open_peer
 from dragoman.client.permissions import Answer, Question
@@ -16,18 +19,15 @@ from dragoman.errors import ConnectError, NotInstalled
 from dragoman.events import model
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.words import Outcome
-from dragoman.hub.agent_door import worker as worker_module
-from dragoman.hub.agent_door.asking import Asking
-from dragoman.hub.agent_door.worker import Worker
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.runs import recorder as keeping_module
 from dragoman.runs.recorder import keeper_for
 from dragoman.runs.sessions import NEW, RESTORED, adopted
 from tests.aio import aio
-from tests.unit.hub.agent_door.stage import House, Peer, house
+from tests.unit.acp_server.stage import House, Peer, house
 
 
-class Nobody(Asking):
+class Nobody(ClientRequests):
     """A client that offers nothing."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Offering:
         return False
 
 
-def worker_in(home: House, name: str, tasks: TaskOwner, **more: Any) -> Worker:
+def worker_in(home: House, name: str, tasks: TaskOwner, **more: Any) -> PeerSession:
     told: dict[str, Any] = {
         "place": home.front().look_around(home.work),
         "cwd": home.work,
@@ -55,7 +55,7 @@ def worker_in(home: House, name: str, tasks: TaskOwner, **more: Any) -> Worker:
         "on_event": lambda event: None,
         "on_notice": lambda text: None,
     }
-    return Worker(name, **told | more)
+    return PeerSession(name, **told | more)
 
 
 @aio

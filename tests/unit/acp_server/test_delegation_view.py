@@ -10,7 +10,7 @@ import pytest
 from dragoman.agent import Turn
 from dragoman.errors import RemoteError
 from tests.aio import aio
-from tests.unit.hub.agent_door.stage import Editor, Peer, allow, house
+from tests.unit.acp_server.stage import Editor, Peer, allow, house
 
 
 def progress(editor: Editor) -> list[str]:

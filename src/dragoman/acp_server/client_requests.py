@@ -2,7 +2,7 @@
 
 Owns the way of such a request to the client under the client's name of the session, and back. What
 the client did not offer is not asked of it: files are then served where the peer's client is, and
-questions are declined. The policy stands before all of it, in `worker`.
+questions are declined. The policy stands before all of it, in `peer_session`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log: Final = logging.getLogger("dragoman.door")
 _KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 
 
-class Asking:
+class ClientRequests:
     """The client of one session, for its peer to ask."""
 
     def __init__(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.acp_server.server import AcpServer, ServerContext
 from dragoman.errors import RemoteError, UnknownPeer, UsageError
-from dragoman.hub.agent_door.door import Door, Front
 from dragoman.transports.memory import memory_pair
 from dragoman.wire import codes
 from tests.aio import aio
-from tests.unit.hub.agent_door.stage import Peer, house, values
+from tests.unit.acp_server.stage import Peer, house, values
 from tests.unit.runs.contexts import FOLDERS
 
 
@@ -148,14 +148,14 @@ def test_a_first_choice_that_no_session_could_have_is_refused(tmp_path: Path) ->
         ({"role": "juggle"}, UsageError),
     ):
         with pytest.raises(error):
-            Front(environ=own, **options).check(tmp_path)  # type: ignore[arg-type]
-    Front(environ=own, peer="scout", role="review").check(tmp_path)
+            ServerContext(environ=own, **options).check(tmp_path)  # type: ignore[arg-type]
+    ServerContext(environ=own, peer="scout", role="review").check(tmp_path)
 
 
 @aio
 async def test_a_client_that_says_nothing_is_sent_away() -> None:
     near, far = memory_pair()
-    await Door(Front()).serve(far, greeting_timeout=0.01)
+    await AcpServer(ServerContext()).serve(far, greeting_timeout=0.01)
     await near.aclose()
 
 

@@ -2,7 +2,7 @@
 
 Owns the token and the names by which a WebSocket may be asked for, and the bounds for clients that
 say too much, too little or nothing. Standard input and a Unix socket need no token: they belong to
-the user who started us. What is said to a client is in `door`.
+the user who started us. What is said to a client is in `server`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from dragoman.acp_server.server import AcpServer, ServerContext
 from dragoman.errors import UsageError
-from dragoman.hub.agent_door.door import Door, Front
 from dragoman.transports import open_stdio
 
 if TYPE_CHECKING:
@@ -40,21 +40,21 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-async def serve_stdio(front: Front) -> None:
+async def serve_stdio(front: ServerContext) -> None:
     """Serve one client on standard input and output until it goes away."""
-    await Door(front).serve(await open_stdio())
+    await AcpServer(front).serve(await open_stdio())
 
 
-async def serve_unix(front: Front, path: str | PathLike[str]) -> Listener:
+async def serve_unix(front: ServerContext, path: str | PathLike[str]) -> Listener:
     """Serve clients on a Unix socket that only its owner may use."""
     # Most editors use standard input and output, and their users wait for the start.
     from dragoman.transports import listen_unix
 
-    return await listen_unix(path, Crowd(front).serve)
+    return await listen_unix(path, OpenConnections(front).serve)
 
 
 async def serve_websocket(
-    front: Front,
+    front: ServerContext,
     host: str,
     port: int,
     *,
@@ -80,19 +80,19 @@ async def serve_websocket(
     return await listen_websocket(
         host,
         port,
-        Crowd(front, greeting_timeout=greeting_timeout).serve,
+        OpenConnections(front, greeting_timeout=greeting_timeout).serve,
         authorize=admission(token, host),
         allowed_origins=allowed_origins,
         **options,
     )
 
 
-class Crowd:
+class OpenConnections:
     """Serves every client that is let in, up to a number."""
 
     def __init__(
         self,
-        front: Front,
+        front: ServerContext,
         *,
         greeting_timeout: float = GREETING_TIMEOUT,
         max_clients: int = MAX_CLIENTS,
@@ -108,7 +108,7 @@ class Crowd:
             return
         self._clients += 1
         try:
-            await Door(self._front).serve(stream, greeting_timeout=self._greeting_timeout)
+            await AcpServer(self._front).serve(stream, greeting_timeout=self._greeting_timeout)
         finally:
             self._clients -= 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.errors import RemoteError
 from tests.aio import aio
-from tests.unit.hub.agent_door.stage import Peer, house
+from tests.unit.acp_server.stage import Peer, house
 
 
 @aio

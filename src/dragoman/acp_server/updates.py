@@ -64,7 +64,7 @@ class _Params(Struct):
 _decode = msgspec.json.Decoder(_Params).decode
 
 
-class Voice:
+class UpdateSender:
     """Tells one client of one session."""
 
     def __init__(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.acp_server.choices import AUTO, ServerChoices, first_role, peers_in, theirs
 from dragoman.bridge.choices import Choices
 from dragoman.dialects.acp import v1 as acp
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
-from dragoman.hub.agent_door.choices import AUTO, DoorChoices, first_role, peers_in, theirs
 from dragoman.runs.context import RunContext
 from tests.unit.runs.contexts import place_in
 
@@ -25,21 +25,21 @@ def place(tmp_path: Path) -> RunContext:
     return place_in(tmp_path)
 
 
-def options(choices: DoorChoices) -> dict[str, acp.SessionConfigSelect]:
+def options(choices: ServerChoices) -> dict[str, acp.SessionConfigSelect]:
     told = choices.config_options(None, {}, CLIENT)
     return {one.id: one for one in told if isinstance(one, acp.SessionConfigSelect)}
 
 
 def test_enabled_peers_can_be_chosen_in_their_order_and_scout_always(place: RunContext) -> None:
     assert peers_in(place) == ["gemini", "codex", "scout"]
-    told = options(DoorChoices(place, peer=AUTO, role="review"))
+    told = options(ServerChoices(place, peer=AUTO, role="review"))
     offered = [one.value for one in told["peer"].options]  # type: ignore[union-attr]
     assert offered == ["auto", "gemini", "codex", "scout"]
     assert (told["peer"].current_value, told["role"].current_value) == ("auto", "review")
 
 
 def test_a_peer_that_is_not_enabled_and_a_role_nobody_claims_are_refused(place: RunContext) -> None:
-    choices = DoorChoices(place, peer=AUTO, role="review")
+    choices = ServerChoices(place, peer=AUTO, role="review")
     assert choices.allows("peer", "codex") and choices.allows("peer", AUTO)
     assert not choices.allows("peer", "qwen")
     assert choices.allows("role", "review") and not choices.allows("role", "juggle")
@@ -48,7 +48,7 @@ def test_a_peer_that_is_not_enabled_and_a_role_nobody_claims_are_refused(place: 
 
 
 def test_a_session_keeps_its_peer_also_when_it_is_not_enabled_any_more(place: RunContext) -> None:
-    told = options(DoorChoices(place, peer="qwen", role="review"))
+    told = options(ServerChoices(place, peer="qwen", role="review"))
     assert told["peer"].current_value == "qwen"
     assert "qwen" in [one.value for one in told["peer"].options]  # type: ignore[union-attr]
 
@@ -56,7 +56,7 @@ def test_a_session_keeps_its_peer_also_when_it_is_not_enabled_any_more(place: Ru
 def test_an_option_of_the_peer_that_is_called_like_ours_gets_another_name(
     place: RunContext,
 ) -> None:
-    choices = DoorChoices(place, peer="codex", role="review")
+    choices = ServerChoices(place, peer="codex", role="review")
     offered = (Choice("a", "A"),)
     view = View(options=(Option("peer", "Peer", "a", offered), Option("speed", "S", "a", offered)))
     choices.show(Choices(None, view))

@@ -10,18 +10,18 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.options import ClientOptions
-from dragoman.errors import UsageError
-from dragoman.hub.agent_door.door import Front
-from dragoman.hub.agent_door.listening import (
+from dragoman.acp_server.listener import (
     MIN_TOKEN_SIZE,
-    Crowd,
+    OpenConnections,
     is_loopback,
     new_token,
     serve_unix,
     serve_websocket,
 )
+from dragoman.acp_server.server import ServerContext
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.acp.options import ClientOptions
+from dragoman.errors import UsageError
 from dragoman.transports import connect_unix, connect_websocket
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
@@ -32,7 +32,7 @@ WAIT_TIMEOUT = 10.0
 
 
 def door(**options: Any) -> Any:
-    return serve_websocket(Front(), "127.0.0.1", 0, token=TOKEN, **options)
+    return serve_websocket(ServerContext(), "127.0.0.1", 0, token=TOKEN, **options)
 
 
 def headers(token: str = TOKEN) -> dict[str, str]:
@@ -175,7 +175,7 @@ async def test_a_client_that_gives_no_sign_of_life_is_given_up() -> None:
 
 @aio
 async def test_more_clients_than_there_is_room_for_are_turned_away() -> None:
-    crowd = Crowd(Front(), max_clients=1)
+    crowd = OpenConnections(ServerContext(), max_clients=1)
     one, far = memory_pair()
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(crowd.serve(far))
@@ -195,13 +195,13 @@ async def test_an_address_of_all_machines_and_a_short_token_are_refused(
     host: str, token: str
 ) -> None:
     with pytest.raises(UsageError):
-        await serve_websocket(Front(), host, 0, token=token)
+        await serve_websocket(ServerContext(), host, 0, token=token)
 
 
 @aio
 async def test_a_unix_socket_serves_its_owner_without_a_token(tmp_path: Path) -> None:
     path = tmp_path / "door.sock"
-    async with await serve_unix(Front(), path):
+    async with await serve_unix(ServerContext(), path):
         assert path.stat().st_mode & 0o077 == 0
         async with AcpClient(await connect_unix(path), ClientOptions()) as client:
             assert client.can("loadSession")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.acp_server import commands
 from dragoman.errors import UnknownRole, UsageError
 from dragoman.events.parts import Command
-from dragoman.hub.agent_door import commands
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from tests.unit.runs.contexts import place_in

@@ -1,7 +1,7 @@
 """A delegation as a client sees it: one tool call, with its progress and the reason of the choice.
 
 Owns how a delegation is shown while it runs and when it is over, and that a cancel reaches whoever
-works. The delegation itself is `dragoman.delegation`'s; the answer is said by `talk`.
+works. The delegation itself is `dragoman.delegation`'s; the answer is said by `session`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SHOWN_TOOLS: Final = 8
 """Tool calls of the peer that are shown, the newest."""
 
 
-class Errand(DelegationListener):
+class DelegationView(DelegationListener):
     """Shows one delegation in one turn."""
 
     def __init__(self, turn: Turn, tasks: TaskOwner, *, on_job: Callable[[str], None]) -> None:

@@ -2,7 +2,7 @@
 
 Owns the sessions that one client has open, and what it may ask for: new, listed, loaded, resumed,
 closed and deleted sessions, their options, prompts. What happens in a session is in `talk`. On
-which carrier the client came is known by `listening`.
+which carrier the client came is known by `listener`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
+from dragoman.acp_server.choices import (
+    AUTO,
+    PEER_OPTION,
+    ROLE_OPTION,
+    ServerChoices,
+    first_role,
+    peers_in,
+)
+from dragoman.acp_server.session import EditorSession
+from dragoman.acp_server.session_store import SessionStore, instant
 from dragoman.agent import Agent, Turn
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
@@ -29,16 +39,6 @@ from dragoman.errors import (
     UnknownSession,
     UsageError,
 )
-from dragoman.hub.agent_door.choices import (
-    AUTO,
-    PEER_OPTION,
-    ROLE_OPTION,
-    DoorChoices,
-    first_role,
-    peers_in,
-)
-from dragoman.hub.agent_door.shelf import Shelf, instant
-from dragoman.hub.agent_door.talk import Talk
 from dragoman.rpc import Connection, End, Settings
 from dragoman.rpc.tasks import finish
 from dragoman.runs.context import RunContext, load_context
@@ -61,7 +61,7 @@ CLOSE_TIMEOUT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class ServerContext:
     """What all clients of one server find."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -116,13 +116,13 @@ class _Server(Server):
         return super().request(request)
 
 
-class Door:
+class AcpServer:
     """Serves one client."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: ServerContext) -> None:
         self._front = front
-        self._talks: dict[str, Talk] = {}
-        self._shelves: dict[Path, Shelf] = {}
+        self._talks: dict[str, EditorSession] = {}
+        self._shelves: dict[Path, SessionStore] = {}
         self._server = _Server(self._agent())
 
     async def serve(
@@ -193,9 +193,9 @@ class Door:
 
     # -- sessions
 
-    def _talk(self, session: Session) -> Talk:
+    def _talk(self, session: Session) -> EditorSession:
         place = self._front.look_around(session.cwd)
-        talk = Talk(
+        talk = EditorSession(
             self._server,
             session,
             place,
@@ -205,11 +205,13 @@ class Door:
         )
         return talk
 
-    def _shelf(self, place: RunContext) -> Shelf:
+    def _shelf(self, place: RunContext) -> SessionStore:
         state = place.paths.state
         if state not in self._shelves:
             names = [name for peer in place.catalogue for name in peer.credentials.env]
-            self._shelves[state] = Shelf(place.paths, on_trouble=log.warning, credentials=names)
+            self._shelves[state] = SessionStore(
+                place.paths, on_trouble=log.warning, credentials=names
+            )
         return self._shelves[state]
 
     async def _new(self, session: Session) -> None:
@@ -244,7 +246,7 @@ class Door:
         await talk.restore(kept, replay=replay)
         self._adopt(session, talk)
 
-    def _adopt(self, session: Session, talk: Talk) -> None:
+    def _adopt(self, session: Session, talk: EditorSession) -> None:
         session.state.talk = talk
         self._talks[session.id] = talk
         talk.announce()
@@ -283,7 +285,7 @@ class Door:
 
     async def _set_option(self, session: Session, option_id: str, value: str | bool) -> None:
         talk = _talk_of(session)
-        assert isinstance(session.choices, DoorChoices)
+        assert isinstance(session.choices, ServerChoices)
         if option_id == PEER_OPTION:
             await talk.choose_peer(str(value))
         elif option_id == ROLE_OPTION:
@@ -303,8 +305,8 @@ def _check(session: Session) -> None:
             raise UsageError(f"{folder} is no folder")
 
 
-def _talk_of(session: Session) -> Talk:
-    talk: Talk = session.state.talk
+def _talk_of(session: Session) -> EditorSession:
+    talk: EditorSession = session.state.talk
     return talk
 
 

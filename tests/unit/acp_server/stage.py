@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from dragoman.acp_server.server import AcpServer, ServerContext
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
-from dragoman.hub.agent_door.door import Door, Front
 from dragoman.rpc import Connection, End, Settings
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair
@@ -235,8 +235,8 @@ class House:
         own = {f"DRAGOMAN_{name}": str(self.folder / name.lower()) for name in FOLDERS}
         return {"PATH": os.environ["PATH"], "DRAGOMAN_WARM": "0", **own, **self.extra}
 
-    def front(self, **options: Any) -> Front:
-        return Front(environ=self.environ, **options)
+    def front(self, **options: Any) -> ServerContext:
+        return ServerContext(environ=self.environ, **options)
 
     def settings(self, more: str = "") -> None:
         text = f"enabled_peers = {list(self.peers)}\n{more}"
@@ -247,7 +247,7 @@ class House:
         """A client that has just connected."""
         near, far = memory_pair()
         tasks = TaskOwner("test")
-        serving = tasks.start(Door(self.front(**options)).serve(far), "the door")
+        serving = tasks.start(AcpServer(self.front(**options)).serve(far), "the door")
         editor = Editor()
         connection = Connection(near, End.CLIENT, editor, settings=Settings())
         try:

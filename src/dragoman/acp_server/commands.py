@@ -1,7 +1,7 @@
 """The slash commands of the door: what they are called, and what those say that only look.
 
 Owns the four names and the texts of `/peers`, `/explain` and `/stats`, in the Markdown that editors
-show. `/delegate` is carried out in `talk`. Commands of the peer that works go to the peer.
+show. `/delegate` is carried out in `session`. Commands of the peer that works go to the peer.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def first_role(place: RunContext) -> str:
     return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
 
 
-class DoorChoices(Settings):
+class ServerChoices(Settings):
     """The choices of one session as they are now."""
 
     __slots__ = ("_place", "_theirs", "peer", "role")
