@@ -100,14 +100,14 @@ def lineup(python: str) -> Sequence[Contestant]:
         ),
         Contestant(
             BRIDGE,
-            "dragoman's ACP client and agent kit with dragoman.bridge between them",
+            "dragoman's ACP client and agent kit with dragoman.gateway between them",
             client=(*module("dragoman_acp", python), "client"),
             agent=(
-                *(python, "-m", "dragoman.bridge", "--inherit", "PYTHONPATH"),
+                *(python, "-m", "dragoman.gateway", "--inherit", "PYTHONPATH"),
                 *("--inherit", "PYTHONHASHSEED", "--dialect", "acp", "--"),
                 *(*module("dragoman_acp", python), "agent"),
             ),
-            imports="import dragoman.bridge",
+            imports="import dragoman.gateway",
             subject=True,
             direct=ACP,
             works=("W1", "W2.sequential", "W4"),

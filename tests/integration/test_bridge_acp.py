@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.bridge import Bridge
 from dragoman.client.connecting import connect
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import Answer, Chosen, Decision, Question, approve_all
@@ -21,6 +20,7 @@ from dragoman.errors import AuthRequired, ConnectionLost, RemoteError, Unsupport
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.words import Outcome
+from dragoman.gateway import Gateway
 from dragoman.transports import listen_unix
 from tests.aio import aio
 from tests.integration.full_agent import KEPT
@@ -224,7 +224,7 @@ async def test_one_agent_serves_two_clients_on_a_socket_each_with_its_own_sessio
         asyncio.timeout(WAIT_TIMEOUT),
         connect(DIRECT, workspace=tmp_path, env=ENVIRONMENT) as agent,
     ):
-        bridge = Bridge(agent)
+        bridge = Gateway(agent)
 
         async def serve(stream: Any) -> None:
             await bridge.serve(stream)

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.bridge import RAW_KEY, serve
 from dragoman.client.acp.peer import AcpPeer, open_peer
 from dragoman.client.codex import CodexPeer
 from dragoman.client.conversation import Terms
@@ -22,6 +21,7 @@ from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.parts import Text
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolKind, ToolStatus
+from dragoman.gateway import RAW_KEY, serve
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.testing import scripted
 from dragoman.transports import memory_pair, spawn

@@ -18,7 +18,7 @@ from tests.integration.children import Inbox
 from tests.integration.peers import AGENT, ENVIRONMENT, WAIT_TIMEOUT
 from tests.unit.rpc.other_side import OtherSide
 
-BRIDGE = [sys.executable, "-m", "dragoman.bridge", "--inherit", "PYTHONPATH"]
+BRIDGE = [sys.executable, "-m", "dragoman.gateway", "--inherit", "PYTHONPATH"]
 
 
 @pytest.mark.parametrize("where", ["--unix", "--websocket"])

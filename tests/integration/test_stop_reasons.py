@@ -69,7 +69,7 @@ async def through(
     """A client of the official SDK, and a session with a peer of this dialect."""
     if door == "bridge":
         peer = json.loads((cli.home / "commands.json").read_text())[dialect]
-        words = ["-m", "dragoman.bridge", "--dialect", dialect, "--inherit", "PYTHONPATH", "--"]
+        words = ["-m", "dragoman.gateway", "--dialect", dialect, "--inherit", "PYTHONPATH", "--"]
         argv = [sys.executable, *words, *peer]
     elif door == "serve acp":
         argv = cli.argv("serve", "acp", "--peer", f"{dialect}-peer")

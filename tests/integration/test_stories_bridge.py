@@ -24,7 +24,7 @@ from tests.aio import aio
 from tests.integration.peers import ENVIRONMENT, WAIT_TIMEOUT
 from tests.integration.stories import BROKEN, DIALECTS, LOST, PAST, WORK, picture
 
-BRIDGE = [sys.executable, "-m", "dragoman.bridge", "--inherit", "PYTHONPATH"]
+BRIDGE = [sys.executable, "-m", "dragoman.gateway", "--inherit", "PYTHONPATH"]
 
 SHOWN = {"oneshot": {Part.TOOLS, Part.CHANGES}}
 """What a bridge shows in another way: changes of no tool call are a call of their own."""

@@ -43,7 +43,7 @@ def bridged(client: Client, home: Path, workspace: Path) -> Any:
     return sdk.spawn_agent_process(
         client,  # type: ignore[arg-type]
         sys.executable,
-        *("-m", "dragoman.bridge", *inherited, "--", *peer_program("codex"), "app-server"),
+        *("-m", "dragoman.gateway", *inherited, "--", *peer_program("codex"), "app-server"),
         env=environment,
         cwd=workspace,
     )

@@ -1,7 +1,7 @@
 """What a client may choose in a session: who works, in which role, and what the peer offers.
 
 Owns the two options of our own and the putting together with those of the peer that works. The
-peer has the last word on its own values (`dragoman.bridge.choices`), we on ours.
+peer has the last word on its own values (`dragoman.gateway.choices`), we on ours.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from dragoman.agent.settings import Settings
-from dragoman.bridge.choices import Choices
 from dragoman.catalogue.roles import ROLES
 from dragoman.dialects.acp import v1 as acp
+from dragoman.gateway.choices import Choices
 from dragoman.runs.context import ALWAYS_ENABLED
 
 if TYPE_CHECKING:

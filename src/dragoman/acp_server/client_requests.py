@@ -15,8 +15,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
-from dragoman.bridge import answers
-from dragoman.bridge.services import request_of, tool_call_of
 from dragoman.client.acp.inquiring import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
@@ -24,6 +22,8 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
+from dragoman.gateway import answers
+from dragoman.gateway.services import request_of, tool_call_of
 
 log: Final = logging.getLogger("dragoman.door")
 

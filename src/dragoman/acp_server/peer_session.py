@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.bridge import answers
-from dragoman.bridge.choices import stands_for_models
 from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce, unapproved
 from dragoman.catalogue.launch import way_to
 from dragoman.catalogue.mcp_servers import taken
@@ -46,6 +44,8 @@ from dragoman.events import fold
 from dragoman.events.model import Event
 from dragoman.events.parts import Block, Resource, Text
 from dragoman.events.view import View
+from dragoman.gateway import answers
+from dragoman.gateway.choices import stands_for_models
 from dragoman.policy import Approver, allows_everything
 from dragoman.runs.lineage import inherited
 from dragoman.runs.model_choice import use_model

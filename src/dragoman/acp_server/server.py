@@ -29,7 +29,6 @@ from dragoman.acp_server.session_store import SessionStore, instant
 from dragoman.agent import Agent, Turn
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
-from dragoman.bridge import answers
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import (
@@ -39,6 +38,7 @@ from dragoman.errors import (
     UnknownSession,
     UsageError,
 )
+from dragoman.gateway import answers
 from dragoman.rpc import Connection, End, Settings
 from dragoman.rpc.tasks import finish
 from dragoman.runs.context import RunContext, load_context

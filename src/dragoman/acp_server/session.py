@@ -24,8 +24,6 @@ from dragoman.agent.client_side import ClientSide
 from dragoman.agent.commands import parse
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
-from dragoman.bridge import answers
-from dragoman.bridge.choices import Choices
 from dragoman.catalogue.enforcement import violated
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
@@ -33,6 +31,8 @@ from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
 from dragoman.events import model
 from dragoman.events.parts import Block, Capabilities, Text
 from dragoman.events.place import Place as Envelope
+from dragoman.gateway import answers
+from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
 from dragoman.runs.sessions import RESTORED
 from dragoman.runs.transcript import Transcript

@@ -19,14 +19,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman.agent.server import Server
 from dragoman.agent.speech import AcpSpeech
-from dragoman.bridge.link import Bridged
-from dragoman.bridge.sieve import Unannounced
-from dragoman.bridge.speaking import Speaker
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from dragoman.events.place import Place
 from dragoman.events.words import Role
+from dragoman.gateway.acp_filter import Unannounced
+from dragoman.gateway.client_session import GatewaySession
+from dragoman.gateway.to_acp import AcpTranslator
 from dragoman.wire import messages
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class UpdateSender:
         self._side = side
         self._commands = commands
         self._name = msgspec.json.encode(session.id)
-        self._bridged: Bridged | None = None
+        self._bridged: GatewaySession | None = None
         stored = Place(model.Source(ACP, "stored"), itertools.count(1), session.id)
         self._replayed = Unannounced(side.capabilities, stored)
 
@@ -87,11 +87,11 @@ class UpdateSender:
         """Tell of this conversation from now on."""
         self._bridged = None
         if conversation is not None:
-            speaker = Speaker(
+            speaker = AcpTranslator(
                 notices=self._side.can("session.notices"),
                 compaction=self._side.can("session.compaction"),
             )
-            self._bridged = Bridged(conversation, speaker, self._side)
+            self._bridged = GatewaySession(conversation, speaker, self._side)
 
     # -- saying things ourselves
 
@@ -152,13 +152,13 @@ class UpdateSender:
         if self._bridged is not None:
             await self._bridged.caught_up()
 
-    def _tell_later(self, bridged: Bridged) -> None:
+    def _tell_later(self, bridged: GatewaySession) -> None:
         connection = self._server.connection
         if bridged.later and not bridged.telling and connection.failure is None:
             bridged.telling = True
             connection.tasks.start(self._tell_outside(bridged), "tell what happened")
 
-    async def _tell_outside(self, bridged: Bridged) -> None:
+    async def _tell_outside(self, bridged: GatewaySession) -> None:
         try:
             while bridged.later and not bridged.turning and bridged is self._bridged:
                 await self._tell(bridged, bridged.later.pop(0))
@@ -167,7 +167,7 @@ class UpdateSender:
         finally:
             bridged.telling = False
 
-    async def _tell(self, bridged: Bridged, event: model.Event) -> None:
+    async def _tell(self, bridged: GatewaySession, event: model.Event) -> None:
         if isinstance(event, model.SettingsChanged):
             self._session.mode = self._session.choices.first_mode
             await self.choices()
@@ -183,7 +183,7 @@ class UpdateSender:
             for update in bridged.speaker.updates(event):
                 await self.update(update)
 
-    async def _pass_on(self, bridged: Bridged, event: model.Event) -> None:
+    async def _pass_on(self, bridged: GatewaySession, event: model.Event) -> None:
         """The update as the peer sent it. One line may be several events, and is told once."""
         raw = event.raw
         if raw is None or raw is bridged.last_raw or not event.native.startswith(_UPDATE):
@@ -226,7 +226,7 @@ class UpdateSender:
                 self._post(line)
                 return
         else:
-            speaker = Speaker(notices=False, compaction=False)
+            speaker = AcpTranslator(notices=False, compaction=False)
             said = [update for event in events for update in speaker.updates(event)]
         for update in said:
             await self.update(update)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.bridge.relay import HERE, Upstream
 from dragoman.broker.client.hello import knock
 from dragoman.broker.protocol import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError
+from dragoman.gateway.relay import HERE, Upstream
 from dragoman.rpc import Lane
 from dragoman.runs.jobs import LOOK_INTERVAL, address_of, find_job, updated
 from dragoman.store.open import open_store

@@ -1,7 +1,7 @@
 """A run without a broker, written down while it happens.
 
 Owns the way from events of any dialect to the lines that are stored: those of ACP are kept as they
-came, the others are said in its words (`dragoman.bridge.speaking`). Replays are not stored: what
+came, the others are said in its words (`dragoman.gateway.to_acp`). Replays are not stored: what
 they repeat is there already. A broker does not use this; it has the lines themselves.
 """
 
@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
 
-from dragoman.bridge.speaking import Speaker
 from dragoman.dialects.acp.v1 import codec, updates
 from dragoman.events import model
 from dragoman.events.view import Growing
 from dragoman.events.words import Outcome, Role
+from dragoman.gateway.to_acp import AcpTranslator
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.jobs import TEXT_SIZE
 from dragoman.store.records import JobRecord, SessionRecord
@@ -52,7 +52,7 @@ class RunRecorder:
         """The number that the next event gets."""
         self._writer = writer
         self._runs = LineRedactor(redact or writer.store.redact)
-        self._speaker = Speaker()
+        self._speaker = AcpTranslator()
         self._stored = session.next_event
         self._raw: bytes | None = None
         self._job: JobRecord | None = None

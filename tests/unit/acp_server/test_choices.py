@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.acp_server.choices import AUTO, ServerChoices, first_role, peers_in, theirs
-from dragoman.bridge.choices import Choices
 from dragoman.dialects.acp import v1 as acp
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
+from dragoman.gateway.choices import Choices
 from dragoman.runs.context import RunContext
 from tests.unit.runs.contexts import place_in
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dragoman.bridge.relay import Upstream
 from dragoman.broker.protocol import CallerTerms
 from dragoman.broker.server.broker import Broker
 from dragoman.broker.server.peer import PeerLink
@@ -20,6 +19,7 @@ from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
+from dragoman.gateway.relay import Upstream
 from dragoman.rpc import LATER, Connection, End
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair

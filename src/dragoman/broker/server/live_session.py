@@ -20,7 +20,6 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dragoman.bridge.relay import UPDATE
 from dragoman.broker.server.cancellation import Cancelling, Phase
 from dragoman.broker.server.event_log import EventLog, LogLimits
 from dragoman.broker.server.permissions import PERMISSION, PeerQuestions
@@ -30,6 +29,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.errors import DragomanError
 from dragoman.events.parts import Cost
+from dragoman.gateway.relay import UPDATE
 from dragoman.store.records import root_of
 from dragoman.wire.messages import Notification, Request
 

@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-from dragoman.bridge.bridge import Bridge
-from dragoman.bridge.relay import Upstream
 from dragoman.broker.spec import BrokerSpec
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
@@ -25,6 +23,8 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate
 from dragoman.dialects.discovery import ACP, CODEX
 from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
+from dragoman.gateway.gateway import Gateway
+from dragoman.gateway.relay import Upstream
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.identity import is_stopped
 from dragoman.transports.memory import memory_pair
@@ -185,7 +185,7 @@ async def reach(
         near, far = memory_pair()
         tasks = TaskOwner("broker's bridge")
         stack.push_async_callback(tasks.aclose)
-        tasks.start(Bridge(peer, max_line_size=spec.max_line_size).serve(far), "serve the bridge")
+        tasks.start(Gateway(peer, max_line_size=spec.max_line_size).serve(far), "serve the bridge")
         client = AcpClient(near, _options(spec))
         stack.push_async_callback(client.aclose)
         upstream = Upstream(client)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 from msgspec import Raw
 
-from dragoman.bridge.relay import HERE
 from dragoman.broker.protocol import refusal
 from dragoman.broker.server.readers import renamed
 from dragoman.client import guarding
@@ -29,6 +28,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.permissions import SelectedPermissionOutcome
 from dragoman.errors import DragomanError, NotPermitted, RemoteError
+from dragoman.gateway.relay import HERE
 from dragoman.policy.rules import PRESETS, Policy
 from dragoman.rpc import LATER, Call, boundary
 from dragoman.wire import codes

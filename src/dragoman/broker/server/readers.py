@@ -17,13 +17,13 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from dragoman.bridge.relay import UPDATE, session_of
-from dragoman.bridge.sieve import Unannounced
 from dragoman.broker.server.event_log import EventLog
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from dragoman.events.place import Place
+from dragoman.gateway.acp_filter import Unannounced
+from dragoman.gateway.relay import UPDATE, session_of
 from dragoman.rpc import Connection
 from dragoman.wire.messages import Notification
 

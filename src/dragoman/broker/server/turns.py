@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
-from dragoman.bridge import answers
 from dragoman.broker import error_transfer, protocol
 from dragoman.broker.server.cancellation import Move, Phase, Trigger
 from dragoman.broker.server.jobs import Job, Jobs
@@ -38,6 +37,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.parts import Cost, Usage
 from dragoman.events.place import Place
+from dragoman.gateway import answers
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.wire import codes
 

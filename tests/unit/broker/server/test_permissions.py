@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.bridge.relay import HERE
 from dragoman.broker.server import permissions
 from dragoman.broker.server.cancellation import Trigger
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.live_session import LiveSession
 from dragoman.broker.server.permissions import ELICITATION, PERMISSION
 from dragoman.errors import CallCancelled, DragomanError, RemoteError
+from dragoman.gateway.relay import HERE
 from dragoman.policy import Policy, Rule
 from dragoman.rpc import LATER, Call
 from dragoman.wire.messages import Notification, Request

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from dragoman.agent import Agent, Turn
-from dragoman.bridge.sieve import RAW_KEY
 from dragoman.client.permissions import Answer, Question, approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.events import model
+from dragoman.gateway.acp_filter import RAW_KEY
 from tests.aio import aio
-from tests.unit.bridge.between import CONNECTIONS, bridged, plain
-from tests.unit.bridge.both_sides import scene
 from tests.unit.client.acp.agent_side import OPTIONS, Refusal, chunk
+from tests.unit.gateway.between import CONNECTIONS, bridged, plain
+from tests.unit.gateway.both_sides import scene
 from tests.unit.rpc.other_side import soon, turns
 
 OPTION = acp.SessionConfigBoolean(id="fast", name="Fast", current_value=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from dragoman.bridge.choices import MODEL_OPTION, Choices, stands_for_models, wanted_model
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.events.parts import Choice, Option
 from dragoman.events.view import View
+from dragoman.gateway.choices import MODEL_OPTION, Choices, stands_for_models, wanted_model
 
 PLAIN = acp.ClientCapabilities()
 BOOLEAN = acp.decode(b'{"session":{"configOptions":{"boolean":{}}}}', acp.ClientCapabilities)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.bridge.__main__ import address_of, parser, target_of
 from dragoman.errors import UsageError
+from dragoman.gateway.__main__ import address_of, parser, target_of
 
 
 def test_what_stands_behind_the_dashes_is_the_agents_command() -> None:

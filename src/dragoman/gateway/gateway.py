@@ -11,10 +11,6 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dragoman.bridge.link import Link
-from dragoman.bridge.relay import Upstream
-from dragoman.bridge.services import Services
-from dragoman.bridge.sieve import RAW_KEY
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import Answer, Decision, Question
@@ -22,6 +18,10 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
+from dragoman.gateway.acp_filter import RAW_KEY
+from dragoman.gateway.client_session import ClientSession
+from dragoman.gateway.relay import Upstream
+from dragoman.gateway.services import Services
 from dragoman.rpc import Settings
 from dragoman.transports import listen_unix, listen_websocket
 from dragoman.transports.base import Stream
@@ -29,7 +29,7 @@ from dragoman.transports.listener import Listener
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id
 
-__all__ = ["RAW_KEY", "Bridge", "serve"]
+__all__ = ["RAW_KEY", "Gateway", "serve"]
 
 MAX_EARLY: Final = 4096
 """Events kept for sessions that are just being opened. An agent greets with a handful."""
@@ -39,10 +39,10 @@ async def serve(
     peer: Peer, stream: Stream, *, raw: bool = False, max_line_size: int | None = None
 ) -> ConnectionLost:
     """Serve a connected peer to one client on a stream until either has gone."""
-    return await Bridge(peer, raw=raw, max_line_size=max_line_size).serve(stream)
+    return await Gateway(peer, raw=raw, max_line_size=max_line_size).serve(stream)
 
 
-class Bridge:
+class Gateway:
     """Serves a peer. From now on its permissions are decided by its clients, who also serve what
     they can of what it asks for: files, terminals, answers of the user.
 
@@ -57,7 +57,7 @@ class Bridge:
             cancel_notice=_cancel_notice,
             reserved=RESERVED,
         )
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, ClientSession] = {}
         self._opening = 0
         self._early: list[model.Event] = []
         self._before = peer.on_event
@@ -74,7 +74,7 @@ class Bridge:
 
     async def serve(self, stream: Stream) -> ConnectionLost:
         """Serve one client until it or the peer has gone; returns why its connection ended."""
-        return await Link(self).serve(stream, self._upstream)
+        return await ClientSession(self).serve(stream, self._upstream)
 
     async def serve_unix(self, path: str | os.PathLike[str]) -> Listener:
         """Serve clients on a Unix socket; close the returned listener to stop."""
@@ -100,7 +100,7 @@ class Bridge:
             if not self._opening:
                 self._early.clear()
 
-    def adopt(self, session_id: str, link: Link) -> None:
+    def adopt(self, session_id: str, link: ClientSession) -> None:
         """A session has its client."""
         self._links[session_id] = link
         early, self._early = self._early, []
@@ -110,7 +110,7 @@ class Bridge:
             else:
                 self._early.append(event)
 
-    def forget(self, session_id: str, link: Link) -> None:
+    def forget(self, session_id: str, link: ClientSession) -> None:
         if self._links.get(session_id) is link:
             del self._links[session_id]
 

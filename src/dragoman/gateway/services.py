@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
-from dragoman.bridge import answers
 from dragoman.client.acp.inquiring import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Question
@@ -24,19 +23,20 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import DragomanError, RemoteError
 from dragoman.events import model
+from dragoman.gateway import answers
 
 if TYPE_CHECKING:
-    from dragoman.bridge.link import Link
+    from dragoman.gateway.client_session import ClientSession
 
-log: Final = logging.getLogger("dragoman.bridge")
+log: Final = logging.getLogger("dragoman.gateway")
 
 
 class Services:
     """Serves a peer through the clients of a bridge. `link_of` finds the client of a session."""
 
-    def __init__(self, link_of: Callable[[str], Link | None]) -> None:
+    def __init__(self, link_of: Callable[[str], ClientSession | None]) -> None:
         self._link_of = link_of
-        self._pages: dict[str, Link] = {}
+        self._pages: dict[str, ClientSession] = {}
         """Whose user was sent to a page, until he is done there."""
 
     # -- files and terminals
@@ -93,7 +93,7 @@ class Services:
             if link is not None:
                 link.page_done(event.request_id)
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: ClientSession) -> None:
         """A client has gone."""
         self._pages = {page: other for page, other in self._pages.items() if other is not link}
 

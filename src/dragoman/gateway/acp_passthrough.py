@@ -2,7 +2,7 @@
 
 Owns what has to be known of a client on the way: which sessions are its own, which of its requests
 and which questions of the peer are still open, and what a client cannot take (`sieve`). Everything
-else is passed on unread. A client that speaks another language is handed over to `link`.
+else is passed on unread. A client that speaks another language is handed over to `client_session`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.bridge import answers, sieve
-from dragoman.bridge.relay import HERE, Upstream, session_of
-from dragoman.bridge.sieve import Sieve
 from dragoman.client.acp.session import Session
 from dragoman.client.permissions import Answer, choose
 from dragoman.dialects import discovery
@@ -31,12 +28,15 @@ from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
 from dragoman.events import model
 from dragoman.events.place import Place
+from dragoman.gateway import acp_filter, answers
+from dragoman.gateway.acp_filter import UpdateFilter
+from dragoman.gateway.relay import HERE, Upstream, session_of
 from dragoman.rpc import LATER, Call, Connection, Handlers, boundary
 from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
-log: Final = logging.getLogger("dragoman.bridge")
+log: Final = logging.getLogger("dragoman.gateway")
 
 _PROMPT: Final = acp.SESSION_PROMPT.name
 _PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
@@ -51,10 +51,10 @@ Then = Callable[[Raw], Any]
 """What becomes of the result of a request before it is passed on."""
 
 
-class Passage:
+class Passthrough:
     """One session of a client. What the peer says about it passes through here."""
 
-    def __init__(self, through: Through, session: Session) -> None:
+    def __init__(self, through: PassthroughSession, session: Session) -> None:
         self._through = through
         self._connection = through.connection
         self.session = session
@@ -90,7 +90,7 @@ class Passage:
         if self._connection.failure is not None or not self._through.serves(request):
             return HERE
         if request.method == _PERMISSION:
-            params = sieve.question(params)
+            params = acp_filter.question(params)
         call = self._connection.begin(
             request.method,
             params,
@@ -161,7 +161,7 @@ class Passage:
             await self.session.close()
 
 
-class Through:
+class PassthroughSession:
     """Handles what a client says. `otherwise` serves it if it speaks something else than ACP."""
 
     def __init__(self, upstream: Upstream, otherwise: Handlers, *, raw: bool = False) -> None:
@@ -169,7 +169,7 @@ class Through:
         self._raw = raw
         self._otherwise = otherwise
         self._instead: Handlers | None = None
-        self._passages: dict[str, Passage] = {}
+        self._passages: dict[str, Passthrough] = {}
         self._calls: dict[Id, Call] = {}
         self._capabilities: acp.ClientCapabilities | None = None
         self._served: dict[str, bool] = {}
@@ -243,7 +243,7 @@ class Through:
             self._capabilities = client.client_capabilities
             if (note := version_note(client)) is not None:
                 log.warning("%s", note)
-        return sieve.hello(self.upstream.client.hello, self._capabilities)
+        return acp_filter.hello(self.upstream.client.hello, self._capabilities)
 
     def _way(self, method: str) -> Callable[[Request], Any]:
         """Where requests of a method go, if the peer said that it has it."""
@@ -278,13 +278,13 @@ class Through:
         except msgspec.ValidationError:
             return False
         form = isinstance(asked, acp.ElicitationForm)
-        return sieve.can(self._capabilities, f"elicitation.{'form' if form else 'url'}")
+        return acp_filter.can(self._capabilities, f"elicitation.{'form' if form else 'url'}")
 
-    def sieve(self, session: Session) -> Sieve:
+    def sieve(self, session: Session) -> UpdateFilter:
         assert self._capabilities is not None
         source = model.Source(meaning.DIALECT, self.upstream.connection.name)
         place = Place(source, itertools.count(), session.id)
-        return Sieve(self._capabilities, session, place, raw=self._raw)
+        return UpdateFilter(self._capabilities, session, place, raw=self._raw)
 
     # -- requests of the client
 
@@ -295,7 +295,7 @@ class Through:
             raise _no_such_session()
         return self._forward(request)
 
-    def _own(self, session_id: str | None) -> Passage:
+    def _own(self, session_id: str | None) -> Passthrough:
         passage = self._passages.get(session_id or "")
         if passage is None:
             raise _no_such_session()
@@ -356,7 +356,7 @@ class Through:
 
     def _open_new(self, request: Request) -> Any:
         def settle(result: Raw | None, error: DragomanError | None) -> None:
-            opened: list[Passage] = []
+            opened: list[Passthrough] = []
 
             def then(result: Raw) -> Any:
                 answer = acp.SESSION_NEW.decode_result(result)
@@ -403,14 +403,14 @@ class Through:
             raise
         return LATER
 
-    def _pass(self, request: Request, session_id: str) -> Passage:
+    def _pass(self, request: Request, session_id: str) -> Passthrough:
         """From now on a session is the client's."""
         cwd, *others = _folders(request.params)
         session = self.upstream.client.shelter(session_id, cwd, others)
-        passage = self._passages[session_id] = Passage(self, session)
+        passage = self._passages[session_id] = Passthrough(self, session)
         return passage
 
-    def _drop(self, session_id: str) -> Passage | None:
+    def _drop(self, session_id: str) -> Passthrough | None:
         self.upstream.forget(session_id)
         passage = self._passages.pop(session_id, None)
         if passage is not None:
@@ -421,7 +421,7 @@ class Through:
         passage = self._own(session_of(request.params))
         return self._closed(passage)
 
-    async def _closed(self, passage: Passage) -> acp.CloseSessionResponse:
+    async def _closed(self, passage: Passthrough) -> acp.CloseSessionResponse:
         self._passages.pop(passage.session.id, None)
         self.upstream.forget(passage.session.id)
         try:
@@ -437,7 +437,7 @@ class Through:
             return self._forward(request, passage.sieve.chosen)
         return self._set_model(passage, model_id)
 
-    async def _set_model(self, passage: Passage, model_id: str) -> Any:
+    async def _set_model(self, passage: Passthrough, model_id: str) -> Any:
         try:
             await passage.session.set_model(model_id)
         except DragomanError as error:

@@ -8,8 +8,8 @@ from dragoman.client.budgets import Budgets
 from dragoman.events import model
 from dragoman.transports.base import HIGH_WATER_SIZE
 from tests.aio import aio
-from tests.unit.bridge.both_sides import scene
 from tests.unit.client.acp.agent_side import Refusal
+from tests.unit.gateway.both_sides import scene
 from tests.unit.rpc.other_side import turns, until
 
 OPENING = {"cwd": "/workspace", "mcpServers": []}

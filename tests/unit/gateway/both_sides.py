@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from dragoman.bridge import Bridge
 from dragoman.client.acp.peer import AcpPeer, open_peer
 from dragoman.client.conversation import Terms
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
+from dragoman.gateway import Gateway
 from dragoman.transports.memory import memory_pair
 from tests.unit.client.acp.agent_side import CWD, EVERYTHING, AgentSide
 from tests.unit.rpc.other_side import WAIT_TIMEOUT, OtherSide, soon
@@ -72,7 +72,7 @@ class ClientEnd(OtherSide):
 class Scene:
     """An agent, a bridge to it, and as many clients as a test wants."""
 
-    def __init__(self, agent: AgentSide, peer: AcpPeer, bridge: Bridge) -> None:
+    def __init__(self, agent: AgentSide, peer: AcpPeer, bridge: Gateway) -> None:
         self.agent = agent
         self.peer = peer
         self.bridge = bridge
@@ -115,7 +115,7 @@ async def scene(
     peer = await soon(open_peer(ours, Terms(workspace=CWD, on_event=on_event, **terms)))
     try:
         async with asyncio.timeout(WAIT_TIMEOUT):
-            here = Scene(agent, peer, Bridge(peer, raw=raw))
+            here = Scene(agent, peer, Gateway(peer, raw=raw))
             async with here.stack:
                 yield here
     finally:

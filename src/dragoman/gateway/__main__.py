@@ -1,6 +1,6 @@
-"""``python -m dragoman.bridge -- CMD``: put an agent into an editor that speaks ACP v1.
+"""``python -m dragoman.gateway -- CMD``: put an agent into an editor that speaks ACP v1.
 
-Owns the command line. The bridge itself is in `dragoman.bridge`, and what CMD speaks is found out
+Owns the command line. The bridge itself is in `dragoman.gateway`, and what CMD speaks is found out
 by `dragoman.connect`.
 """
 
@@ -12,20 +12,20 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from dragoman.bridge.bridge import Bridge
-from dragoman.bridge.greeting import Overheard, offered
 from dragoman.client.connecting import AUTO, OPENERS, Target, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import DECLINED
 from dragoman.client.permissions import approve_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import DragomanError, UsageError
+from dragoman.gateway.client_offer import ClientOffer, offered
+from dragoman.gateway.gateway import Gateway
 from dragoman.transports import open_stdio
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m dragoman.bridge",
+        prog="python -m dragoman.gateway",
         description="Serve an agent, whatever it speaks, as an ACP v1 agent.",
     )
     made.add_argument(
@@ -73,16 +73,16 @@ async def run(arguments: argparse.Namespace) -> None:
     target = target_of(arguments.target)
     if arguments.unix is None and arguments.websocket is None:
         # Ours before anything else can print into it.
-        stream = Overheard(await open_stdio())
+        stream = ClientOffer(await open_stdio())
         try:
             client = offered(await stream.greeting())
             async with _connected(arguments, target, client) as peer:
-                await Bridge(peer, raw=arguments.raw).serve(stream)
+                await Gateway(peer, raw=arguments.raw).serve(stream)
         finally:
             await stream.aclose()
         return
     async with _connected(arguments, target, None) as peer:
-        bridge = Bridge(peer, raw=arguments.raw)
+        bridge = Gateway(peer, raw=arguments.raw)
         if arguments.unix is not None:
             listener = await bridge.serve_unix(arguments.unix)
         else:
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         asyncio.run(run(arguments))
     except DragomanError as error:
-        sys.stderr.write(f"dragoman.bridge: {error}\n")
+        sys.stderr.write(f"dragoman.gateway: {error}\n")
         return 1
     except KeyboardInterrupt:
         return 130

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from dragoman.bridge import answers
 from dragoman.client.results import Result, stop_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
@@ -20,6 +19,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import Outcome
+from dragoman.gateway import answers
 from tests.unit.events.sayings import make, place
 
 SOURCE = model.Source("acp", "c1")

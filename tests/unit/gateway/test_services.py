@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from dragoman.bridge import Bridge
-from dragoman.bridge.services import Services
 from dragoman.client.inquiries import DECLINED, Inquiry
 from dragoman.dialects.acp import v1 as acp
 from dragoman.events import model
+from dragoman.gateway import Gateway
+from dragoman.gateway.services import Services
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
-from tests.unit.bridge.both_sides import ClientEnd, Scene, scene
 from tests.unit.client.acp.agent_side import chunk
 from tests.unit.client.codex.server_side import Server, connected
+from tests.unit.gateway.both_sides import ClientEnd, Scene, scene
 from tests.unit.rpc.other_side import soon
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -228,7 +228,7 @@ async def codex(server: Server, **capabilities: Any) -> AsyncIterator[ClientEnd]
         ours, theirs = memory_pair()
         client = ClientEnd(theirs)
         theirs.start(client)
-        client.served = group.create_task(Bridge(peer).serve(ours))
+        client.served = group.create_task(Gateway(peer).serve(ours))
         await client.hello(**capabilities)
         await client.open()
         yield client

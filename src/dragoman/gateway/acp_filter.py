@@ -2,7 +2,7 @@
 
 Owns the exceptions to passing things on as they are: updates and options that a client did not say
 it knows are put in other words or left out, and models that stand apart from the options are
-offered as one more option. It passes nothing on itself: `through` does.
+offered as one more option. It passes nothing on itself: `acp_passthrough` does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dragoman.bridge.choices import MODEL_OPTION, choices_of, lacks_models
-from dragoman.bridge.speaking import Speaker
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.client.permissions import Answer
 from dragoman.dialects.acp import v1 as acp
@@ -23,6 +21,8 @@ from dragoman.dialects.acp.v1 import meaning
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Gate
 from dragoman.events.place import Place
+from dragoman.gateway.choices import MODEL_OPTION, choices_of, lacks_models
+from dragoman.gateway.to_acp import AcpTranslator
 from dragoman.wire.messages import UNDECODABLE, Notification
 
 RAW_KEY: Final = "dragoman.raw"
@@ -103,7 +103,7 @@ class Unannounced:
             if not can(client, capability)
             for kind in kinds
         )
-        self._speaker = Speaker(
+        self._speaker = AcpTranslator(
             notices=can(client, "session.notices"), compaction=can(client, "session.compaction")
         )
 
@@ -121,7 +121,7 @@ class Unannounced:
         return [said for event in events for said in self._speaker.updates(event)]
 
 
-class Sieve:
+class UpdateFilter:
     """What passes to one client of one session."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Owns the way from results and errors of the conversation API to prompt responses and the
 protocol's errors, and the translation of stop reasons that the protocol does not have: clients
-that check what they decode fail on them. It sends nothing: `link` and `through` do.
+that check what they decode fail on them. It sends nothing: `client_session` and `acp_passthrough` do.
 """
 
 from __future__ import annotations

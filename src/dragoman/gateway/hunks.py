@@ -2,7 +2,7 @@
 
 Owns the reading of hunks. ACP v1 shows a change as an old and a new text and has no place for a
 diff, so that each hunk becomes a pair of its own. What does not read as the diff of one file gives
-no pairs: whoever asks shows the diff as it is then. The neighbour is `speaking`.
+no pairs: whoever asks shows the diff as it is then. The neighbour is `to_acp`.
 """
 
 from __future__ import annotations

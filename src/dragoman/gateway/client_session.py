@@ -2,7 +2,7 @@
 
 Owns the sessions that one client has opened, and the order of what it is told: events of a turn in
 the order of the wire with the answer behind them, and what happens outside of turns after that.
-It does not know what events mean (`speaking`) nor how errors are put (`answers`).
+It does not know what events mean (`to_acp`) nor how errors are put (`answers`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,6 @@ from dragoman.agent.client_side import ClientSide
 from dragoman.agent.server import Server
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech
-from dragoman.bridge import answers
-from dragoman.bridge.choices import Choices, stands_for_models, wanted_model
-from dragoman.bridge.relay import Upstream
-from dragoman.bridge.services import tool_call_of
-from dragoman.bridge.sieve import RAW_KEY
-from dragoman.bridge.speaking import Speaker
-from dragoman.bridge.through import Through
 from dragoman.client.conversation import Conversation, ConversationTurn, Opening
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.client.turns import End as Ended
@@ -38,18 +31,25 @@ from dragoman.errors import ConnectionLost, DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.events.fold import apply
 from dragoman.events.view import View
+from dragoman.gateway import answers
+from dragoman.gateway.acp_filter import RAW_KEY
+from dragoman.gateway.acp_passthrough import PassthroughSession
+from dragoman.gateway.choices import Choices, stands_for_models, wanted_model
+from dragoman.gateway.relay import Upstream
+from dragoman.gateway.services import tool_call_of
+from dragoman.gateway.to_acp import AcpTranslator
 from dragoman.rpc import Connection, End
 from dragoman.transports.base import Stream
 from dragoman.wire import codes, messages
 
 if TYPE_CHECKING:
-    from dragoman.bridge.bridge import Bridge
     from dragoman.client.acp.peer import AcpConversation
+    from dragoman.gateway.gateway import Gateway
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-log: Final = logging.getLogger("dragoman.bridge")
+log: Final = logging.getLogger("dragoman.gateway")
 
 TOLD_TIMEOUT: Final = 10.0
 """How long a question waits for the events before it to reach the client. They are on their way:
@@ -74,10 +74,12 @@ _GATED: Final = {
 _KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 
 
-class Bridged:
+class GatewaySession:
     """One session of a client, and the conversation behind it."""
 
-    def __init__(self, conversation: Conversation, speaker: Speaker, side: ClientSide) -> None:
+    def __init__(
+        self, conversation: Conversation, speaker: AcpTranslator, side: ClientSide
+    ) -> None:
         self.conversation = conversation
         self.speaker = speaker
         self.side = side
@@ -194,14 +196,14 @@ def refusing(
     return refused
 
 
-class Link:
+class ClientSession:
     """Serves a peer to one client."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Gateway) -> None:
         self._bridge = bridge
         self._peer = bridge.peer
         self._forwards = bridge.peer.dialect == meaning.DIALECT
-        self._sessions: dict[str, Bridged] = {}
+        self._sessions: dict[str, GatewaySession] = {}
         self._server = Server(self._agent())
         self._connection: Connection | None = None
 
@@ -213,7 +215,9 @@ class Link:
         With `upstream`, what a client that speaks ACP says passes through as it is.
         """
         through = (
-            None if upstream is None else Through(upstream, self._server, raw=self._bridge.raw)
+            None
+            if upstream is None
+            else PassthroughSession(upstream, self._server, raw=self._bridge.raw)
         )
         handlers = through or self._server
         try:
@@ -295,7 +299,7 @@ class Link:
 
     # -- sessions
 
-    async def _open(self, session: Session, how: str) -> Bridged:
+    async def _open(self, session: Session, how: str) -> GatewaySession:
         can = self._peer.capabilities
         servers = session.mcp_servers
         if servers and can.mcp_stdio is False:
@@ -315,9 +319,9 @@ class Link:
             capabilities = session.client.client_capabilities
             connection = self._server.connection
             side = ClientSide(connection, conversation.id, capabilities, speech=self._server.speech)
-            bridged = Bridged(
+            bridged = GatewaySession(
                 conversation,
-                Speaker(
+                AcpTranslator(
                     notices=side.can("session.notices"),
                     compaction=side.can("session.compaction"),
                 ),
@@ -365,7 +369,7 @@ class Link:
         self._sessions.pop(session_id, None)
         self._bridge.forget(session_id, self)
 
-    def _bridged(self, session_id: str) -> Bridged:
+    def _bridged(self, session_id: str) -> GatewaySession:
         bridged = self._sessions.get(session_id)
         if bridged is None:
             raise RemoteError(codes.NOT_FOUND, "there is no such session")
@@ -418,14 +422,14 @@ class Link:
             bridged.later.append(event)
             self._tell_later(bridged)
 
-    def _tell_later(self, bridged: Bridged) -> None:
+    def _tell_later(self, bridged: GatewaySession) -> None:
         """Tell what happened outside of turns, behind whatever is being answered right now."""
         connection = self._server.connection
         if bridged.later and not bridged.telling and connection.failure is None:
             bridged.telling = True
             connection.tasks.start(self._tell_outside(bridged), "tell what happened")
 
-    async def _tell_outside(self, bridged: Bridged) -> None:
+    async def _tell_outside(self, bridged: GatewaySession) -> None:
         try:
             while bridged.later and not bridged.turning:
                 await self._tell(bridged, bridged.later.pop(0))
@@ -434,7 +438,7 @@ class Link:
         finally:
             bridged.telling = False
 
-    async def _tell(self, bridged: Bridged, event: model.Event) -> None:
+    async def _tell(self, bridged: GatewaySession, event: model.Event) -> None:
         """Tell the client of one event, in its own words if it speaks the client's language."""
         speech = self._server.speech
         raw = event.raw
@@ -456,7 +460,7 @@ class Link:
             else:
                 bridged.question(event.request_id).set()
 
-    async def _hold_up(self, bridged: Bridged) -> None:
+    async def _hold_up(self, bridged: GatewaySession) -> None:
         """Wait for a client that does not keep up. What is told next is still untold then."""
         bridged.held_up = True
         try:
@@ -473,7 +477,7 @@ class Link:
             params = message.params if isinstance(message, messages.Notification) else Raw(b"{}")
         self._server.connection.post(_UPDATE, params)
 
-    def _updates(self, bridged: Bridged, event: model.Event) -> list[acp.SessionUpdate]:
+    def _updates(self, bridged: GatewaySession, event: model.Event) -> list[acp.SessionUpdate]:
         if isinstance(event, model.SettingsChanged):
             updates = self._settings(bridged, event)
         else:
@@ -483,7 +487,9 @@ class Link:
             updates = [replace(update, meta=meta) for update in updates]
         return updates
 
-    def _settings(self, bridged: Bridged, event: model.SettingsChanged) -> list[acp.SessionUpdate]:
+    def _settings(
+        self, bridged: GatewaySession, event: model.SettingsChanged
+    ) -> list[acp.SessionUpdate]:
         updates: list[acp.SessionUpdate] = []
         if isinstance(event.mode, str) and bridged.view.modes and not self._forwards:
             updates.append(acp.CurrentModeUpdate(current_mode_id=event.mode))
@@ -541,7 +547,7 @@ class Link:
             return Answer.CANCEL
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
 
-    def _is_next(self, bridged: Bridged, question: Question) -> bool:
+    def _is_next(self, bridged: GatewaySession, question: Question) -> bool:
         """Whether the client knows everything that came before a question. The question itself
         tells of its tool call, if the peer speaks the client's language."""
         if not self._forwards or bridged.running is None or bridged.held_up:

@@ -2,7 +2,7 @@
 
 Owns the way back from the common vocabulary to session updates, for one session. ACP replaces the
 whole content of a tool call with every update, so what a tool has shown so far is kept here. It
-sends nothing: `link` does. What ACP has no word for makes no update.
+sends nothing: `client_session` does. What ACP has no word for makes no update.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
-from dragoman.bridge.hunks import hunks_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
+from dragoman.gateway.hunks import hunks_of
 
 SHOWN_OUTPUT: Final = 32 * 1024
 """Characters of a tool's output that are shown, the newest: every update repeats all of them."""
@@ -73,7 +73,7 @@ class _Tool:
         return shown
 
 
-class Speaker:
+class AcpTranslator:
     """Says the events of one session to a client with these capabilities."""
 
     def __init__(self, *, notices: bool = True, compaction: bool = True) -> None:

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from dragoman.agent import Agent, Turn
-from dragoman.bridge import Bridge, relay, serve
 from dragoman.client.acp.peer import open_peer
 from dragoman.client.conversation import Terms
 from dragoman.client.permissions import Answer, Question
 from dragoman.errors import ConnectionEnded, ConnectionLost
 from dragoman.events import model
+from dragoman.gateway import Gateway, relay, serve
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import memory_pair
 from tests.aio import aio
-from tests.unit.bridge.between import WORKSPACE, bridged, far
-from tests.unit.bridge.both_sides import ClientEnd, scene
 from tests.unit.client.acp.agent_side import chunk
+from tests.unit.gateway.between import WORKSPACE, bridged, far
+from tests.unit.gateway.both_sides import ClientEnd, scene
 from tests.unit.rpc.other_side import soon, turns
 
 
@@ -38,7 +38,7 @@ async def test_whoever_watched_the_peer_before_still_does() -> None:
     events: list[model.Event] = []
     async with far(echo()) as peer:
         peer.on_event = events.append
-        bridge = Bridge(peer)
+        bridge = Gateway(peer)
         assert peer.on_event != events.append
         assert not bridge.raw
         async with peer.session() as session:
@@ -49,7 +49,7 @@ async def test_whoever_watched_the_peer_before_still_does() -> None:
 @aio
 async def test_a_question_about_a_session_that_nobody_has_open_is_refused() -> None:
     async with far(echo()) as peer:
-        bridge = Bridge(peer)
+        bridge = Gateway(peer)
         question = Question("nobody's", "t", "Dig", "execute", (), None)
         assert await bridge._decide(question) is Answer.REJECT_ONCE
 

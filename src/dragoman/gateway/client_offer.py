@@ -22,7 +22,7 @@ GREETING_TIMEOUT: Final = 2.0
 by hand is not kept waiting for what it has to say."""
 
 
-class Overheard(Stream):
+class ClientOffer(Stream):
     """A stream whose beginning somebody has read already."""
 
     def __init__(self, stream: Stream) -> None:

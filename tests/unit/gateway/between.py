@@ -9,10 +9,10 @@ from typing import Any
 
 from dragoman.agent import Agent
 from dragoman.agent.server import Server
-from dragoman.bridge import Bridge
 from dragoman.client.acp.peer import AcpPeer, open_peer
 from dragoman.client.conversation import Terms
 from dragoman.client.permissions import Permit, deny_all
+from dragoman.gateway import Gateway
 from dragoman.rpc import Connection, End
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import memory_pair
@@ -35,11 +35,13 @@ async def far(agent: Agent) -> AsyncIterator[AcpPeer]:
 
 
 @asynccontextmanager
-async def bridged(agent: Agent, permit: Permit = deny_all) -> AsyncIterator[tuple[AcpPeer, Bridge]]:
+async def bridged(
+    agent: Agent, permit: Permit = deny_all
+) -> AsyncIterator[tuple[AcpPeer, Gateway]]:
     """A client of ours, and the bridge between it and the agent."""
     tasks = TaskOwner("near")
     async with far(agent) as peer:
-        bridge = Bridge(peer)
+        bridge = Gateway(peer)
         ours, theirs = memory_pair()
         tasks.start(bridge.serve(theirs), "bridge")
         try:
@@ -75,7 +77,7 @@ async def plain(agent: Agent, capabilities: dict[str, Any]) -> AsyncIterator[Pla
         ours, theirs = memory_pair()
         client = PlainClient(ours)
         ours.start(client)
-        tasks.start(Bridge(peer).serve(theirs), "bridge")
+        tasks.start(Gateway(peer).serve(theirs), "bridge")
         try:
             hello = {"protocolVersion": 1, "clientCapabilities": capabilities}
             await client.call("initialize", hello)

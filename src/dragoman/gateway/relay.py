@@ -3,7 +3,7 @@
 Owns the way of what an agent sends to whoever has its session: an update is routed by the id of its
 session and nothing else of it is looked at, and so is a request. What nobody has, and what its
 owner does not want to answer, is left to the agent's own client. It does not know who the owners
-are: `through` and the hub's broker do.
+are: `acp_passthrough` and the hub's broker do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dragoman.wire import codes
 from dragoman.wire.messages import UNDECODABLE, Id, Notification, Request
 from dragoman.wire.peer import Noise, Stray
 
-log: Final = logging.getLogger("dragoman.bridge")
+log: Final = logging.getLogger("dragoman.gateway")
 
 UPDATE: Final = acp.SESSION_UPDATE.name
 
@@ -41,13 +41,13 @@ PLAIN_COLONS: Final = 2
 """In what stands before the params of an update: one behind the version, one behind the method."""
 
 
-class About(Struct):
+class SessionRef(Struct):
     """The one member by which everything finds its way."""
 
     sessionId: str | None = None
 
 
-_about: Final = msgspec.json.Decoder(About).decode
+_about: Final = msgspec.json.Decoder(SessionRef).decode
 
 
 def session_of(params: Raw) -> str | None:
@@ -68,7 +68,7 @@ class Route(Protocol):
         """A request about the session: answered as by `Handlers.request`, or `HERE`."""
 
 
-class Asking(Protocol):
+class ForwardedRequest(Protocol):
     """A question of the agent that somebody else was asked."""
 
     def give_up(self, error: DragomanError) -> None:
@@ -88,7 +88,7 @@ class Upstream:
         self._opening = 0
         self._early: list[tuple[str, Notification]] = []
         self._early_size = 0
-        self.asked: dict[Id, Asking] = {}
+        self.asked: dict[Id, ForwardedRequest] = {}
         """Questions of the agent that somebody else was asked, by the agent's own ids."""
         self.pages: dict[str, Connection] = {}
         """Whose user was sent to a page, until he is done there."""

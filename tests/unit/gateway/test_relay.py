@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.bridge import relay
-from dragoman.bridge.relay import HERE, Upstream, session_of
 from dragoman.client.acp.options import ClientOptions
+from dragoman.gateway import relay
+from dragoman.gateway.relay import HERE, Upstream, session_of
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
 from tests.unit.client.acp.agent_side import CWD, driven

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from dragoman.bridge import speaking
-from dragoman.bridge.speaking import Speaker
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.events import model, parts
@@ -23,11 +21,13 @@ from dragoman.events.words import (
     ToolStatus,
     TurnPhase,
 )
+from dragoman.gateway import to_acp
+from dragoman.gateway.to_acp import AcpTranslator
 from tests.unit.events.sayings import make, place
 
 
-def spoken(*events: model.Event, speaker: Speaker | None = None) -> list[Any]:
-    speaker = speaker or Speaker()
+def spoken(*events: model.Event, speaker: AcpTranslator | None = None) -> list[Any]:
+    speaker = speaker or AcpTranslator()
     return [update for event in events for update in speaker.updates(event)]
 
 
@@ -117,7 +117,7 @@ def test_a_call_that_is_first_heard_of_by_its_output_is_announced() -> None:
 
 
 def test_long_output_is_sent_less_and_less_often_and_complete_at_the_end() -> None:
-    speaker = Speaker()
+    speaker = AcpTranslator()
     pieces = [make(model.ToolDelta, "t", "output", f"{n:04} ") for n in range(1000)]
     updates = spoken(*pieces, speaker=speaker)
     assert len(updates) < 60
@@ -126,11 +126,9 @@ def test_long_output_is_sent_less_and_less_often_and_complete_at_the_end() -> No
 
 
 def test_output_is_shown_up_to_a_limit_and_the_newest_of_it() -> None:
-    (update,) = spoken(
-        make(model.ToolDelta, "t", "output", "x" * speaking.SHOWN_OUTPUT + "the end")
-    )
+    (update,) = spoken(make(model.ToolDelta, "t", "output", "x" * to_acp.SHOWN_OUTPUT + "the end"))
     text = update.content[0].content.text
-    assert len(text) == speaking.SHOWN_OUTPUT
+    assert len(text) == to_acp.SHOWN_OUTPUT
     assert text.endswith("the end")
 
 
@@ -211,7 +209,7 @@ def test_notices_are_thoughts_for_clients_that_have_none_and_compactions_are_sil
     ]
     kinds = [type(update) for update in spoken(*events)]
     assert kinds == [acp.Notice, acp.Notice, acp.CompactionUpdate]
-    plain = spoken(*events, speaker=Speaker(notices=False, compaction=False))
+    plain = spoken(*events, speaker=AcpTranslator(notices=False, compaction=False))
     assert [update.content.text for update in plain] == ["Look: there\n", "bad\n"]
 
 
@@ -228,16 +226,16 @@ def test_what_acp_has_no_word_for_is_not_said() -> None:
 
 
 def test_output_beyond_the_limit_still_ends_with_its_newest_lines() -> None:
-    speaker = Speaker()
-    full = make(model.ToolDelta, "t", "output", "a" * speaking.SHOWN_OUTPUT)
+    speaker = AcpTranslator()
+    full = make(model.ToolDelta, "t", "output", "a" * to_acp.SHOWN_OUTPUT)
     spoken(full, make(model.ToolDelta, "t", "output", "b" * 10), speaker=speaker)
     (last,) = spoken(make(model.ToolChanged, "t", status=ToolStatus.COMPLETED), speaker=speaker)
-    assert last.content[0].content.text == "a" * (speaking.SHOWN_OUTPUT - 10) + "b" * 10
+    assert last.content[0].content.text == "a" * (to_acp.SHOWN_OUTPUT - 10) + "b" * 10
 
 
 def test_output_beyond_the_limit_goes_on_being_shown_while_it_grows() -> None:
-    speaker = Speaker()
-    spoken(make(model.ToolDelta, "t", "output", "a" * speaking.SHOWN_OUTPUT), speaker=speaker)
+    speaker = AcpTranslator()
+    spoken(make(model.ToolDelta, "t", "output", "a" * to_acp.SHOWN_OUTPUT), speaker=speaker)
     pieces = (make(model.ToolDelta, "t", "output", "b" * 1024) for _ in range(64))
     updates = spoken(*pieces, speaker=speaker)
     assert 1 < len(updates) < 20
@@ -267,7 +265,7 @@ def test_a_title_that_was_not_told_is_not_taken_away() -> None:
 def test_an_answer_that_comes_whole_at_the_end_is_said_as_far_as_it_was_not(
     streamed: list[str], whole: str | None, told: str
 ) -> None:
-    speaker = Speaker()
+    speaker = AcpTranslator()
     for _ in range(2):
         spoken(make(model.TurnStarted), *map(delta, streamed), speaker=speaker)
         ended = make(model.TurnEnded, Outcome.OK, text=whole)
@@ -303,7 +301,7 @@ def test_changes_that_a_tool_call_has_shown_are_not_shown_again() -> None:
 
 def test_an_output_is_cut_between_two_words() -> None:
     key = "ghp_" + "a1B2c3D4" * 5
-    for number in range(0, speaking.SHOWN_OUTPUT + 200, 7):
+    for number in range(0, to_acp.SHOWN_OUTPUT + 200, 7):
         said = "w " * 20 + key + " " + "x" * number
         (update,) = spoken(make(model.ToolDelta, "t", "output", said))
         shown = update.content[0].content.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.aio import aio
-from tests.unit.bridge.both_sides import scene
+from tests.unit.gateway.both_sides import scene
 
 OPENING = {"cwd": "/workspace", "mcpServers": []}
 ON = {"id": "on", "name": "On", "type": "boolean", "currentValue": True}
