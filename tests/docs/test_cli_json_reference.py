@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dragoman.catalogue.card import Card
-from dragoman.cli.options import Format
-from dragoman.cli.output.beginnings import Telling, proof_as_json
 from dragoman.cli.output.broker_pages import as_json as broker_as_json
+from dragoman.cli.output.init_progress import InitOutput, proof_as_json
 from dragoman.cli.output.jsonl import JsonLines
-from dragoman.cli.output.ladders import Progress, card_as_json
+from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
+from dragoman.cli.shared_options import ListFormat
 from dragoman.setup.init import VerifiedPeer
 from dragoman.store.open import open_store
 from dragoman.store.records import JobRecord, SessionRecord, root_of
@@ -111,14 +111,14 @@ def test_the_table_names_the_fields_of_every_line(
     assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
     assert told.pop(("init", "Peer")) == []
     assert told.pop(("init", "VerifiedPeer")) == list(proof_as_json(VerifiedPeer(name="x")))[1:]
-    beginning = Telling(Format.JSON, JsonLines())
+    beginning = InitOutput(ListFormat.JSON, JsonLines())
     assert told.pop(("init", "Beginning")) == list(beginning.as_json(0))[1:]
     beginning.enabled(["x"], [], "config.toml")
     enabled = json.loads(capsys.readouterr().out)
     assert told.pop(("init", "Enabled")) == list(enabled)[1:]
     page = printed(shell, "peers", "show", "scout")["Peer"]
     assert set(told.pop(("peers show", "Peer"))) <= set(page)
-    Progress(Format.JSON).rung(card_of("x").rungs[0])
+    LadderProgress(ListFormat.JSON).rung(card_of("x").rungs[0])
     rung = json.loads(capsys.readouterr().out)
     assert told.pop(("peers verify", "Rung")) == list(rung)[1:]
     assert told.pop(("peers verify", "Card")) == []

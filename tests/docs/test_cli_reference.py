@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from dragoman.cli.exits import MEANINGS, Exit
+from dragoman.cli.exit_codes import MEANINGS, ExitCode
 from dragoman.cli.output.jsonl import of_error, of_report
-from dragoman.cli.output.showing import Report
+from dragoman.cli.output.renderer import TurnReport
 from dragoman.cli.reference import helps, page
 from dragoman.client.results import Result
 from dragoman.errors import DragomanError
@@ -53,12 +53,12 @@ def test_every_example_calls_a_command_with_options_that_it_has() -> None:
 
 def test_the_table_of_exit_codes_is_the_one_in_the_code() -> None:
     rows = table(section(REFERENCE / "exit-codes.md", "Exit codes"))
-    assert rows == [[str(int(each)), f"`{each.name}`", MEANINGS[each]] for each in Exit]
+    assert rows == [[str(int(each)), f"`{each.name}`", MEANINGS[each]] for each in ExitCode]
 
 
 def test_every_field_of_a_result_and_of_an_error_is_documented() -> None:
     result = Result(Outcome.OK, "text")
-    report = Report(peer="p", session="s", result=result, seconds=1.0, exit_code=0)
+    report = TurnReport(peer="p", session="s", result=result, seconds=1.0, exit_code=0)
     for name, told in (("Result", of_report(report)), ("Error", of_error(DragomanError("x")))):
         rows = table(section(REFERENCE / "cli-json.md", name))
         assert [cells[0] for cells in rows] == [f"`{field}`" for field in told]

@@ -37,7 +37,7 @@ def test_the_options_that_it_names_are_there() -> None:
 def test_its_steps_are_those_of_the_command() -> None:
     steps = [line for _, line in prose(PAGE) if re.match(r"\d\. \*\*", line)]
     assert len(steps) == 4
-    source = (ROOT / "src/dragoman/cli/output/beginnings.py").read_text("utf-8")
+    source = (ROOT / "src/dragoman/cli/output/init_progress.py").read_text("utf-8")
     for step in steps:
         title = re.findall(r"\*\*(.+?)[.]?\*\*", step)[0]
         assert title in source, title

@@ -18,7 +18,7 @@ import pytest
 
 import dragoman
 from dragoman.broker.client.list import list_brokers
-from dragoman.cli.entrance import run
+from dragoman.cli.entry import run
 from dragoman.paths import find_paths
 from dragoman.transports.identity import kill
 from tests.integration.pty_terminal import Terminal, in_terminal

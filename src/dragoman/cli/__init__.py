@@ -23,7 +23,7 @@ def main() -> None:
         from dragoman.cli.streams import leave, prepare
 
         prepare()
-        from dragoman.cli.entrance import run
+        from dragoman.cli.entry import run
 
         run()
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """`dragoman acp`: put dragoman into editors as an agent.
 
-It parses and calls `installing`. Which editors there are is data of
+It parses and calls `install`. Which editors there are is data of
 `dragoman.setup.install.clients`.
 """
 
@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.installing import NAME, FileOption, NameOption, WriteOption, check_name, install
+from dragoman.cli.install import NAME, FileOption, NameOption, WriteOption, check_name, install
 from dragoman.cli.output.terminal import put_data, put_err
 
 HELP: Final = """

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
 from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
 if TYPE_CHECKING:
     from dragoman.catalogue.agent_files import AgentFile, AgentFileEdit, Problem
@@ -53,7 +53,7 @@ DryRunOption = Annotated[
 
 @app.command("list", context_settings=CONTEXT)
 def list_command(
-    files: FilesArgument = None, *, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+    files: FilesArgument = None, *, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
     """Show the agent files and what each delegates to.
 
@@ -69,11 +69,11 @@ def list_command(
 
     place = _place(cwd)
     found = list_files(place.find_agent_files(tuple(files or ())), place.catalogue)
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for file in found:
             write_json(_as_json(file, place))
         return
-    if format is Format.QUIET:
+    if format is ListFormat.QUIET:
         put_data(sys.stdout, *(f"{_shown(file.path, place)}\n" for file in found))
         return
     if not found:
@@ -150,7 +150,7 @@ def unset_command(
 
 @app.command("validate", context_settings=CONTEXT)
 def validate_command(
-    files: FilesArgument = None, *, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+    files: FilesArgument = None, *, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
     """Check the field in every agent file; the exit code is 1 if something is wrong.
 
@@ -160,13 +160,13 @@ def validate_command(
       dragoman agents validate 'docs/agents/*.md'
     """
     from dragoman.catalogue.agent_files import validate
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
     from dragoman.cli.output.jsonl import write_json
 
     place = _place(cwd)
     paths = place.find_agent_files(tuple(files or ()))
     problems = validate(paths, place.catalogue)
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for problem in problems:
             write_json(
                 {
@@ -179,10 +179,10 @@ def validate_command(
             )
     else:
         _complain(problems, place)
-        if format is Format.TEXT:
+        if format is ListFormat.TEXT:
             put_out(f"{len(paths)} agent files, {len(problems)} with trouble\n")
     if problems:
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _place(cwd: Path | None) -> RunContext:

@@ -2,7 +2,7 @@
 
 Owns the table of commands, each with the module it is fetched from when it is called. It does not
 know what a command does: its module does, made as `commands` describes. What becomes of an error is
-in `entrance`.
+in `entry`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.commands import HELP_NAMES
+from dragoman.cli.option_types import quicken
 from dragoman.cli.output.terminal import put_err, put_out
-from dragoman.cli.values import quicken
 
 COMMANDS: Final = {
     "init": "Find out which agents are here, and end with one at work.",
@@ -144,7 +144,7 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
         refused: Any = error
         told = io.StringIO()
         refused.show(file=told)
-        from dragoman.cli.faults import short
+        from dragoman.cli.error_messages import short
 
         put_err("\n".join(map(short, told.getvalue().split("\n"))))
         sys.exit(refused.exit_code)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli import talk_options as options
+from dragoman.cli import prompt_options as options
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
-from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ BrokerArgument = Annotated[
 
 
 @app.command("list", context_settings=CONTEXT)
-def list_command(*, format: FormatOption = Format.TEXT) -> None:
+def list_command(*, format: FormatOption = ListFormat.TEXT) -> None:
     """List the brokers that run, the oldest first.
 
     \b
@@ -68,10 +68,10 @@ def list_command(*, format: FormatOption = Format.TEXT) -> None:
     from dragoman.paths import find_paths
 
     found = asyncio.run(statuses(find_paths()))
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for record, status in found:
             write_json(broker_pages.as_json(record, status))
-    elif format is Format.QUIET:
+    elif format is ListFormat.QUIET:
         put_data(sys.stdout, *(f"{record.name}\n" for record, _ in found))
     elif found:
         now = time.time()
@@ -81,7 +81,9 @@ def list_command(*, format: FormatOption = Format.TEXT) -> None:
 
 
 @app.command("status", context_settings=CONTEXT)
-def status_command(broker: BrokerArgument = None, *, format: FormatOption = Format.TEXT) -> None:
+def status_command(
+    broker: BrokerArgument = None, *, format: FormatOption = ListFormat.TEXT
+) -> None:
     """Show what brokers are doing: their callers, sessions and jobs.
 
     \b
@@ -98,7 +100,7 @@ def status_command(broker: BrokerArgument = None, *, format: FormatOption = Form
 
     wanted = {record.name for record in _found(broker)}
     found = [each for each in asyncio.run(statuses(find_paths())) if each[0].name in wanted]
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for record, status in found:
             write_json(broker_pages.as_json(record, status))
     else:
@@ -181,7 +183,7 @@ def stop_command(
 
 
 @app.command("reap", context_settings=CONTEXT)
-def reap_command(*, format: FormatOption = Format.TEXT) -> None:
+def reap_command(*, format: FormatOption = ListFormat.TEXT) -> None:
     """Remove what killed brokers left: agents without a broker, sockets, locks.
 
     Every start of a broker does that, too. Nothing is killed that is not proved to be left over.
@@ -197,7 +199,7 @@ def reap_command(*, format: FormatOption = Format.TEXT) -> None:
     from dragoman.paths import find_paths
 
     for reaped in asyncio.run(reap(find_paths())):
-        if format is Format.JSON:
+        if format is ListFormat.JSON:
             told = {"processes": reaped.processes, "files": list(reaped.files)}
             write_json({"type": "Reaped", "broker": reaped.name, **told})
         else:
@@ -226,11 +228,11 @@ def attach_command(
     """
     import asyncio
 
-    from dragoman.cli.attaching import attach
-    from dragoman.cli.plans import Wishes, plan_of
+    from dragoman.cli.broker_stdio import attach
+    from dragoman.cli.options import RunOptions, plan_of
 
     command = words_after_dashes(context)
-    plan = plan_of(Wishes(peer=peer, command=command, cwd=cwd, env=env or (), ttl=ttl))
+    plan = plan_of(RunOptions(peer=peer, command=command, cwd=cwd, env=env or (), ttl=ttl))
     raise typer.Exit(asyncio.run(attach(plan)))
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dragoman.cli import talk_options as options
+from dragoman.cli import prompt_options as options
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
 from dragoman.cli.output.terminal import put_err, put_out
 from dragoman.errors import BrokerError, ConnectionLost, DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.cli.output.showing import Show
-    from dragoman.cli.plans import Plan
-    from dragoman.cli.stage import Stage
-    from dragoman.cli.talk import Talk
+    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.options import RunPlan
+    from dragoman.cli.output.renderer import Renderer
+    from dragoman.cli.prompt_session import PromptSession
 
 HELP = """
 Talk with an agent, turn by turn.
@@ -70,12 +70,12 @@ def chat(
     if (peer is None) == (command is None):
         raise UsageError("name a peer, or give a command line after --, and not both")
 
-    from dragoman.cli.plans import Wishes
-    from dragoman.cli.setting import perform, prepare
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.options import RunOptions
+    from dragoman.cli.run_setup import perform, prepare
 
     plan, show = prepare(
-        Wishes(
+        RunOptions(
             peer=peer,
             command=command,
             cwd=cwd,
@@ -101,22 +101,22 @@ def chat(
         ),
         trace,
     )
-    stage = Stage()
+    stage = LiveOutput()
     try:
         code = perform(stage, lambda: converse(plan, stage, show))
     except DragomanError as error:
-        from dragoman.cli import faults
+        from dragoman.cli import error_messages
 
         show.failed(error)
-        raise typer.Exit(faults.exit_code(error)) from None
+        raise typer.Exit(error_messages.exit_code(error)) from None
     raise typer.Exit(code)
 
 
-async def converse(plan: Plan, stage: Stage, show: Show) -> int:
+async def converse(plan: RunPlan, stage: LiveOutput, show: Renderer) -> int:
     """Prompts and turns until somebody leaves."""
     from dragoman.cli.output.terminal import is_interactive
-    from dragoman.cli.prompting import blocks
-    from dragoman.cli.talk import talking
+    from dragoman.cli.prompt import blocks
+    from dragoman.cli.prompt_session import talking
 
     interactive = is_interactive()
     show.tells_jobs = False
@@ -156,7 +156,7 @@ async def converse(plan: Plan, stage: Stage, show: Show) -> int:
     return int(show.lost) if interactive else code or int(show.lost)
 
 
-def _show_help(talk: Talk, show: Show) -> None:
+def _show_help(talk: PromptSession, show: Renderer) -> None:
     # Programs are told the commands as an event, and every line of theirs is JSON.
     if talk.plan.format == "json":
         show.notice(help_of(talk))
@@ -164,8 +164,8 @@ def _show_help(talk: Talk, show: Show) -> None:
         put_out(help_of(talk))
 
 
-async def _next_line(stage: Stage, *, interactive: bool) -> str | None:
-    from dragoman.cli.stage import Interrupted
+async def _next_line(stage: LiveOutput, *, interactive: bool) -> str | None:
+    from dragoman.cli.live_output import Interrupted
 
     try:
         return await stage.line("> " if interactive else "")
@@ -174,7 +174,7 @@ async def _next_line(stage: Stage, *, interactive: bool) -> str | None:
         return None
 
 
-def help_of(talk: Talk) -> str:
+def help_of(talk: PromptSession) -> str:
     """The commands of the agent, and ours."""
     from dragoman.cli.output.neutral import one_line
 

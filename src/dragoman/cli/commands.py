@@ -6,8 +6,8 @@ Owns how a command's module looks, so that only the command that runs is importe
   are its subcommands);
 - at its top it imports this module, typer, `output.terminal` and the standard library; the hub, the
   loop and whatever else prints is imported inside the functions;
-- its functions raise `DragomanError` for what went wrong (`entrance` makes the message and the code
-  of it) and `typer.Exit(code)` with a code of `exits` for what went as it should and is no success;
+- its functions raise `DragomanError` for what went wrong (`entry` makes the message and the code
+  of it) and `typer.Exit(code)` with a code of `exit_codes` for what went as it should and is no success;
 - it prints with `dragoman.cli.output` only (`terminal.put_out`, `put_err`, `put_data`), and asks
   with `output.questions.confirm`;
 - its help text ends with examples, in a paragraph that begins with ``\\b`` so that they stay lines.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
 from dragoman.cli.output.terminal import put_data, put_err, put_out
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 
 if TYPE_CHECKING:
     from dragoman.config import Project
@@ -38,7 +38,7 @@ app: Final = new_app(help=HELP, no_args_is_help=True)
 
 
 @app.command("show", context_settings=CONTEXT)
-def show_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -> None:
+def show_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None) -> None:
     """Show every setting with its value and its origin.
 
     \b
@@ -54,7 +54,7 @@ def show_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -
 
     config = load_context(cwd).config
     values = sorted(config.values())
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for key, value, origin in values:
             write_json({"type": "Setting", "key": key, "value": value, "origin": origin})
         for ignored in config.untrusted:
@@ -74,9 +74,9 @@ def show_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -
     for told in (*config.problems, *config.untrusted):
         put_err(neutral(str(told)) + "\n")
     if config.problems:
-        from dragoman.cli.exits import Exit
+        from dragoman.cli.exit_codes import ExitCode
 
-        raise typer.Exit(Exit.USAGE)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 @app.command("init", context_settings=CONTEXT)
@@ -108,7 +108,7 @@ def path_command(
         ),
     ] = None,
     *,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
 ) -> None:
     """Show where dragoman keeps its files.
 
@@ -133,7 +133,7 @@ def path_command(
         if what not in places:
             raise UsageError(f"there is no {what!r}; there are {', '.join(places)}")
         put_data(sys.stdout, f"{places[what]}\n")
-    elif format is Format.JSON:
+    elif format is ListFormat.JSON:
         write_json({"type": "Paths", **{name: str(path) for name, path in places.items()}})
     else:
         write_table(["what", "where"], [[name, str(path)] for name, path in places.items()])

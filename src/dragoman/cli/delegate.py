@@ -1,7 +1,7 @@
 """`dragoman delegate`: work for the peer that has earned it, with every attempt told.
 
 Owns the command's options and help, and what an interrupt does. Who is asked, and what follows a
-failure, is decided in `dragoman.delegation`; how it is shown is in `output.delegations`.
+failure, is decided in `dragoman.delegation`; how it is shown is in `output.delegation_output`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli import talk_options as options
+from dragoman.cli import prompt_options as options
 from dragoman.cli.commands import CONTEXT, new_app
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.cli.output.showing import Show
+    from dragoman.cli.output.renderer import Renderer
     from dragoman.delegation import DelegationRequest
     from dragoman.runs.context import RunContext
 
@@ -117,10 +117,10 @@ def delegate(
     if agent is not None and prompt is None and file is None:
         role, prompt = None, role
 
-    from dragoman.cli import faults
-    from dragoman.cli.output.showing import show_as
-    from dragoman.cli.setting import log_for, shown_as
-    from dragoman.cli.words import workspace_of
+    from dragoman.cli import error_messages
+    from dragoman.cli.argv_checks import workspace_of
+    from dragoman.cli.output.renderer import show_as
+    from dragoman.cli.run_setup import log_for, shown_as
     from dragoman.runs.context import load_context
 
     place = load_context(
@@ -156,12 +156,12 @@ def delegate(
         code = _run(wish, place, show)
     except DragomanError as error:
         show.failed(error)
-        raise typer.Exit(faults.exit_code(error)) from None
+        raise typer.Exit(error_messages.exit_code(error)) from None
     raise typer.Exit(code)
 
 
 def _permissions(approve_all: bool, approve_reads: bool, deny_all: bool) -> str | None:
-    from dragoman.cli.permitting import policy_of
+    from dragoman.cli.permission_flags import policy_of
 
     if not (approve_all or approve_reads or deny_all):
         return None
@@ -184,16 +184,17 @@ def _wish(
     on_wait: Callable[[str], object],
     **more: object,
 ) -> DelegationRequest:
-    from dragoman.cli import inputs, prompting
+    from dragoman.cli import inputs
+    from dragoman.cli import prompt as cli_prompt
     from dragoman.delegation import DelegationRequest, read_agent
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
     began_at = time.monotonic()
-    text = prompting.read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
+    text = cli_prompt.read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=on_wait)
     timeout = inputs.remaining(timeout, time.monotonic() - began_at)
-    typed = "" if prompt in (None, prompting.STDIN) else str(prompt)
-    files = len(list(prompting.mentioned(typed, place.cwd)))
+    typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
+    files = len(list(cli_prompt.mentioned(typed, place.cwd)))
     if agent is not None:
         assigned = read_agent(agent if agent.is_absolute() else place.cwd / agent, place.catalogue)
         text = assigned.prompt(text)
@@ -212,23 +213,23 @@ def _wish(
         timeout=timeout,
         files=files,
         attach=lambda workspace, can: [
-            prompting.content_of(path, can) for path in prompting.mentioned(typed, workspace)
+            cli_prompt.content_of(path, can) for path in cli_prompt.mentioned(typed, workspace)
         ],
         **more,  # type: ignore[arg-type]
     )
 
 
-def _run(wish: DelegationRequest, place: RunContext, show: Show) -> int:
+def _run(wish: DelegationRequest, place: RunContext, show: Renderer) -> int:
     import asyncio
 
-    from dragoman.cli.output.delegations import Stage as Telling
+    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.output.delegation_output import DelegationOutput as Telling
     from dragoman.cli.output.terminal import is_interactive
-    from dragoman.cli.permitting import Asking
-    from dragoman.cli.setting import perform
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.permission_flags import TerminalApprover
+    from dragoman.cli.run_setup import perform
     from dragoman.delegation import CancelHandle, delegate
 
-    stage = Stage()
+    stage = LiveOutput()
     reins = CancelHandle()
     telling = Telling(show)
 
@@ -251,7 +252,7 @@ def _run(wish: DelegationRequest, place: RunContext, show: Show) -> int:
             wish,
             place=place,
             audience=telling,
-            caller=Asking(stage) if asks else None,
+            caller=TerminalApprover(stage) if asks else None,
             reins=reins,
         )
         return telling.over(done, terminated=stage.terminated) or int(show.lost)

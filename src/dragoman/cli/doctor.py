@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_out
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
@@ -44,25 +44,25 @@ def doctor(
     report: Annotated[
         bool, typer.Option("--report", help="Print a report without secrets, for a bug report.")
     ] = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
     from dragoman.runs.context import load_context
 
     place = load_context(cwd)
-    findings = _findings(place, format if not report else Format.QUIET)
+    findings = _findings(place, format if not report else ListFormat.QUIET)
     if report:
         _report(place, findings)
     bad = sum(finding.state == "bad" for finding in findings)
     warned = sum(finding.state == "warn" for finding in findings)
-    if format is Format.TEXT and not report:
+    if format is ListFormat.TEXT and not report:
         put_out(f"{bad} bad, {warned} to know about\n")
     if bad:
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
-def _findings(place: RunContext, format: Format) -> list[Diagnosis]:
+def _findings(place: RunContext, format: ListFormat) -> list[Diagnosis]:
     """All findings; those that a person waits for are printed as they come."""
     import asyncio
 
@@ -74,7 +74,7 @@ def _findings(place: RunContext, format: Format) -> list[Diagnosis]:
     async def look() -> None:
         async for finding in examine(place):
             found.append(finding)
-            if format is Format.JSON:
+            if format is ListFormat.JSON:
                 write_json(
                     {
                         "type": "Diagnosis",
@@ -84,7 +84,7 @@ def _findings(place: RunContext, format: Format) -> list[Diagnosis]:
                         "cure": finding.cure or None,
                     }
                 )
-            elif format is Format.TEXT:
+            elif format is ListFormat.TEXT:
                 _print(finding)
 
     asyncio.run(look())

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 
 import typer
 
-from dragoman.cli import talk_options as options
+from dragoman.cli import prompt_options as options
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_data
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 from dragoman.errors import UsageError
 
 HELP: Final = """
@@ -53,12 +53,12 @@ def explain(
     prompt: Annotated[
         str, typer.Option("--prompt", metavar="TEXT", help="The work, of which the size counts.")
     ] = "",
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     import msgspec
 
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
     from dragoman.delegation.candidates import decide_for
@@ -83,11 +83,11 @@ def explain(
         model=model,
     )
     decision = decide_for(wish, place)
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         write_json({"type": "Decision", **msgspec.to_builtins(decision)})
-    elif format is Format.QUIET:
+    elif format is ListFormat.QUIET:
         put_data(sys.stdout, *(f"{candidate.peer}\n" for candidate in decision.candidates))
     else:
         put_data(sys.stdout, *(neutral(line) + "\n" for line in lines_of(decision)))
     if not decision.candidates:
-        raise typer.Exit(Exit.NO_PEER)
+        raise typer.Exit(ExitCode.NO_PEER)

@@ -2,7 +2,7 @@
 
 Owns the command's options, its questions, and what an interrupt does. What is looked at, verified,
 offered and delegated is decided in `dragoman.setup.init`; how it is told is in
-`output.beginnings`.
+`output.init_progress`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption, Format, FormatOption
-from dragoman.cli.talk_options import complete_peer
+from dragoman.cli.prompt_options import complete_peer
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dragoman.cli.output.beginnings import Telling
-    from dragoman.cli.output.showing import Show
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.output.init_progress import InitOutput
+    from dragoman.cli.output.renderer import Renderer
     from dragoman.delegation import CancelHandle, Delegation, DelegationRequest
     from dragoman.runs.context import RunContext
     from dragoman.setup.init import InstalledAgents, VerifiedPeer
@@ -81,22 +81,22 @@ def init(
     again: Annotated[
         bool, typer.Option("--again", help="Verify also what was verified before.")
     ] = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
-    from dragoman.cli import faults
-    from dragoman.cli.output.beginnings import Telling
-    from dragoman.cli.output.showing import show_as
+    from dragoman.cli import error_messages
+    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.output.init_progress import InitOutput
+    from dragoman.cli.output.renderer import show_as
     from dragoman.cli.output.terminal import is_interactive
-    from dragoman.cli.setting import perform
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.run_setup import perform
     from dragoman.runs.context import load_context
 
     place = load_context(cwd)
     show = show_as(format.value)
-    stage = Stage()
+    stage = LiveOutput()
     course = _Course(
-        place, Telling(format, show), show, stage, ask=not yes, silent=format is Format.QUIET
+        place, InitOutput(format, show), show, stage, ask=not yes, silent=format is ListFormat.QUIET
     )
     try:
         if not yes and not is_interactive():
@@ -109,7 +109,7 @@ def init(
         )
     except DragomanError as error:
         show.failed(error)
-        raise typer.Exit(faults.exit_code(error)) from None
+        raise typer.Exit(error_messages.exit_code(error)) from None
     raise typer.Exit(1 if show.lost else code)
 
 
@@ -119,9 +119,9 @@ class _Course:
     def __init__(
         self,
         place: RunContext,
-        telling: Telling,
-        show: Show,
-        stage: Stage,
+        telling: InitOutput,
+        show: Renderer,
+        stage: LiveOutput,
         *,
         ask: bool,
         silent: bool,
@@ -138,8 +138,8 @@ class _Course:
         """All steps; the exit code."""
         import asyncio
 
-        from dragoman.cli.exits import Exit
-        from dragoman.cli.stage import Interrupted
+        from dragoman.cli.exit_codes import ExitCode
+        from dragoman.cli.live_output import Interrupted
 
         main = asyncio.current_task()
         assert main is not None
@@ -159,12 +159,12 @@ class _Course:
             return await self._steps(names, turns=turns, again=again, try_login=try_login)
         except asyncio.CancelledError:
             self._telling.interrupted(
-                Exit.TERMINATED if self._stage.terminated else Exit.INTERRUPTED
+                ExitCode.TERMINATED if self._stage.terminated else ExitCode.INTERRUPTED
             )
             raise
         except Interrupted:
-            self._telling.interrupted(Exit.INTERRUPTED)
-            return Exit.INTERRUPTED
+            self._telling.interrupted(ExitCode.INTERRUPTED)
+            return ExitCode.INTERRUPTED
 
     async def _steps(
         self, names: Sequence[str], *, turns: bool, again: bool, try_login: bool
@@ -266,7 +266,7 @@ class _Course:
                 self._show.notice(str(error))
 
     async def _delegate(self, wish: DelegationRequest) -> Delegation:
-        from dragoman.cli.output.delegations import Stage as Shown
+        from dragoman.cli.output.delegation_output import DelegationOutput as Shown
         from dragoman.delegation import CancelHandle, DelegationListener, delegate
 
         self._reins = CancelHandle()
@@ -277,11 +277,11 @@ class _Course:
         return done
 
     def _code(self, done: Delegation, *, failed: bool, nobody: bool) -> int:
-        from dragoman.cli.exits import Exit, of_outcome
-        from dragoman.cli.output.delegations import exit_code
+        from dragoman.cli.exit_codes import ExitCode, of_outcome
+        from dragoman.cli.output.delegation_output import exit_code
 
         if not done.ok:
             return exit_code(done, terminated=self._stage.terminated)
         if failed:
-            return of_outcome(done.attempts[0].outcome.value) or Exit.FAILED
-        return Exit.UNVERIFIED if nobody else Exit.OK
+            return of_outcome(done.attempts[0].outcome.value) or ExitCode.FAILED
+        return ExitCode.UNVERIFIED if nobody else ExitCode.OK

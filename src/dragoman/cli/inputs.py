@@ -1,7 +1,7 @@
 """Read stdin, and the files that options name, up to a size.
 
 Owns when stdin is read, how long it is waited for, and what is said meanwhile. What is made of the
-bytes is known to the callers: `prompting`, `mcp_config` and `history`.
+bytes is known to the callers: `prompt`, `mcp_config` and `stored_sessions`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`dragoman jobs`: every prompt that was run here, how it stands and how it ended.
 
 It parses and prints. What became of a job, and who runs it, is `dragoman.runs.jobs`'s business;
-watching one as it goes on is in `watching`.
+watching one as it goes on is in `watch`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_data, put_err
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def list_command(
         bool, typer.Option("--running", help="Only those that run or wait.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="NUMBER", help="At most so many.")] = 20,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """List jobs, the latest first.
@@ -75,22 +75,22 @@ def list_command(
     found = list_jobs(root=root, running=running, limit=limit + 1)
     more, found = len(found) > limit, found[:limit]
     now = time.time()
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for job in found:
             write_json(job_pages.as_json(job))
-    elif format is Format.QUIET:
+    elif format is ListFormat.QUIET:
         put_data(sys.stdout, *(f"{job.id}\n" for job in found))
     elif found:
         write_table(job_pages.HEAD, [job_pages.as_cells(job, now) for job in found])
     else:
         where = "" if root is None else f" in {root}"
         put_err(f"There is no job{where}. Every `dragoman run` is one.\n")
-    if more and format is Format.TEXT:
+    if more and format is ListFormat.TEXT:
         put_err(f"There are more than {limit}; --limit shows more of them.\n")
 
 
 @app.command("watch", context_settings=CONTEXT)
-def watch_command(job: JobArgument, *, format: FormatOption = Format.TEXT) -> None:
+def watch_command(job: JobArgument, *, format: FormatOption = ListFormat.TEXT) -> None:
     """Show a job from its beginning and go on until it ends. Ctrl-C leaves; the job goes on.
 
     The exit code is that of the job.
@@ -100,7 +100,7 @@ def watch_command(job: JobArgument, *, format: FormatOption = Format.TEXT) -> No
       dragoman jobs watch j-01h9x2k7ab
       dragoman jobs watch j-01h9x2k7ab --format json | jq .type
     """
-    from dragoman.cli.watching import watch_job
+    from dragoman.cli.watch import watch_job
 
     raise typer.Exit(watch_job(job, format=format))
 
@@ -114,7 +114,7 @@ def result_command(
         float | None,
         typer.Option("--timeout", metavar="SECONDS", help="Wait at most so long."),
     ] = None,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
 ) -> None:
     """Print what the agent answered; of a job that runs, what there is so far.
 
@@ -143,28 +143,28 @@ def cancel_command(job: JobArgument) -> None:
     """
     import asyncio
 
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
     from dragoman.runs.jobs import cancel_job
 
     if not asyncio.run(cancel_job(job)):
         put_err(f"{job} has ended already; `dragoman jobs result {job}` shows how.\n")
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
-def show_result(job: JobRecord, format: Format) -> int:
+def show_result(job: JobRecord, format: ListFormat) -> int:
     """Print what came of a job; the exit code that says so."""
-    from dragoman.cli.exits import Exit, of_outcome
+    from dragoman.cli.exit_codes import ExitCode, of_outcome
     from dragoman.cli.output import job_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
 
     over = job.state == "ended"
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         write_json(job_pages.as_json(job))
     elif job.text:
         text = job.text.rstrip("\n") + "\n"
         put_data(sys.stdout, text)
-    if format is Format.TEXT:
+    if format is ListFormat.TEXT:
         sys.stdout.flush()
         told = job_pages.state_of(job)
         took = job_pages.took(job, time.time())
@@ -172,5 +172,5 @@ def show_result(job: JobRecord, format: Format) -> int:
         trouble = f": {neutral(str(failure))}" if failure else ""
         put_err(f"[{told}] {took}{trouble}\n" if took else f"[{told}]{trouble}\n")
     if not over:
-        return Exit.TIMEOUT
+        return ExitCode.TIMEOUT
     return of_outcome(job.outcome or "unknown")

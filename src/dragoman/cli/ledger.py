@@ -15,8 +15,8 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import YesOption
 from dragoman.cli.output.terminal import put_data, put_err
+from dragoman.cli.shared_options import YesOption
 
 HELP: Final = """
 Export or delete what is kept of delegations.

@@ -1,6 +1,6 @@
 """`dragoman mcp`: give other agents and editors the tools of dragoman.
 
-It parses and calls `installing`. Which programs there are is data of
+It parses and calls `install`. Which programs there are is data of
 `dragoman.setup.install.clients`.
 """
 
@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.installing import NAME, FileOption, NameOption, WriteOption, install
-from dragoman.cli.options import CwdOption
+from dragoman.cli.install import NAME, FileOption, NameOption, WriteOption, install
+from dragoman.cli.shared_options import CwdOption
 
 HELP: Final = """
 Give other agents and editors the tools of dragoman.

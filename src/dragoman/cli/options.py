@@ -1,38 +1,308 @@
-"""Options that several commands share, so that they are called and explained alike.
+"""From the words of a command line to a plan: which agent, how it is reached, on which terms.
 
-Owns their names and help texts. It imports nothing that prints or runs.
+Owns the merging of options and configuration, before anything is started. It starts nothing and
+prints nothing: `prompt_session` carries a plan out, `run` and `chat` have the options.
 """
 
 from __future__ import annotations
 
-import enum
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+from msgspec import Struct, field, structs
+
+from dragoman.cli.argv_checks import workspace_of
+from dragoman.cli.output.terminal import is_interactive
+from dragoman.cli.output.times import seconds_of
+from dragoman.cli.permission_flags import ApprovalMode, policy_of, whole_policy
+from dragoman.client.budgets import Budgets
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.catalogue import Catalogue
+    from dragoman.catalogue.card import Card
+    from dragoman.catalogue.enforcement import Enforced
+    from dragoman.catalogue.launch import LaunchSpec
+    from dragoman.config import Config, Paths
+    from dragoman.config.schema import Settings
+    from dragoman.policy import Policy as RulesPolicy
+    from dragoman.policy import PolicySettings
+
+ADDRESSES: Final = ("unix:", "ws://", "wss://")
+"""How the address of an agent that runs begins."""
+
+MAX_NAME_LENGTH: Final = 200
+"""Characters of a session's name, which every list shows whole. Ids of agents are shorter, too."""
 
 
-class Format(enum.StrEnum):
-    """How a command prints what it found."""
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """What `run` and `chat` were told, as it stands on the command line."""
 
-    TEXT = "text"
-    JSON = "json"
-    QUIET = "quiet"
+    peer: str | None
+    command: tuple[str, ...] | None
+    cwd: Path | None = None
+    approve_all: bool = False
+    approve_reads: bool = False
+    deny_all: bool = False
+    allow_unenforced: bool = False
+    timeout: float | None = None
+    model: str | None = None
+    mode: str | None = None
+    mcp_config: Path | None = None
+    dialect: str | None = None
+    env: Sequence[str] = ()
+    format: str | None = None
+    json_strict: bool = False
+    verbose: bool = False
+    agent_stderr: bool = False
+    session: str | None = None
+    fresh: bool = False
+    brief: bool = False
+    no_wait: bool = False
+    cold: bool = False
+    ttl: str | None = None
 
 
-FormatOption = Annotated[
-    Format, typer.Option("--format", help="text for people, json for programs: one object a line.")
-]
-CwdOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--cwd",
-        metavar="FOLDER",
-        help="The folder to work in, instead of this one.",
-        exists=True,
-        file_okay=False,
-        resolve_path=True,
-        show_default=False,
-    ),
-]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; the answer is yes.")]
+class RunPlan(Struct, frozen=True, kw_only=True):
+    """What is going to happen."""
+
+    way: LaunchSpec
+    enforced: Enforced
+    """How the policy is kept with the agent."""
+    name: str
+    """What the agent is called in messages."""
+    workspace: Path
+    policy: ApprovalMode
+    rules: PolicySettings | None = None
+    """What the settings say about single permissions, before the policy does."""
+    ceilings: Sequence[RulesPolicy] = ()
+    """The policies of those who delegated to us: nothing here is wider than they are."""
+    lineage: Mapping[str, str] = field(default_factory=dict)
+    """The variables that tell an agent of those, and how deep it is below them."""
+    budgets: Budgets
+    format: Any
+    model: str | None = None
+    mode: str | None = None
+    mcp_servers: Sequence[Any] = ()
+    ignored_servers: Sequence[str] = ()
+    """The names of those of them that the agent leaves out."""
+    dialect: str | None = None
+    env: Sequence[str] = ()
+    max_line_size: int | None = None
+    cards: Path | None = None
+    """Where the cards of verified peers are; None if the agent is no peer of ours."""
+    notices: Sequence[str] = ()
+    """What the person should know before it begins."""
+    agent_stderr: bool = False
+    """Whether to show what the agent writes to its stderr."""
+    warm: bool = False
+    """Whether to go through a broker, which keeps the agent for the next command."""
+    ttl: float | None = None
+    """Seconds that an idle broker stays; None leaves it as it is."""
+    max_idle: int | None = None
+    """How many idle brokers may stay."""
+    session: str | None = None
+    """The stored session to go on with or to begin: a name, a key, or the agent's own id."""
+    fresh: bool = False
+    brief: bool = False
+    """Whether a new session may take its place where the agent has forgotten it."""
+    no_wait: bool = False
+    """Whether to leave the prompt to the broker."""
+    keep_open: bool = False
+    """Whether the session stays open at the agent when the command ends."""
+
+    @property
+    def whole_policy(self) -> RulesPolicy:
+        """What counts, with rules and ceilings."""
+        return whole_policy(self.policy, self.rules, self.ceilings)
+
+
+def plan_of(wishes: RunOptions) -> RunPlan:
+    """The plan that the wishes and the configuration make together."""
+    from dragoman.catalogue import load_catalogue
+    from dragoman.catalogue.card_store import CARDS
+    from dragoman.catalogue.enforcement import NOT_ENFORCED, enforce
+    from dragoman.config import find_paths, load_config
+    from dragoman.policy import allows_everything
+    from dragoman.runs.open_by_name import ttl_of
+
+    workspace = workspace_of(wishes.cwd)
+    paths = find_paths()
+    config = load_config(workspace, paths, flags={"format": wishes.format})
+    catalogue = load_catalogue(config)
+    way = _way(wishes, catalogue, config)
+    settings = config.settings
+    name = way.name
+    own = settings.for_peer(name)
+    card = _card(way, paths)
+    servers: Sequence[Any] = ()
+    notices = [*_notices(wishes, config, catalogue)]
+    ignored: tuple[str, ...] = ()
+    if wishes.mcp_config is not None:
+        from dragoman.catalogue.mcp_servers import taken
+        from dragoman.cli.mcp_config import read_servers
+
+        servers = read_servers(wishes.mcp_config)
+        handed = taken(way, servers, workspace=workspace, card=card)
+        way, ignored = handed.way, handed.ignored
+        notices += [handed.notice] if ignored else []
+    policy = policy_of(
+        approve_all=wishes.approve_all,
+        approve_reads=wishes.approve_reads,
+        deny_all=wishes.deny_all,
+        interactive=is_interactive(),
+        default=settings.permissions_for(name),
+    )
+    ceilings, lineage = _inherited(policy, settings, name)
+    whole = whole_policy(policy, settings.policy, ceilings)
+    enforced = enforce(
+        way,
+        restricts=not allows_everything(whole),
+        mode=wishes.mode or own.mode,
+        card=card,
+        allow_unenforced=wishes.allow_unenforced or own.allow_unenforced,
+    )
+    if enforced.gap:
+        notices.append(f"{NOT_ENFORCED}: {name}: {enforced.gap}")
+    return RunPlan(
+        way=enforced.way,
+        enforced=enforced,
+        name=name,
+        workspace=workspace,
+        policy=policy,
+        rules=settings.policy,
+        ceilings=ceilings,
+        lineage=lineage,
+        budgets=_budgets(settings.budgets(way.budgets()), wishes.timeout),
+        format=wishes.format or ("json" if wishes.json_strict else settings.format),
+        model=wishes.model or own.model,
+        mode=wishes.mode or own.mode,
+        mcp_servers=servers,
+        dialect=wishes.dialect,
+        env=_env(wishes.env, own.env),
+        max_line_size=settings.max_line_size,
+        cards=paths.data / CARDS if way.descriptor is not None else None,
+        notices=notices,
+        ignored_servers=ignored,
+        agent_stderr=wishes.agent_stderr or wishes.verbose,
+        warm=_warm(wishes, settings),
+        ttl=ttl_of(config) if wishes.ttl is None else seconds_of(wishes.ttl, option="--ttl"),
+        max_idle=settings.max_idle_brokers,
+        session=_session(wishes.session),
+        fresh=wishes.fresh or wishes.brief,
+        brief=wishes.brief,
+        no_wait=wishes.no_wait,
+        keep_open=wishes.session is not None or wishes.no_wait,
+    )
+
+
+def _card(way: LaunchSpec, paths: Paths) -> Card | None:
+    """What was measured of the agent last, if it is a peer of ours."""
+    from dragoman.catalogue.card_store import CARDS, CardStore
+
+    return None if way.descriptor is None else CardStore(paths.data / CARDS).latest(way.name)
+
+
+def within(plan: RunPlan, timeout: float | None) -> RunPlan:
+    """The plan with what is left of its time limit; without a limit it stays as it is."""
+    if timeout is None or timeout == plan.budgets.total:
+        return plan
+    return structs.replace(plan, budgets=_budgets(plan.budgets, timeout))
+
+
+def _inherited(
+    policy: ApprovalMode, settings: Settings, peer: str
+) -> tuple[Sequence[RulesPolicy], Mapping[str, str]]:
+    """What whoever delegated to us may do, and what an agent that we start is told of it."""
+    from dragoman.runs.lineage import inherited
+
+    lineage = inherited()
+    if not lineage.depth:
+        return (), {}
+    from dragoman.delegation.permission_ceiling import environment, inherited_ceilings
+
+    ceilings = inherited_ceilings(lineage)
+    whole = whole_policy(policy, settings.policy, ceilings)
+    return ceilings, {**lineage.environment(warm=True), **environment(whole, peer=peer)}
+
+
+def _warm(wishes: RunOptions, settings: Settings) -> bool:
+    if wishes.cold:
+        if wishes.no_wait:
+            raise UsageError("--cold and --no-wait contradict each other: a broker has to do that")
+        return False
+    if wishes.peer is not None and wishes.peer.startswith(ADDRESSES):
+        return False
+    # A program that somebody tries out is started and gone, unless its session is to last.
+    lasting = wishes.session is not None or wishes.no_wait
+    return settings.warm and (wishes.peer is not None or lasting)
+
+
+def _session(name: str | None) -> str | None:
+    if name is not None and (not name.strip() or not name.isprintable()):
+        raise UsageError("--session takes a name, a key or an id of a session")
+    if name is not None and len(name) > MAX_NAME_LENGTH:
+        raise UsageError(f"--session: more than {MAX_NAME_LENGTH} characters")
+    return name
+
+
+def _way(wishes: RunOptions, catalogue: Catalogue, config: Config) -> LaunchSpec:
+    from dragoman.catalogue.launch import LaunchSpec, describe_command, way_to
+
+    if wishes.command is not None:
+        if not wishes.command:
+            raise UsageError("there is no command after --")
+        return describe_command(wishes.command, catalogue)
+    peer = wishes.peer
+    if peer is None:
+        raise UsageError("name a peer, or give a command line after --")
+    if peer.startswith(ADDRESSES):
+        return LaunchSpec(address=peer)
+    return way_to(peer, catalogue=catalogue, settings=config.settings)
+
+
+def _budgets(budgets: Budgets, timeout: float | None) -> Budgets:
+    if timeout is None:
+        return budgets
+    if not timeout > 0:
+        raise UsageError("--timeout is a number of seconds greater than 0")
+    # Who says how long it may take has said all: silence in between is no reason to stop.
+    return replace(
+        budgets,
+        initialize=min(budgets.initialize, timeout),
+        session=min(budgets.session, timeout),
+        first_event=None,
+        silence=None,
+        total=timeout,
+    )
+
+
+def _env(given: Sequence[str], own: Sequence[str]) -> list[str]:
+    from dragoman.config.validate import VARIABLE
+
+    for name in given:
+        if "=" in name:
+            # A value on a command line stands in the history and in the list of processes.
+            raise UsageError(
+                f"--env takes the name of a variable, not a value: "
+                f"set {name.partition('=')[0]} and name it"
+            )
+        if name != "*" and VARIABLE.fullmatch(name.removesuffix("*")) is None:
+            raise UsageError(f"--env takes the name of a variable, and {name!r} is none")
+    return [*given, *own]
+
+
+def _notices(wishes: RunOptions, config: Config, catalogue: Catalogue) -> Sequence[str]:
+    notices = [str(ignored) for ignored in config.untrusted]
+    if notices:
+        notices.append("`dragoman config trust` lets this project do that")
+    notices += [str(problem) for problem in catalogue.problems]
+    notices += [
+        f"--env {name}: it is not set"
+        for name in wishes.env
+        if name not in os.environ and not name.endswith("*")
+    ]
+    return notices

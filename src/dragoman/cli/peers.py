@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
-from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_data, put_err, put_out
-from dragoman.cli.talk_options import complete_peer, complete_variable
+from dragoman.cli.prompt_options import complete_peer, complete_variable
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -77,14 +77,14 @@ TimeoutOption = Annotated[
 
 @app.callback()
 def peers(
-    context: typer.Context, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+    context: typer.Context, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
     if context.invoked_subcommand is None:
         _list(format, cwd)
 
 
 @app.command("list", context_settings=CONTEXT)
-def list_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -> None:
+def list_command(*, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None) -> None:
     """List every peer, as `dragoman peers` does without a subcommand.
 
     \b
@@ -95,7 +95,7 @@ def list_command(*, format: FormatOption = Format.TEXT, cwd: CwdOption = None) -
     _list(format, cwd)
 
 
-def _list(format: Format, cwd: Path | None) -> None:
+def _list(format: ListFormat, cwd: Path | None) -> None:
     from dragoman.cli.output import peer_pages
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.tables import write_table
@@ -103,10 +103,10 @@ def _list(format: Format, cwd: Path | None) -> None:
 
     place = _place(cwd)
     rows = overview(place)
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for row in rows:
             write_json(peer_pages.row_as_json(row))
-    elif format is Format.QUIET:
+    elif format is ListFormat.QUIET:
         put_data(sys.stdout, *(f"{row.descriptor.name}\n" for row in rows if row.installed))
     else:
         write_table(peer_pages.HEAD, [peer_pages.row_as_cells(row) for row in rows])
@@ -115,7 +115,7 @@ def _list(format: Format, cwd: Path | None) -> None:
 
 @app.command("show", context_settings=CONTEXT)
 def show_command(
-    name: NameArgument, *, format: FormatOption = Format.TEXT, cwd: CwdOption = None
+    name: NameArgument, *, format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
     """Show one peer: what is known of it, and its card.
 
@@ -131,7 +131,7 @@ def show_command(
     place = _place(cwd)
     (row,) = with_parking([row_of(name, place)], place)
     credentials = credentials_set(row.descriptor, place)
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         write_json(peer_pages.page_as_json(row, credentials))
     else:
         put_out(peer_pages.page(row, credentials))
@@ -147,7 +147,7 @@ def verify_command(
     *,
     turns: TurnsOption = None,
     timeout: TimeoutOption = None,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Measure what a peer can do, rung by rung, and keep the result as its card.
@@ -242,7 +242,7 @@ def add_command(
         python=python,
     )
     way = add_peer.prepare(wish, place)
-    card = _measure(way, name, place, turns, timeout, Format.TEXT, keep=True)
+    card = _measure(way, name, place, turns, timeout, ListFormat.TEXT, keep=True)
     if not card.usable:
         put_err(f"{name} was not added: nothing was written but its card.\n")
         _leave_unverified()
@@ -327,19 +327,19 @@ def _measure(
     place: RunContext,
     turns: bool | None,
     timeout: float | None,
-    format: Format,
+    format: ListFormat,
     *,
     keep: bool,
 ) -> Card:
     from dragoman.cli.output.jsonl import write_json
-    from dragoman.cli.output.ladders import Progress, card_as_json
+    from dragoman.cli.output.verify_progress import LadderProgress, card_as_json
     from dragoman.errors import UsageError
     from dragoman.setup.add_peer import measure
     from dragoman.verify.limits import LadderLimits
 
     if timeout is not None and not timeout > 0:
         raise UsageError("--timeout is a number of seconds greater than 0")
-    progress = Progress(format)
+    progress = LadderProgress(format)
     if turns is None:
         turns = _asked_for_turns(name)
     if way.descriptor is None and way.command is not None:
@@ -358,7 +358,7 @@ def _measure(
         )
     )
     progress.end(card)
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         write_json(card_as_json(card))
     return card
 
@@ -369,7 +369,7 @@ def _run(work: Coroutine[Any, Any, Card]) -> Card:
     import os
     import signal
 
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
 
     async def main() -> Card:
         task = asyncio.current_task()
@@ -384,7 +384,7 @@ def _run(work: Coroutine[Any, Any, Card]) -> Card:
     try:
         return asyncio.run(main())
     except asyncio.CancelledError:
-        raise typer.Exit(Exit.TERMINATED) from None
+        raise typer.Exit(ExitCode.TERMINATED) from None
 
 
 def _asked_for_turns(name: str) -> bool:
@@ -407,9 +407,9 @@ def _works_not_yet(card: Card) -> bool:
 
 
 def _leave_unverified() -> None:
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
 
-    raise typer.Exit(Exit.UNVERIFIED)
+    raise typer.Exit(ExitCode.UNVERIFIED)
 
 
 def _tell(done: Done, place: RunContext) -> None:

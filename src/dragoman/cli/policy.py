@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
-from dragoman.cli.options import CwdOption, Format, FormatOption
 from dragoman.cli.output.terminal import put_err, put_out
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat
 
 if TYPE_CHECKING:
     from dragoman.policy import Policy
@@ -71,7 +71,7 @@ PermissionsOption = Annotated[
 
 @app.command("show", context_settings=CONTEXT)
 def show_command(
-    *, peer: PeerOption = "", format: FormatOption = Format.TEXT, cwd: CwdOption = None
+    *, peer: PeerOption = "", format: FormatOption = ListFormat.TEXT, cwd: CwdOption = None
 ) -> None:
     """Show every rule that counts here.
 
@@ -95,7 +95,7 @@ def show_command(
         for name, rules in (("rules", policy.rules), ("limits", policy.limits))
         for number, rule in enumerate(rules)
     ]
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         origin = where("permissions")
         write_json({"type": "Preset", "permissions": policy.preset, "origin": origin})
         for name, number, rule in listed:
@@ -140,7 +140,7 @@ def test_command(
         str, typer.Option("--role", help="As if it worked in this role.", show_default=False)
     ] = "",
     permissions: PermissionsOption = None,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Say what would become of one request, and by which rule. Nothing is run.
@@ -155,7 +155,7 @@ def test_command(
       dragoman policy test execute --line "make && git push" --peer codex --role review
       dragoman policy test delete --path build --permissions approve-all --format json
     """
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
     from dragoman.errors import UsageError
@@ -178,7 +178,7 @@ def test_command(
     )
     verdict = judge(_policy(place, peer, permissions), act)
     kinds = sorted(ActFacts(act).kinds)
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         write_json(
             {
                 "type": "Verdict",
@@ -189,7 +189,7 @@ def test_command(
                 "kinds": kinds,
             }
         )
-    elif format is Format.QUIET:
+    elif format is ListFormat.QUIET:
         put_out(f"{verdict.action}\n")
     else:
         put_out(
@@ -199,7 +199,7 @@ def test_command(
             f"  kind  {', '.join(kinds)}\n"
         )
     if verdict.action == "deny":
-        raise typer.Exit(Exit.DENIED)
+        raise typer.Exit(ExitCode.DENIED)
 
 
 def _place(cwd: CwdOption) -> RunContext:

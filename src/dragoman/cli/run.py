@@ -1,7 +1,7 @@
 """`dragoman run`: one prompt, one turn, and an exit code that says how it went.
 
-Owns the command's options and help. An option is added here and in `shortcut`, which reads plain
-command lines without typer. What the command does is in `running`.
+Owns the command's options and help. An option is added here and in `fast_parser`, which reads plain
+command lines without typer. What the command does is in `run_prompt`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli import talk_options as options
+from dragoman.cli import prompt_options as options
 from dragoman.cli.commands import CONTEXT, WithCommandLine, new_app, words_after_dashes
 
 HELP = """
@@ -106,9 +106,9 @@ def run(
     agent_stderr: options.AgentStderr = False,
     verbose: options.Verbose = False,
 ) -> None:
-    from dragoman.cli import running
+    from dragoman.cli import run_prompt
 
-    code = running.run(
+    code = run_prompt.run(
         command=words_after_dashes(context),
         peer=peer,
         prompt=prompt,

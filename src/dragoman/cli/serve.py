@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from dragoman.cli.commands import new_app
-from dragoman.cli.values import quicken
+from dragoman.cli.option_types import quicken
 
 DOORS: Final = {
     "acp": "Be one agent for an editor, with all of your peers behind it.",
@@ -32,7 +32,7 @@ Examples:
 """
 
 
-class DoorGroup(TyperGroup):
+class ServerGroup(TyperGroup):
     """Knows its subcommands by name and fetches one when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -56,7 +56,7 @@ class DoorGroup(TyperGroup):
 
 
 app: Final = new_app(help=HELP, no_args_is_help=True)
-app.info.cls = DoorGroup
+app.info.cls = ServerGroup
 
 
 @app.callback()

@@ -17,7 +17,7 @@ from dragoman.cli.output.terminal import put_err
 
 if TYPE_CHECKING:
     from dragoman.acp_server.server import ServerContext
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.live_output import LiveOutput
 
 app: Final = new_app()
 
@@ -106,7 +106,7 @@ def acp(
       dragoman serve acp --websocket 8765 --token-file ~/.dragoman-token
     """
     from dragoman.acp_server.server import ServerContext
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.live_output import LiveOutput
     from dragoman.errors import UsageError
 
     if socket is not None and websocket is not None:
@@ -116,7 +116,7 @@ def acp(
     flags = {} if permissions is None else {"permissions": permissions.value}
     front = ServerContext(peer=peer, role=role, flags=flags)
     front.check(Path.cwd())
-    stage = Stage()
+    stage = LiveOutput()
 
     async def serve() -> int:
         return await _serve(front, stage, socket=socket, websocket=websocket, token_file=token_file)
@@ -126,7 +126,7 @@ def acp(
 
 async def _serve(
     front: ServerContext,
-    stage: Stage,
+    stage: LiveOutput,
     *,
     socket: Path | None,
     websocket: str | None,
@@ -136,7 +136,7 @@ async def _serve(
     import asyncio
 
     from dragoman.acp_server import listener as acp_server_listener
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
 
     # Whoever ends us by a signal shall find no peer left, as at the end of the input.
     asked = asyncio.Event()
@@ -144,8 +144,8 @@ async def _serve(
     if socket is None and websocket is None:
         await _until(asked, acp_server_listener.serve_stdio(front))
         if not asked.is_set():
-            return Exit.OK
-        return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
+            return ExitCode.OK
+        return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
     if socket is not None:
         listener = await acp_server_listener.serve_unix(front, socket)
     else:
@@ -160,7 +160,7 @@ async def _serve(
         await asked.wait()
     finally:
         await listener.aclose()
-    return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
+    return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
 
 
 async def _until(asked: Any, work: Any) -> None:

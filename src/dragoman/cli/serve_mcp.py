@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dragoman.cli import talk_options
+from dragoman.cli import prompt_options
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption
 from dragoman.cli.output.terminal import put_err
+from dragoman.cli.shared_options import CwdOption
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.live_output import LiveOutput
     from dragoman.config.schema import Permissions
     from dragoman.mcp_server.front import Front
 
@@ -74,9 +74,9 @@ def mcp(
         ),
     ] = None,
     cwd: CwdOption = None,
-    approve_all: talk_options.ApproveAll = False,
-    approve_reads: talk_options.ApproveReads = False,
-    deny_all: talk_options.DenyAll = False,
+    approve_all: prompt_options.ApproveAll = False,
+    approve_reads: prompt_options.ApproveReads = False,
+    deny_all: prompt_options.DenyAll = False,
 ) -> None:
     if http is not None and not 0 <= http <= MAX_PORT:
         raise UsageError(f"--http is a port from 0 to {MAX_PORT}")
@@ -85,7 +85,7 @@ def mcp(
     # Loading it takes a second, in which the host is met already.
     if find_spec("mcp") is None:
         raise UsageError("the MCP SDK is missing: install it with pip install 'dragoman[mcp]'")
-    from dragoman.cli.stage import Stage
+    from dragoman.cli.live_output import LiveOutput
 
     here = cwd or Path.cwd()
     roots = [folder.absolute() for folder in root or ()]
@@ -100,16 +100,16 @@ def mcp(
             ) from error
         return Front(cwd=here, roots=roots, permissions=permissions)
 
-    stage = Stage()
+    stage = LiveOutput()
     raise typer.Exit(stage.run(lambda: _serve(make, stage, http, token_file)))
 
 
 async def _serve(
-    make: Callable[[], Front], stage: Stage, http: int | None, token_file: Path | None
+    make: Callable[[], Front], stage: LiveOutput, http: int | None, token_file: Path | None
 ) -> int:
     import asyncio
 
-    from dragoman.cli.exits import Exit
+    from dragoman.cli.exit_codes import ExitCode
 
     stop = asyncio.Event()
     stage.listen(lambda count: stop.set())
@@ -131,12 +131,12 @@ async def _serve(
 
         await serve_http(make(), port=http, token=token, stop=stop, on_listening=listening)
     if not stage.interrupts:
-        return Exit.OK
-    return Exit.TERMINATED if stage.terminated else Exit.INTERRUPTED
+        return ExitCode.OK
+    return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
 
 
 def _wished(approve_all: bool, approve_reads: bool, deny_all: bool) -> Permissions | None:
-    from dragoman.cli.permitting import policy_of
+    from dragoman.cli.permission_flags import policy_of
 
     if not (approve_all or approve_reads or deny_all):
         return None

@@ -2,7 +2,7 @@
 
 It parses, asks, and prints. What is stored is `dragoman.store`'s business, which session a
 word means and how it goes on is `dragoman.runs.sessions`'s. Commands that talk with a peer for it
-are done in `session_visits`.
+are done in `session_actions`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
 from dragoman.cli.output.terminal import put_data, put_err, put_out
-from dragoman.cli.talk_options import complete_peer
+from dragoman.cli.prompt_options import complete_peer
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def list_command(
     ] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="NUMBER", help="At most so many.")] = 50,
     cold: ColdOption = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """List sessions, the last used one first.
@@ -125,7 +125,7 @@ def list_command(
         )
     told = None
     if peer is not None and asks:
-        from dragoman.cli.session_visits import ask_for_sessions
+        from dragoman.cli.session_actions import ask_for_sessions
 
         told = ask_for_sessions(peer, cwd=cwd, cold=cold, everywhere=everywhere)
     listed = [
@@ -135,10 +135,10 @@ def list_command(
     ]
     more, listed = len(listed) > limit, listed[:limit]
     now = time.time()
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         for each in listed:
             write_json(session_pages.as_json(each))
-    elif format is Format.QUIET:
+    elif format is ListFormat.QUIET:
         put_data(
             sys.stdout,
             *(f"{each.record.key if each.record else each.peer_session_id}\n" for each in listed),
@@ -148,7 +148,7 @@ def list_command(
     else:
         where = "stored" if root is None else f"of {root}"
         put_err(f"There is no session {where}. `dragoman run PEER PROMPT -s NAME` begins one.\n")
-    if more and format is Format.TEXT:
+    if more and format is ListFormat.TEXT:
         put_err(f"There are more than {limit}; --limit shows more of them.\n")
 
 
@@ -160,7 +160,7 @@ def show_command(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show everything, in full length.")
     ] = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Show a session and all that happened in it, as it is stored. No peer is asked.
@@ -170,17 +170,17 @@ def show_command(
       dragoman sessions show parser
       dragoman sessions show s-01h9x2k7ab --format json | jq 'select(.type == "MessageDelta").text'
     """
-    from dragoman.cli import history
+    from dragoman.cli import stored_sessions
     from dragoman.cli.output import session_pages
     from dragoman.cli.output.jsonl import write_json
 
     with _store(read_only=True) as store:
         record = _find(store, session, peer, cwd)
-        if format is Format.JSON:
+        if format is ListFormat.JSON:
             write_json(session_pages.record_as_json(record))
-        elif format is Format.TEXT:
+        elif format is ListFormat.TEXT:
             put_out(session_pages.page(record, time.time()) + "\n")
-        history.show(store, record, format, verbose=verbose)
+        stored_sessions.show(store, record, format, verbose=verbose)
 
 
 @app.command("new", context_settings=CONTEXT)
@@ -191,7 +191,7 @@ def new_command(
     model: ModelOption = None,
     mode: ModeOption = None,
     cold: ColdOption = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Begin a session and print its key. An earlier one of that name is closed and kept.
@@ -201,9 +201,9 @@ def new_command(
       dragoman sessions new gemini -s parser
       key=$(dragoman sessions new codex --format quiet)
     """
-    from dragoman.cli.session_visits import Visit, begin
+    from dragoman.cli.session_actions import SessionAction, begin
 
-    begin(Visit(peer, cwd, cold=cold, model=model, mode=mode), name, format, anew=True)
+    begin(SessionAction(peer, cwd, cold=cold, model=model, mode=mode), name, format, anew=True)
 
 
 @app.command("ensure", context_settings=CONTEXT)
@@ -214,7 +214,7 @@ def ensure_command(
     model: ModelOption = None,
     mode: ModeOption = None,
     cold: ColdOption = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Print the key of the open session of that name; begin it if there is none.
@@ -223,11 +223,11 @@ def ensure_command(
     Examples:
       dragoman sessions ensure codex -s parser
     """
-    from dragoman.cli.session_visits import Visit, begin
+    from dragoman.cli.session_actions import SessionAction, begin
 
     if name is None:
         raise UsageError("say which one with --session NAME")
-    begin(Visit(peer, cwd, cold=cold, model=model, mode=mode), name, format, anew=False)
+    begin(SessionAction(peer, cwd, cold=cold, model=model, mode=mode), name, format, anew=False)
 
 
 @app.command("resume", context_settings=CONTEXT)
@@ -237,7 +237,7 @@ def resume_command(
     *,
     name: NameOption = None,
     cold: ColdOption = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Let a peer open a session again, also a closed one or one that only the peer remembers.
@@ -249,9 +249,9 @@ def resume_command(
       dragoman sessions resume codex parser
       dragoman sessions resume gemini 0f3c6a52-... -s parser
     """
-    from dragoman.cli.session_visits import Visit, resume
+    from dragoman.cli.session_actions import SessionAction, resume
 
-    resume(Visit(peer, cwd, cold=cold), session, name, format)
+    resume(SessionAction(peer, cwd, cold=cold), session, name, format)
 
 
 @app.command("close", context_settings=CONTEXT)
@@ -264,7 +264,7 @@ def close_command(
     Examples:
       dragoman sessions close parser
     """
-    from dragoman.cli.session_visits import close
+    from dragoman.cli.session_actions import close
 
     with _store() as store:
         close(store, _find(store, session, peer, cwd))
@@ -329,7 +329,7 @@ def export_command(
       dragoman sessions export parser > parser.jsonl
       dragoman sessions export s-01h9x2k7ab -o parser.jsonl
     """
-    from dragoman.cli.history import write_lines
+    from dragoman.cli.stored_sessions import write_lines
 
     with _store(read_only=True) as store:
         write_lines(store.export(_find(store, session, peer, cwd).key), output, force=force)
@@ -339,7 +339,7 @@ def export_command(
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported session; - is stdin.")],
     *,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
 ) -> None:
     """Store a session that was exported, and print its key.
 
@@ -370,7 +370,7 @@ def watch_command(
             show_default=False,
         ),
     ] = None,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
     cwd: CwdOption = None,
 ) -> None:
     """Watch what happens in a session, in whatever shell it was asked for. Ctrl-C leaves.
@@ -380,7 +380,7 @@ def watch_command(
       dragoman sessions watch parser
       dragoman sessions watch parser --from 0
     """
-    from dragoman.cli.watching import watch_session
+    from dragoman.cli.watch import watch_session
 
     with _store(read_only=True) as store:
         record = _find(store, session, peer, cwd)
@@ -398,7 +398,7 @@ def prune_command(
         int, typer.Option("--keep", metavar="NUMBER", help="The latest so many stay in any case.")
     ] = 0,
     yes: YesOption = False,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
 ) -> None:
     """Delete what is stored of old sessions and jobs, everywhere.
 
@@ -407,7 +407,7 @@ def prune_command(
       dragoman sessions prune --older-than 90d
       dragoman sessions prune --older-than 30d --keep 20 --yes
     """
-    from dragoman.cli.history import prune
+    from dragoman.cli.stored_sessions import prune
 
     with _store() as store:
         prune(store, older_than, keep=keep, yes=yes, format=format)
@@ -428,11 +428,11 @@ def _find(store: Store, word: str, peer: str | None, cwd: Path | None) -> Sessio
     return find_session(store, word, root=root_of(cwd or Path.cwd()), peer=peer)
 
 
-def _told(record: SessionRecord, format: Format) -> None:
+def _told(record: SessionRecord, format: ListFormat) -> None:
     from dragoman.cli.output import session_pages
     from dragoman.cli.output.jsonl import write_json
 
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         write_json(session_pages.record_as_json(record))
     else:
         put_out(f"{record.key}\n")

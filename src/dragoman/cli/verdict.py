@@ -11,8 +11,8 @@ from typing import Annotated, Final
 import typer
 
 from dragoman.cli.commands import CONTEXT, new_app
-from dragoman.cli.options import Format, FormatOption
 from dragoman.cli.output.terminal import put_err
+from dragoman.cli.shared_options import FormatOption, ListFormat
 
 HELP: Final = """
 Say whether delegated work was good.
@@ -29,7 +29,7 @@ Examples:
 app: Final = new_app()
 
 
-class Word(enum.StrEnum):
+class VerdictWord(enum.StrEnum):
     """What can be said."""
 
     GOOD = "good"
@@ -39,16 +39,16 @@ class Word(enum.StrEnum):
 @app.command(help=HELP, context_settings=CONTEXT)
 def verdict(
     job: Annotated[str, typer.Argument(metavar="JOB", show_default=False)],
-    word: Annotated[Word, typer.Argument(metavar="good|bad", show_default=False)],
+    word: Annotated[VerdictWord, typer.Argument(metavar="good|bad", show_default=False)],
     *,
-    format: FormatOption = Format.TEXT,
+    format: FormatOption = ListFormat.TEXT,
 ) -> None:
     from dragoman.cli.output.jsonl import write_json
     from dragoman.delegation.verdicts import give_verdict
     from dragoman.paths import find_paths
 
     given = give_verdict(job, word.value, paths=find_paths())
-    if format is Format.JSON:
+    if format is ListFormat.JSON:
         write_json(
             {
                 "type": "Verdict",
@@ -59,5 +59,5 @@ def verdict(
                 "role": given.role,
             }
         )
-    elif format is Format.TEXT:
+    elif format is ListFormat.TEXT:
         put_err(f"{given.peer} ({given.role}): {word.value}\n")

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from dragoman.catalogue.descriptor import Descriptor, Launch, Models
 from dragoman.catalogue.enforcement import Enforced
 from dragoman.catalogue.launch import LaunchSpec
-from dragoman.cli.output.showing import Report, Show
-from dragoman.cli.permitting import Policy
-from dragoman.cli.plans import Plan
-from dragoman.cli.stage import Stage
+from dragoman.cli.live_output import LiveOutput
+from dragoman.cli.options import RunPlan
+from dragoman.cli.output.renderer import Renderer, TurnReport
+from dragoman.cli.permission_flags import ApprovalMode
 from dragoman.client.budgets import Budgets
 from dragoman.client.conversation import Opening
 from dragoman.client.results import Result
@@ -146,20 +146,20 @@ class ActedAgent:
         self.tell_settings()
 
 
-class Remembering(Show):
+class Remembering(Renderer):
     """A show that only remembers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.events: list[model.Event] = []
-        self.reports: list[Report] = []
+        self.reports: list[TurnReport] = []
         self.errors: list[DragomanError] = []
         self.notices: list[str] = []
 
     def event(self, event: model.Event) -> None:
         self.events.append(event)
 
-    def ended(self, report: Report) -> None:
+    def ended(self, report: TurnReport) -> None:
         self.reports.append(report)
 
     def failed(self, error: DragomanError) -> None:
@@ -169,7 +169,7 @@ class Remembering(Show):
         self.notices.append(text)
 
 
-class ActedStage(Stage):
+class ActedStage(LiveOutput):
     """A stage on which the test presses Ctrl-C and types, in one thread."""
 
     def __init__(self, *lines: str | Exception | None) -> None:
@@ -190,7 +190,7 @@ class ActedStage(Stage):
         self._on_interrupt(self.interrupts)
 
 
-def plan(*, model: str | None = None, flag: str | None = None, mode: str | None = None) -> Plan:
+def plan(*, model: str | None = None, flag: str | None = None, mode: str | None = None) -> RunPlan:
     descriptor = Descriptor(
         name="actor",
         title="Actor",
@@ -198,12 +198,12 @@ def plan(*, model: str | None = None, flag: str | None = None, mode: str | None 
         models=Models(flag=flag),
     )
     way = LaunchSpec(command=("actor", "--acp"), descriptor=descriptor)
-    return Plan(
+    return RunPlan(
         way=way,
         enforced=Enforced(way=way),
         name="actor",
         workspace=Path("/"),
-        policy=Policy.APPROVE_READS,
+        policy=ApprovalMode.APPROVE_READS,
         budgets=Budgets(),
         format="text",
         model=model,

@@ -34,7 +34,7 @@ def test_help_loads_neither_a_loop_nor_a_protocol_nor_rich(argv: list[str]) -> N
     done = python(
         "-c",
         "import sys\n"
-        "from dragoman.cli.entrance import run\n"
+        "from dragoman.cli.entry import run\n"
         f"try: run({argv!r})\n"
         f"except SystemExit: print([n for n in {DEAR!r} if n in sys.modules], file=sys.stderr)",
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli import talk as talking
+from dragoman.cli import prompt_session as talking
 from dragoman.cli.chat import converse
+from dragoman.cli.live_output import Interrupted
 from dragoman.cli.output import terminal
-from dragoman.cli.stage import Interrupted
 from dragoman.client.results import Result
 from dragoman.errors import ProcessExited
 from dragoman.events import model

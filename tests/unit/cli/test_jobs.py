@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.cli.jobs import show_result
-from dragoman.cli.options import Format
+from dragoman.cli.shared_options import ListFormat
 from dragoman.store import root_of
 from dragoman.store.open import open_store
 from tests.unit.cli.calling import Shell
@@ -49,6 +49,6 @@ def test_a_job_that_has_ended_cannot_be_cancelled(stored: Shell) -> None:
 
 def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     failed = job(outcome="crashed", text="", failure={"message": "it is \x1bgone"})
-    assert show_result(failed, Format.TEXT) == 1
+    assert show_result(failed, ListFormat.TEXT) == 1
     assert capsys.readouterr() == ("", "[crashed] 2.0 s: it is ␛gone\n")
-    assert show_result(job(state="queued", started_at=None), Format.QUIET) == 3
+    assert show_result(job(state="queued", started_at=None), ListFormat.QUIET) == 3

@@ -1,17 +1,167 @@
-"""Options that commands share: one spelling and one explanation for each."""
+"""What a command line and the configuration come to together."""
 
 from __future__ import annotations
 
-from typing import get_args
+import os
+from pathlib import Path
+from typing import Any
 
-from dragoman.cli.options import CwdOption, Format, FormatOption, YesOption
+import msgspec
+import pytest
+
+from dragoman.cli.options import RunOptions, RunPlan, plan_of
+from dragoman.cli.permission_flags import ApprovalMode
+from dragoman.client.budgets import Budgets
+from dragoman.errors import ConfigInvalid, UnknownPeer, UsageError
+from dragoman.policy import Policy as RulesPolicy
+from tests.unit.cli.calling import Shell
 
 
-def test_formats_are_those_that_users_know() -> None:
-    assert [each.value for each in Format] == ["text", "json", "quiet"]
+def planned(**wishes: Any) -> RunPlan:
+    return plan_of(RunOptions(**{"peer": None, "command": ("my-agent",), **wishes}))
 
 
-def test_every_shared_option_has_a_help_text() -> None:
-    for option in (CwdOption, FormatOption, YesOption):
-        _, info = get_args(option)
-        assert info.help.endswith(".")
+@pytest.fixture(autouse=True)
+def place(shell: Shell) -> Shell:
+    return shell
+
+
+def configured(shell: Shell, text: str) -> None:
+    shell.config.mkdir(parents=True, exist_ok=True)
+    (shell.config / "config.toml").write_text(text)
+
+
+def test_a_name_an_address_and_a_command_line_are_three_ways(place: Shell) -> None:
+    assert planned(peer="scout", command=None).name == "scout"
+    assert planned(peer="unix:/x.sock", command=None).way.address == "unix:/x.sock"
+    assert planned(command=("my-agent", "--acp")).way.command == ("my-agent", "--acp")
+
+
+def test_a_name_that_nobody_has_is_an_error_with_the_nearest() -> None:
+    with pytest.raises(UnknownPeer) as caught:
+        planned(peer="scuot", command=None)
+    assert caught.value.nearest[0] == "scout"
+
+
+@pytest.mark.parametrize("wishes", [{"command": ()}, {"command": None}])
+def test_nothing_to_start_is_an_error(wishes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        planned(**wishes)
+
+
+def test_the_workspace_is_this_folder_or_another_one_that_exists(place: Shell) -> None:
+    assert planned().workspace == place.cwd
+    (place.cwd / "sub").mkdir()
+    assert planned(cwd=Path("sub")).workspace == place.cwd / "sub"
+    with pytest.raises(UsageError, match="is no folder"):
+        planned(cwd=Path("nowhere"))
+
+
+def test_a_timeout_is_the_only_limit_of_a_turn_and_bounds_what_comes_before() -> None:
+    usual = Budgets()
+    assert planned().budgets == usual
+    short = planned(timeout=5.0).budgets
+    assert (short.initialize, short.session, short.total) == (5.0, 5.0, 5.0)
+    long = planned(timeout=1000.0).budgets
+    assert (long.initialize, long.session) == (usual.initialize, usual.session)
+    assert (long.first_event, long.silence, long.total) == (None, None, 1000.0)
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(UsageError, match="--timeout"):
+            planned(timeout=wrong)
+
+
+def test_a_name_that_no_list_can_show_is_refused() -> None:
+    for wrong in ("", " ", "a\nb", "x" * 201):
+        with pytest.raises(UsageError, match="--session"):
+            planned(session=wrong)
+    assert planned(session="x" * 200).session == "x" * 200
+
+
+def test_options_go_before_the_configuration_of_a_peer(place: Shell) -> None:
+    configured(
+        place,
+        'permissions = "deny-all"\nformat = "quiet"\nmax_line_size = 1000000\n'
+        '[peer.scout]\nmodel = "m1"\nmode = "plan"\nenv = ["MINE"]\npermissions = "approve-all"\n'
+        "[timeouts]\nsilence = 7\n",
+    )
+    plain = planned(peer="scout", command=None)
+    assert (plain.model, plain.mode, plain.format) == ("m1", "plan", "quiet")
+    assert plain.policy is ApprovalMode.APPROVE_ALL
+    assert plain.budgets.silence == 7.0
+    assert plain.max_line_size == 1000000
+    assert "MINE" in [*plain.env, *plain.way.inherit]
+    told = planned(
+        peer="scout", command=None, model="m2", mode="code", format="json", approve_reads=True
+    )
+    assert (told.model, told.mode, told.format) == ("m2", "code", "json")
+    assert told.policy is ApprovalMode.APPROVE_READS
+    assert planned().policy is ApprovalMode.DENY_ALL
+
+
+def test_a_broken_configuration_is_an_error_and_not_a_default(place: Shell) -> None:
+    configured(place, 'permissions = "deny-al"\n')
+    with pytest.raises(ConfigInvalid):
+        planned()
+
+
+def test_strict_json_is_json_whatever_the_configuration_says(place: Shell) -> None:
+    configured(place, 'format = "quiet"\n')
+    assert planned(json_strict=True).format == "json"
+
+
+def test_variables_are_named_and_never_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "THERE", "1")
+    plan = planned(env=["THERE", "NOT_THERE"])
+    assert [*plan.env] == ["THERE", "NOT_THERE"]
+    assert [*plan.notices] == ["--env NOT_THERE: it is not set"]
+    with pytest.raises(UsageError, match="set KEY and name it") as caught:
+        planned(env=["KEY=hush"])
+    assert "hush" not in str(caught.value)
+
+
+def test_what_a_project_wants_without_trust_is_told_and_not_done(place: Shell) -> None:
+    (place.cwd / "dragoman.toml").write_text('permissions = "approve-all"\n')
+    plan = planned()
+    assert plan.policy is ApprovalMode.APPROVE_READS
+    assert "permissions" in plan.notices[0] and "config trust" in plan.notices[1]
+
+
+def test_servers_come_from_their_file(place: Shell) -> None:
+    (place.cwd / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "true"}}}')
+    (server,) = planned(mcp_config=Path("mcp.json")).mcp_servers
+    assert server.name == "clock"
+
+
+@pytest.mark.parametrize("name", ["", "A B", "1x", "A-B"])
+def test_what_is_no_name_of_a_variable_is_refused(shell: Shell, name: str) -> None:
+    with pytest.raises(UsageError, match="--env"):
+        plan_of(RunOptions(peer="scout", command=None, env=[name]))
+
+
+def test_a_name_with_a_star_is_not_said_to_be_unset(shell: Shell) -> None:
+    plan = plan_of(RunOptions(peer="scout", command=None, env=["NOBODY_HAS_*"]))
+    assert not [notice for notice in plan.notices if "--env" in notice]
+
+
+def test_the_rules_of_the_settings_are_part_of_the_plan(place: Shell) -> None:
+    assert planned(approve_reads=True).whole_policy == RulesPolicy(preset="approve-reads")
+    configured(place, '[[policy.rules]]\naction = "allow"\nkind = "edit"\npaths = ["src/**"]\n')
+    plan = planned(approve_reads=True)
+    assert plan.rules is not None and plan.rules.rules[0].paths == ("src/**",)
+    assert plan.whole_policy.rules == plan.rules.rules
+
+
+def test_delegated_work_may_do_no_more_than_whoever_delegated_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = planned(approve_all=True)
+    assert (free.ceilings, free.lineage) == ((), {})
+    monkeypatch.setenv("DRAGOMAN_DEPTH", "1")
+    lost = planned(approve_all=True)
+    assert lost.ceilings == (RulesPolicy(preset="deny-all"),)
+    monkeypatch.setenv("DRAGOMAN_CEILING", '{"preset":"approve-reads"}')
+    plan = planned(approve_all=True)
+    assert plan.ceilings == (RulesPolicy(preset="approve-reads"),)
+    assert plan.lineage["DRAGOMAN_DEPTH"] == "1"
+    told = msgspec.json.decode(plan.lineage["DRAGOMAN_CEILING"], type=RulesPolicy)
+    assert told == plan.whole_policy

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli import running
+from dragoman.cli import run_prompt
 from tests.unit.cli.calling import Shell
 
 
@@ -19,7 +19,7 @@ def test_options_that_are_written_together_arrive(
         heard.update(given)
         return 5
 
-    monkeypatch.setattr(running, "run", run)
+    monkeypatch.setattr(run_prompt, "run", run)
     said = shell("run", "-vsname", "scout", "--timeout=5", "where?", "--", "agent", "-v")
     assert (said.code, said.out, said.err) == (5, "", "")
     assert (heard["peer"], heard["prompt"], heard["command"]) == (

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.cli.output.neutral import one_line
-from dragoman.cli.output.sums import duration
 from dragoman.cli.output.times import ago, iso
+from dragoman.cli.output.turn_summary import duration
 
 if TYPE_CHECKING:
     from dragoman.store import JobRecord

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
-from dragoman.cli import faults
+from dragoman.cli import error_messages
 from dragoman.cli.output.neutral import HIDDEN
-from dragoman.cli.output.showing import Report, Show, cut_notice
+from dragoman.cli.output.renderer import Renderer, TurnReport, cut_notice
 from dragoman.cli.output.terminal import put, put_data
 
 if TYPE_CHECKING:
@@ -75,16 +75,16 @@ def of_error(error: DragomanError) -> dict[str, Any]:
         "type": "Error",
         "error": error.error_class,
         "message": str(error),
-        "whose_fault": faults.whose(error),
-        "what_next": faults.advice(error),
+        "whose_fault": error_messages.whose(error),
+        "what_next": error_messages.advice(error),
         "retryable": error.retryable,
         "may_have_run": error.may_have_run,
-        "exit_code": int(faults.exit_code(error)),
+        "exit_code": int(error_messages.exit_code(error)),
         "stderr_tail": getattr(error, "stderr_tail", "") or None,
     }
 
 
-def of_report(report: Report) -> dict[str, Any]:
+def of_report(report: TurnReport) -> dict[str, Any]:
     """The end of a turn as its line."""
     result = report.result
     return {
@@ -114,7 +114,7 @@ def of_report(report: Report) -> dict[str, Any]:
     }
 
 
-class JsonLines(Show):
+class JsonLines(Renderer):
     """Shows every event as a line. Strict: stderr stays empty, too."""
 
     def __init__(
@@ -133,12 +133,12 @@ class JsonLines(Show):
         self.line({"type": "JobSubmitted", "job": job, "session_key": session_key})
         self.flush()
 
-    def ended(self, report: Report) -> None:
+    def ended(self, report: TurnReport) -> None:
         self.line(of_report(report))
         self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
-        trouble = faults.of_report(report)
+        trouble = error_messages.of_report(report)
         if trouble is not None and not self.strict:
             put(self.err, trouble)
 
@@ -146,7 +146,7 @@ class JsonLines(Show):
         self.line(of_error(error))
         self.flush()
         if not self.strict:
-            put(self.err, faults.message(error))
+            put(self.err, error_messages.message(error))
 
     def stderr_line(self, line: str) -> None:
         if not self.strict:

@@ -2,7 +2,7 @@
 
 Owns the handlers for records of the log that no other handler takes, for warnings, and for errors
 of threads and finalizers. All of them may quote a peer, a file or a variable. Errors that end a
-command are in `dragoman.cli.entrance`.
+command are in `dragoman.cli.entry`.
 """
 
 from __future__ import annotations

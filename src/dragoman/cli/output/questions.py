@@ -3,7 +3,7 @@
 Owns the question that is answered with yes or no, for commands that run without an event loop, and
 the lines of a permission question: what would be done as the policy judges it, and only then the
 agent's own words for it. Without a terminal nobody can answer, and that is an error that names the
-option to use instead. How an answer to an agent's question is read is in `dragoman.cli.permitting`.
+option to use instead. How an answer to an agent's question is read is in `dragoman.cli.permission_flags`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.cli import faults
-from dragoman.cli.output.showing import Report, Show, cut_notice
+from dragoman.cli import error_messages
+from dragoman.cli.output.renderer import Renderer, TurnReport, cut_notice
 from dragoman.cli.output.terminal import put
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from dragoman.events import model
 
 
-class Quiet(Show):
+class Quiet(Renderer):
     """Shows the text of the answer."""
 
     def event(self, event: model.Event) -> None:
         pass
 
-    def ended(self, report: Report) -> None:
+    def ended(self, report: TurnReport) -> None:
         text = report.result.text.strip("\n")
         if text:
             # In a pipe the bytes are the agent's own: nothing there obeys control characters.
@@ -31,8 +31,8 @@ class Quiet(Show):
             self.flush()
         if report.result.truncated:
             self.notice(cut_notice(report))
-        if (trouble := faults.of_report(report)) is not None:
+        if (trouble := error_messages.of_report(report)) is not None:
             put(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
-        put(self.err, faults.message(error))
+        put(self.err, error_messages.message(error))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import msgspec
 
 from dragoman.cli.output.neutral import one_line
-from dragoman.cli.output.sums import duration
 from dragoman.cli.output.tables import columns, cut
 from dragoman.cli.output.terminal import DEFAULT_WIDTH, paint_for, put, width_of
+from dragoman.cli.output.turn_summary import duration
 
 if TYPE_CHECKING:
     from dragoman.store.ledger.records import StatRow

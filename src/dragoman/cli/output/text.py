@@ -3,7 +3,7 @@
 Owns the lines: the answer as it is streamed, thinking dimmed, tool calls with their places and
 changes, the plan, refusals, and at the end the outcome with time, tokens and cost. Nothing is ever
 written over, so a pipe, a file and a terminal get the same lines; only colours differ. Whatever an
-agent says goes through `neutral` first. What the numbers at the end say is in `sums`.
+agent says goes through `neutral` first. What the numbers at the end say is in `turn_summary`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from msgspec import UnsetType
 
-from dragoman.cli import faults
-from dragoman.cli.output import file_changes, sums
+from dragoman.cli import error_messages
+from dragoman.cli.output import file_changes, turn_summary
 from dragoman.cli.output.neutral import joined, neutral, one_line
-from dragoman.cli.output.showing import Report, Show
+from dragoman.cli.output.renderer import Renderer, TurnReport
 from dragoman.cli.output.terminal import paint_for, put
 from dragoman.events import fold, model
 from dragoman.events.parts import FileChange, Location, Text
@@ -49,7 +49,7 @@ _MARKS: Final = {
 }
 
 
-class TextShow(Show):
+class TextShow(Renderer):
     """Shows a turn in lines."""
 
     def __init__(
@@ -293,23 +293,23 @@ class TextShow(Show):
         if self.tells_jobs:
             self.notice(f"job {job}")
 
-    def ended(self, report: Report) -> None:
+    def ended(self, report: TurnReport) -> None:
         self._end_line()
         self._speaker = None
         good = report.result.ok
-        line = f"[{'done' if good else 'ended'}] {sums.line(report, self._view.usage)}"
+        line = f"[{'done' if good else 'ended'}] {turn_summary.line(report, self._view.usage)}"
         self.write(joined("", ["\n", self._paint(line, "green" if good else "red"), "\n"]))
         self.flush()
         self._answered_something = False
         self._told_plan.clear()
         self._spoken.clear()
-        if (trouble := faults.of_report(report)) is not None:
+        if (trouble := error_messages.of_report(report)) is not None:
             put(self.err, trouble)
 
     def failed(self, error: DragomanError) -> None:
         self._end_line()
         self.flush()
-        put(self.err, faults.message(error))
+        put(self.err, error_messages.message(error))
 
     def stderr_line(self, line: str) -> None:
         self._end_line()

@@ -9,7 +9,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from dragoman.catalogue.load import Catalogue, built_in
-from dragoman.cli.exits import Exit
+from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.reference import helps
 from dragoman.setup.install.entries import write
 from dragoman.setup.install.skill import plan_skill, skill_text
@@ -58,7 +58,7 @@ def test_its_roles_and_exit_codes_are_the_real_ones() -> None:
     assert {*listed[1].split(", "), listed[2]} == claimed
     codes = skill_text().partition("## Exit codes\n")[2].partition(".\n")[0]
     told = {int(code) for code in re.findall(r"\b(\d+) [a-z]", codes)}
-    assert told == {int(code) for code in Exit if code < 100}
+    assert told == {int(code) for code in ExitCode if code < 100}
 
 
 def test_it_is_installed_in_a_folder_of_its_name_and_brought_up_to_date(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""A broker on our standard input and output.
+
+Owns the start for `dragoman broker attach`: the broker of a plan, and the two streams joined. What
+is said is not looked at.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.broker.client.connect import TERMS, complete, spec_of
+from dragoman.broker.client.find_or_start import ensure
+from dragoman.broker.spec import BrokerSpec
+from dragoman.cli.exit_codes import ExitCode
+from dragoman.cli.options import RunPlan
+from dragoman.cli.permission_flags import unattended
+from dragoman.hub.joining import join
+from dragoman.transports.stdio import open_stdio
+
+
+async def attach(plan: RunPlan) -> int:
+    """Speak with the broker of a plan until stdin ends or the broker does."""
+
+    async def prepare(spec: BrokerSpec) -> BrokerSpec:
+        return await complete(plan.way, spec)
+
+    spec = spec_of(
+        plan.way,
+        workspace=plan.workspace,
+        budgets=plan.budgets,
+        env=plan.env,
+        extra_env=plan.lineage,
+        max_line_size=plan.max_line_size,
+        ttl=plan.ttl,
+        max_idle=plan.max_idle,
+    )
+    reached = await ensure(spec, prepare=prepare, ttl=plan.ttl)
+    # Before anything that the other program says, which does not know of it.
+    policy = unattended(plan.whole_policy, peer=plan.name)
+    terms = {"jsonrpc": "2.0", "method": TERMS, "params": {"policy": policy}}
+    reached.stream.write(msgspec.json.encode(terms) + b"\n")
+    await join(await open_stdio(), reached.stream)
+    return ExitCode.OK

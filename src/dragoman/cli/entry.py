@@ -1,0 +1,142 @@
+"""The frame of the command line: who reads the words, and what becomes of an error.
+
+Owns the one place where an error turns into a message and an exit code. It does not know what the
+commands are: `app` does, which is made with typer, and `fast_parser` for the one that can do without.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, NoReturn
+
+from dragoman.errors import DragomanError, UsageError
+from dragoman.errors.base import shown
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""What the system says of a file that takes nothing more."""
+
+
+def run(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run one command line and leave the process with its exit code."""
+    try:
+        _call(argv)
+    except DragomanError as error:
+        code = _refuse(error)
+    except UnicodeEncodeError as error:
+        if not _is_surrogate(error):
+            _own_fault()
+            raise
+        # Words and paths are looked at where they are used. This is for what is in none of them,
+        # such as the folder in which this was called.
+        text = f"a path or a word is not UTF-8 text: {shown(str(error.object))}"
+        code = _refuse(UsageError(text))
+    except KeyboardInterrupt:
+        code = 130
+    except SystemExit:
+        unwritten = _unwritten()
+        if unwritten is None:
+            raise
+        code = 1
+        _tell(f"dragoman: the output cannot be written: {unwritten.strerror}\n")
+    except BrokenPipeError:
+        # Whoever stops reading has had enough; it may have been either stream.
+        _unwritten()
+        _tell("")
+        code = 1
+    except OSError as error:
+        if error.errno in FULL:
+            _unwritten()
+            _tell(f"dragoman: the output cannot be written: {error.strerror}\n")
+            code = 1
+        elif isinstance(error, FileNotFoundError) and _homeless():
+            gone = "the folder in which this was called is gone: deleted or moved"
+            code = _refuse(UsageError(gone))
+        else:
+            _own_fault()
+            raise
+    except BaseException:
+        _own_fault()
+        raise
+    sys.exit(code)
+
+
+def _call(argv: Sequence[str] | None) -> NoReturn:
+    from dragoman.cli import fast_parser
+
+    given = fast_parser.read(sys.argv[1:] if argv is None else argv)
+    if given is None:
+        from dragoman.cli.app import call
+
+        call(argv)
+    from dragoman.cli.run_prompt import run as run_turn
+
+    sys.exit(run_turn(**given))
+
+
+def _refuse(error: DragomanError) -> int:
+    from dragoman.cli import error_messages
+
+    _tell(error_messages.message(error))
+    return int(error_messages.exit_code(error))
+
+
+def _is_surrogate(error: UnicodeEncodeError) -> bool:
+    """Whether what cannot be encoded came in as other bytes than UTF-8."""
+    return "\udc80" <= error.object[error.start] <= "\udcff"
+
+
+def _homeless() -> bool:
+    """Whether the current folder is gone, so that no path can be made of a name."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _unwritten() -> OSError | None:
+    """Write what is still held back, and say why that cannot be done. Else the process would try
+    it when it ends, and end with another code."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        from dragoman.cli.output.terminal import silence
+
+        silence(sys.stdout)
+        # Whoever stops reading has had enough.
+        return None if isinstance(error, BrokenPipeError) else error
+    return None
+
+
+def _own_fault() -> None:
+    _tell(
+        "dragoman: this is a fault of dragoman itself. Please report what follows together "
+        "with what `dragoman doctor --report` prints.\n"
+    )
+    # The error may quote what a peer or a file said.
+    sys.excepthook = _neutral_traceback
+
+
+def _neutral_traceback(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    from traceback import format_exception
+
+    _tell("".join(format_exception(kind, error, traceback)))
+
+
+def _tell(text: str) -> None:
+    """Write to stderr, if that can be done: the exit code is right in any case."""
+    from dragoman.cli.output.terminal import put_err
+
+    try:
+        put_err(text)
+        sys.stderr.flush()
+    except OSError:
+        from dragoman.cli.output.terminal import silence
+
+        silence(sys.stderr)

@@ -1,0 +1,258 @@
+"""What a person is told about an error: what happened, whose fault it is, what to do next.
+
+Owns the words and the exit code of every error in `dragoman.errors`. It catches nothing: `entry`
+does, at the top. An error that knows better advice carries it as `remedy` or `hint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from dragoman.cli.exit_codes import ExitCode
+from dragoman.cli.output.neutral import neutral
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    DragomanError,
+    HandshakeFailed,
+    InputTimeout,
+    NoPeer,
+    ProtocolMismatch,
+    RemoteError,
+    SessionLost,
+    SessionUnusable,
+    UnknownJob,
+    UnknownSession,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.renderer import TurnReport
+
+_WHOSE: Final = {
+    "us": "dragoman's own",
+    "peer": "the agent's",
+    "world": "neither yours nor the agent's: the machine or the network",
+}
+
+ADVICE: Final[Mapping[str, str]] = {
+    "usage": "look at the examples of the command's --help",
+    "unsupported": "leave that out, or use a peer that can do it: `dragoman peers`",
+    "unknown_peer": "`dragoman peers` lists the peers there are, `dragoman peers add` adds one",
+    "role_not_claimed": "`dragoman peers` lists who claims which role",
+    "no_peer": "`dragoman explain` says who is passed over and why; `dragoman peers enable` helps",
+    "policy_not_enforced": "--allow-unenforced runs it all the same, and so does allow_unenforced "
+    "in its settings; --approve-all allows everything",
+    "wrong_launch": "use the form that works",
+    "config_invalid": "mend it there; `dragoman config show` tells where every value comes from",
+    "front_matter_invalid": "mend the file by hand, then try again",
+    "turn_in_progress": "wait for the end of the running turn, or cancel it",
+    "input_timeout": "close stdin or let it come from /dev/null, or add --no-stdin",
+    "session_unusable": "begin a new session",
+    "session_lost": "say it again with --brief, or with --fresh",
+    "unknown_session": "`dragoman sessions list --all` lists the sessions there are",
+    "unknown_job": "`dragoman jobs list` lists the jobs there are",
+    "broker_busy": "wait until some of its work is done, or add --cold for an agent of your own",
+    "broker_unavailable": "add --cold for an agent of your own; `dragoman broker reap` cleans up",
+    "broker_failed": "`dragoman broker logs` shows what it said; --cold goes without it",
+    "message_too_long": "shorten the prompt, or name the file instead of its text",
+    "spawn_failed": "start the program by hand to see what it says",
+    "not_installed": "install it; `dragoman doctor` looks at what is missing",
+    "program_not_found": "install it, put its folder on the PATH, or name it by its full path",
+    "connect_failed": "see that something listens at that address, then try again",
+    "process_exited": "start the agent by hand to see more, or add --trace FILE and --verbose",
+    "ended": "start the agent by hand to see more, or add --trace FILE and --verbose",
+    "broken": "try again",
+    "line_too_long": "report it to the agent's makers: no message needs to be that long",
+    "timeout": "try again, or give it more time with --timeout",
+    "auth_required": "log in with the agent's own program, then try again",
+    "invalid_answer": "add --trace FILE and show the trace to the agent's makers",
+    "protocol_mismatch": "name what it speaks with --dialect; `dragoman peers verify` says more",
+    "handshake_failed": "`dragoman peers verify` looks into it step by step",
+    "remote_error": "if the words above do not say enough, add --trace FILE and look into it",
+}
+"""What to do next, by the error's stable name."""
+
+MESSAGE_SIZE: Final = 2000
+"""Characters of an error that a person is shown: more than a screen of them is not read. Lines of
+JSON have all of it."""
+
+SHOWN_STDERR_LINES: Final = 40
+"""Lines of an agent's stderr that are shown with its error: a traceback ends with what counts."""
+
+FALLBACK: Final = "run `dragoman doctor`, and try again with --verbose --trace FILE"
+
+
+def message(error: DragomanError) -> str:
+    """The error for a person, as lines that end with a newline."""
+    tail = error.stderr_tail if isinstance(error, RemoteError) else ""
+    return _lines(str(error), whose(error), advice(error), tail)
+
+
+def _lines(happened: str, fault: str, next_step: str, stderr: str = "") -> str:
+    said = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    lines = [
+        f"dragoman: {neutral(short(happened))}",
+        *(["  the agent said on stderr:"] if said else []),
+        *(f"    {neutral(short(line))}" for line in said[-SHOWN_STDERR_LINES:]),
+        f"  whose fault: {fault}",
+        f"  what next:   {neutral(short(next_step))}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def short(text: str) -> str:
+    """A text cut in its middle where it is too long for a terminal; its end often says why."""
+    if len(text) <= MESSAGE_SIZE:
+        return text
+    left_out = len(text) - MESSAGE_SIZE
+    half = MESSAGE_SIZE // 2
+    return f"{text[:half]} … ({left_out} characters left out) … {text[-half:]}"
+
+
+def of_report(report: TurnReport) -> str | None:
+    """What a person is told about a turn that was no success; None about one that was."""
+    result = report.result
+    if result.ok:
+        return None
+    if report.interrupted:
+        who = "from outside" if report.exit_code == ExitCode.TERMINATED else "by you"
+        return f"dragoman: the turn was cancelled {who}\n"
+    if report.exit_code == ExitCode.DENIED:
+        denied = ", ".join(denial.title or denial.kind for denial in result.denials)
+        return _lines(
+            f"the turn counts as denied, because this was denied in it: {denied}"
+            + (f"; the agent says: {result.failure.message}" if result.failure else ""),
+            "nobody's: it was refused",
+            "allow it at the prompt, or for everything with --approve-all",
+        )
+    if result.error is not None:
+        return message(result.error)
+    happened, fault, next_step = ENDS.get(result.outcome, ENDS["unknown"])
+    detail = result.failure.message if result.failure else result.stop
+    return _lines(happened + (f": {detail}" if detail else ""), fault, next_step)
+
+
+ENDS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "empty": (
+        "the agent ended its turn without a word and without doing anything",
+        "the agent's",
+        "try again; if it goes on, look into --trace FILE for what its model said",
+    ),
+    "refused": ("the agent refused", "the agent's", "put it in other words, or ask another peer"),
+    "truncated": (
+        "the agent reached a limit before it was done",
+        "the agent's",
+        "ask for less at once, or go on in the same session with `dragoman chat`",
+    ),
+    "cancelled": (
+        "the turn was cancelled, and not from here",
+        "nobody's: somebody called it off, or the agent itself did",
+        "try again",
+    ),
+    "timed_out": ("the turn took too long", "the agent's", "give it more time with --timeout"),
+    "crashed": (
+        "the agent ended in the middle of its turn",
+        "the agent's",
+        "start it by hand to see more, or add --trace FILE and --verbose",
+    ),
+    "auth_required": (
+        "the agent wants a login first",
+        "the way it was called",
+        "log in with the agent's own program, then try again",
+    ),
+    "quota": (
+        "the agent's model turns requests away",
+        "neither yours nor the agent's: its provider's limits",
+        "wait, or ask another peer: `dragoman peers`",
+    ),
+    "failed": ("the agent failed", "the agent's", FALLBACK),
+    "protocol_error": (
+        "the agent did not keep to its protocol",
+        "the agent's",
+        "add --trace FILE and show the trace to the agent's makers",
+    ),
+    "unsupported": (
+        "the agent cannot do that",
+        "the way it was called",
+        "leave that out, or use a peer that can do it: `dragoman peers`",
+    ),
+    "unknown": ("nobody knows how the turn ended", "the agent's", FALLBACK),
+}
+"""For each way in which a turn can end badly: what happened, whose fault it is, what to do."""
+
+
+def whose(error: DragomanError) -> str:
+    """Who has to change something."""
+    if isinstance(error, ProtocolMismatch) and error.remedy:
+        return "nobody's: the two speak different versions of the protocol"
+    if (end := _end_of(error)) is not None:
+        return end[1]
+    called = isinstance(error, UsageError) and not isinstance(error, SessionLost)
+    return "the way it was called" if called else _WHOSE[error.blame]
+
+
+def advice(error: DragomanError) -> str:
+    """What to do next."""
+    for name in ("remedy", "hint"):
+        own = getattr(error, name, "")
+        if isinstance(own, str) and own:
+            return own
+    if (end := _end_of(error)) is not None:
+        return end[2]
+    if isinstance(error, RemoteError) and error.stderr_tail:
+        return "mend the agent; --agent-stderr shows all that it writes to its stderr"
+    for kind in type(error).__mro__:
+        known = ADVICE.get(getattr(kind, "error_class", ""))
+        if known is not None:
+            return known
+    return FALLBACK
+
+
+def exit_code(error: DragomanError) -> ExitCode:
+    """The code of an error that ended a command."""
+    match error:
+        case AuthRequired():
+            return ExitCode.AUTH_REQUIRED
+        case SessionUnusable() | UnknownSession() | UnknownJob():
+            return ExitCode.NO_SESSION
+        case NoPeer():
+            return ExitCode.BUDGET if error.over_budget else ExitCode.NO_PEER
+        case InputTimeout():
+            return ExitCode.TIMEOUT
+        case UsageError():
+            return ExitCode.USAGE
+        case CallTimeout():
+            return ExitCode.TIMEOUT
+        case HandshakeFailed() if isinstance(error.__cause__, CallTimeout):
+            return ExitCode.TIMEOUT
+        case RemoteError():
+            return _remote(error)
+        case _:
+            return ExitCode.FAILED
+
+
+def _remote(error: RemoteError) -> ExitCode:
+    by_kind = {
+        "not_found": ExitCode.NO_SESSION,
+        "quota": ExitCode.QUOTA,
+        "rate_limited": ExitCode.QUOTA,
+        "auth_required": ExitCode.AUTH_REQUIRED,
+    }
+    return by_kind.get(_kind_of(error), ExitCode.FAILED)
+
+
+def _kind_of(error: RemoteError) -> str:
+    from dragoman.client.results import explain
+
+    return str(explain(error)[1].kind)
+
+
+def _end_of(error: DragomanError) -> tuple[str, str, str] | None:
+    """What is told about a login or a quota that an agent only put in words."""
+    if not isinstance(error, RemoteError) or isinstance(error, AuthRequired):
+        return None
+    by_kind = {"quota": "quota", "rate_limited": "quota", "auth_required": "auth_required"}
+    end = by_kind.get(_kind_of(error))
+    return None if end is None else ENDS[end]

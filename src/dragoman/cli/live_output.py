@@ -1,0 +1,304 @@
+"""Where an agent and a person meet: the loop works in one thread, the person has the main one.
+
+Owns the two threads, the keyboard and the signals. Lines are read in the main thread, so that
+Ctrl-C reaches a waiting prompt and line editing works, while the agent is served all the time.
+It does not know what an interrupt means: whoever listens is told which one it is, in the loop.
+
+The third Ctrl-C ends the process at once, even if the loop is stuck in writing to a pipe that
+nobody reads; the warden of the process then ends the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.cli.exit_codes import ExitCode
+from dragoman.cli.output.held import held
+from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.terminal import drop_typed, put_question
+
+LAST_INTERRUPT: Final = 3
+"""The Ctrl-C that waits for nobody: the first is polite, the second closes the agent."""
+
+
+WAKE_AGAIN: Final = 0.1
+"""Seconds until a Ctrl-C that did not reach a prompt is sent again."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C was typed at a prompt for a line."""
+
+
+class _Wanted(Struct, eq=False):
+    """A line that the loop is waiting for."""
+
+    prompt: str
+    answer: asyncio.Future[str | None]
+    question: str = ""
+    fresh: bool = False
+    abandoned: bool = False
+
+
+class LiveOutput:
+    """The two threads of one command. Made and run in the main one."""
+
+    def __init__(self) -> None:
+        self.interrupts = 0
+        """How often a signal asked to stop since the last `calm`."""
+        self.terminated = False
+        """Whether somebody ended us from outside."""
+        self.hung_up = False
+        """Whether that was because the terminal is gone: then nobody wants anything to stop."""
+        self._on_interrupt: Callable[[int], None] | None = None
+        self._wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
+        self._reading = 0
+        """The number of the line that is being read; 0 if none is."""
+        self._read_so_far = 0
+        self._wanted_now: _Wanted | None = None
+        """The line that is being read."""
+        self._waking = False
+        """Whether the next interrupt is our own, for a question that is not asked any more."""
+        self._heard_own = False
+        self._over = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- for the loop
+
+    async def line(
+        self, prompt: str = "", *, question: str = "", fresh: bool = False
+    ) -> str | None:
+        """The next line without its end; None at the end of input.
+
+        `fresh` drops what was typed at a terminal before the prompt. `question` is shown before it,
+        once its line is the next to be read, and nothing else is shown until there is an answer;
+        what was typed before it is dropped. Raises `Interrupted` if Ctrl-C is typed instead.
+        """
+        future = asyncio.get_running_loop().create_future()
+        wanted = _Wanted(prompt, future, question, fresh or bool(question))
+        self._wanted.put(wanted)
+        try:
+            return await wanted.answer
+        finally:
+            wanted.abandoned = True
+            if wanted.question:
+                self._drop(wanted)
+
+    def listen(self, on_interrupt: Callable[[int], None]) -> None:
+        """From now on tell `on_interrupt`, in the loop, of the first and the second interrupt."""
+        self._on_interrupt = on_interrupt
+        if self.interrupts:
+            # It came while nobody listened yet.
+            on_interrupt(self.interrupts)
+
+    def calm(self) -> None:
+        """What was interrupted is over: the next interrupt is a first one again."""
+        self.interrupts = 0
+
+    # -- in the main thread
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        """Run `work` in its loop until it ends; its exit code, or what it raised."""
+        with (
+            _signals(self._interrupted, self._terminated, self._woken) as told,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            done = pool.submit(self._work, work, told)
+            self._serve()
+            return done.result()
+
+    def _work(self, work: Callable[[], Coroutine[Any, Any, int]], told: int) -> int:
+        async def main() -> int:
+            self._loop = loop = asyncio.get_running_loop()
+            if os.name == "posix":
+                loop.add_reader(told, self._heard, told)
+            try:
+                return await work()
+            finally:
+                if os.name == "posix":
+                    loop.remove_reader(told)
+
+        try:
+            return asyncio.run(main())
+        finally:
+            self._over = True
+            self._wanted.put(None)
+            # The main thread may wait for a line that nobody wants any more, or be about to.
+            while reading := self._reading:
+                self._wake(reading)
+                time.sleep(WAKE_AGAIN)
+
+    def _heard(self, told: int) -> None:
+        """A signal has come. If the main thread was just about to wait, it does not know yet:
+        nothing wakes it for a signal that came a moment before. So it is woken: at the queue by
+        something that nobody wants, at a line by the same signal again."""
+        loop = asyncio.get_running_loop()
+        self._wanted.put(_Wanted("", loop.create_future(), abandoned=True))
+        ours, self._heard_own = self._heard_own, False
+        if signal.SIGINT in os.read(told, 4096) and self._reading and not ours:
+            loop.call_later(WAKE_AGAIN, self._wake, self._reading)
+
+    def _drop(self, wanted: _Wanted) -> None:
+        """Stop reading an answer that is not needed any more: all output waits for it."""
+        if self._wanted_now is wanted:
+            self._waking = self._heard_own = True
+            self._wake(self._reading)
+            if self._loop is not None and not self._over:
+                self._loop.call_later(WAKE_AGAIN, self._drop, wanted)
+
+    def _wake(self, reading: int) -> None:
+        """Interrupt the reading of this line, if it is still being read."""
+        if reading and self._reading == reading and hasattr(signal, "pthread_kill"):
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+    def _serve(self) -> None:
+        """Read the lines that are wanted, until the loop has ended."""
+        while (wanted := self._wanted.get()) is not None:
+            if wanted.abandoned:
+                continue
+            answer: str | Interrupted | None
+            try:
+                self._read_so_far += 1
+                self._wanted_now, self._reading = wanted, self._read_so_far
+                if self._over:
+                    return
+                answer = _asked(wanted) if wanted.question else _read(wanted)
+            except KeyboardInterrupt:
+                answer = Interrupted()
+            finally:
+                # Whatever it raised: the loop's thread waits until nobody reads any more.
+                self._wanted_now, self._reading = None, 0
+            self._answer(wanted, answer)
+
+    def _answer(self, wanted: _Wanted, answer: str | Interrupted | None) -> None:
+        def settle() -> None:
+            if wanted.answer.done():
+                return
+            if isinstance(answer, Interrupted):
+                wanted.answer.set_exception(answer)
+            else:
+                wanted.answer.set_result(answer)
+
+        self._tell(settle)
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is not None and not self._over:
+            # If the loop has just been closed there is nobody left to tell.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(call)
+
+    # -- signals
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._is_own():
+            return
+        if self._reading:
+            raise KeyboardInterrupt
+        if self._over:
+            return
+        self.press()
+
+    def _is_own(self) -> bool:
+        """Whether an interrupt is our own. Raises it where it ends a question."""
+        ours, self._waking = self._waking, False
+        reading = self._wanted_now
+        if ours and reading is not None and reading.abandoned:
+            raise KeyboardInterrupt
+        return ours and not self._over
+
+    def _woken(self, number: int, frame: FrameType | None) -> None:
+        """Instead of the above where interrupts are to be ignored: only our own counts."""
+        if not self._is_own() and self._reading and self._over:
+            raise KeyboardInterrupt
+
+    def press(self) -> None:
+        """Somebody asks to stop. May be called in any thread."""
+        self.interrupts += 1
+        count = self.interrupts
+        if count >= LAST_INTERRUPT:
+            os._exit(ExitCode.TERMINATED if self.terminated else ExitCode.INTERRUPTED)
+        self._tell(lambda: self._on_interrupt(count) if self._on_interrupt else None)
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        self.terminated = True
+        self.hung_up = number == getattr(signal, "SIGHUP", None)
+        self.press()
+
+
+def _asked(wanted: _Wanted) -> str | None:
+    with held.hold():
+        put_question(wanted.question)
+        try:
+            return _read(wanted)
+        except KeyboardInterrupt:
+            # What was held back begins on a line of its own.
+            put_question("\n")
+            raise
+
+
+def _read(wanted: _Wanted) -> str | None:
+    if wanted.fresh:
+        drop_typed(sys.stdin)
+    prompt = wanted.prompt
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401 - it gives `input` history and editing
+        try:
+            return input(neutral(prompt))
+        except EOFError:
+            return None
+    if sys.stdin.isatty():
+        # The output is kept somewhere; the prompt does not belong there.
+        put_question(prompt)
+    line = sys.stdin.readline()
+    return line.removesuffix("\n") if line else None
+
+
+Handler: TypeAlias = Callable[[int, FrameType | None], None]
+
+
+class _signals:
+    """Lets two handlers have the signals that end a program, for the time of a block."""
+
+    def __init__(self, interrupted: Handler, terminated: Handler, woken: Handler) -> None:
+        # What whoever started us wants to be ignored (nohup) stays ignored; but it is by an
+        # interrupt that the main thread is woken.
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        self._handlers: dict[int, Handler] = {signal.SIGINT: woken if ignored else interrupted}
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                self._handlers[getattr(signal, name)] = terminated
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> int:
+        """A descriptor that tells the numbers of signals at once, whatever the main thread does."""
+        self._told, self._tell = os.pipe()
+        for end in (self._told, self._tell):
+            os.set_blocking(end, False)
+        self._told_before = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        for number, handler in self._handlers.items():
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, handler)
+        return self._told
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._told_before)
+        os.close(self._told)
+        os.close(self._tell)

@@ -1,0 +1,109 @@
+"""The values of options, made of their words without a library.
+
+Owns the conversion for the few types that commands use. Typer leaves it to pydantic, whose import
+and schemas take as long as everything else that a command does before its agent starts (measured:
+150 of 400 ms). Where typer has no place for it, or a type is not one of these, typer does as it
+likes.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from pathlib import Path
+from typing import Any, Final, Union, get_args, get_origin
+
+import typer
+
+from dragoman.cli.argv_checks import checked
+from dragoman.errors.base import shown
+
+SIMPLE: Final = (str, int, float, bool, Path)
+
+
+_WANTED: Final = {
+    int: "a whole number of at most 18 digits",
+    float: "a number",
+    bool: "a flag",
+    str: "UTF-8 text",
+    Path: "a path",
+}
+
+
+class Converter:
+    """Stands where typer would put its own: makes the value of one parameter."""
+
+    def __init__(self, kind: type, *, many: bool) -> None:
+        self._kind = kind
+        self._many = many
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return [] if self._many else None
+        if self._many:
+            return [self._one(each, param, ctx) for each in value]
+        return self._one(value, param, ctx)
+
+    def _one(self, value: Any, param: Any, ctx: Any) -> Any:
+        # A flag is a bool already: to Python, any word would be true.
+        if self._kind is not bool or isinstance(value, bool):
+            try:
+                return checked(self._kind(value), value)
+            except ValueError:
+                pass
+        if issubclass(self._kind, enum.Enum):
+            wanted = "one of " + ", ".join(str(each.value) for each in self._kind)
+        else:
+            wanted = _WANTED.get(self._kind, "a value of that kind")
+        raise typer.BadParameter(f"{shown(str(value))} is not {wanted}.", ctx=ctx, param=param)
+
+
+def converter_for(annotation: Any) -> Converter | None:
+    """The converter for a type: text, numbers, paths, enumerations, any of them or None, lists of
+    them. None for other types."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        kinds = [each for each in get_args(annotation) if each is not type(None)]
+        if len(kinds) != 1:
+            return None
+        (annotation,) = kinds
+    many = get_origin(annotation) is list
+    if many:
+        (annotation,) = get_args(annotation)
+    if not isinstance(annotation, type):
+        return None
+    if annotation in SIMPLE or issubclass(annotation, enum.Enum):
+        return Converter(annotation, many=many)
+    return None
+
+
+def quicken(command: Any) -> None:
+    """Let a command, and those below it, make their values here."""
+    all_params = command.get_params
+
+    # The option for help is not among the others; it is made when it is asked for.
+    def get_params(ctx: Any) -> list[Any]:
+        params: list[Any] = all_params(ctx)
+        for param in params:
+            _quicken(param)
+        return params
+
+    command.get_params = get_params
+    for below in getattr(command, "commands", {}).values():
+        quicken(below)
+
+
+def _quicken(param: Any) -> None:
+    described = getattr(param, "type_descriptor", None)
+    info = getattr(described, "parameter_info", None)
+    # Where typer asks for whatever makes the value; a version without that place does as it likes.
+    if info is None or not hasattr(type(param), "get_runtime_param") or _checked(info):
+        return
+    converter = converter_for(getattr(described, "annotation", None))
+    if converter is not None:
+        param.get_runtime_param = lambda: converter
+
+
+def _checked(info: Any) -> bool:
+    """Whether typer was asked to check more than the type: a range, that a file exists."""
+    names = ("min", "max", "exists", "resolve_path", "parser", "click_type", "formats")
+    return any(getattr(info, name, None) not in (None, False) for name in names)

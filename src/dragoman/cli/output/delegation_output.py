@@ -1,0 +1,113 @@
+"""A delegation as it is shown: who is asked and why, what happens, and every attempt at the end.
+
+Owns the words and lines for delegations in all formats, and the exit code of one. What happens in
+an attempt is shown as any turn is (`renderer`). It decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dragoman.cli.exit_codes import ExitCode, of_outcome
+from dragoman.cli.output.jsonl import JsonLines
+from dragoman.cli.output.quiet import Quiet
+from dragoman.delegation.delegate import DelegationListener
+from dragoman.delegation.limits import OVER_BUDGET
+from dragoman.errors import Unsupported, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.output.renderer import Renderer
+    from dragoman.delegation import Delegation
+    from dragoman.delegation.report import AttemptReport
+    from dragoman.delegation.routing import Candidate, Decision
+    from dragoman.events.model import Event
+
+
+_USAGE: Final = frozenset({UsageError.error_class, Unsupported.error_class})
+"""Errors of what was asked for, such as a model that the peer does not have."""
+
+
+class DelegationOutput(DelegationListener):
+    """Shows a delegation while it runs."""
+
+    def __init__(self, show: Renderer) -> None:
+        self._show = show
+        self._json = show if isinstance(show, JsonLines) else None
+        self._quiet = isinstance(show, Quiet)
+
+    def job(self, job: str) -> None:
+        if self._json is not None:
+            self._json.line({"type": "JobBegun", "job": job, "session_key": None})
+            self._json.flush()
+        elif not self._quiet:
+            self._show.notice(f"job {job}")
+
+    def decided(self, decision: Decision) -> None:
+        if self._json is not None:
+            self._json.line({"type": "Decision", **msgspec.to_builtins(decision)})
+
+    def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
+        if self._json is not None:
+            self._json.line(
+                {
+                    "type": "AttemptBegun",
+                    "number": number,
+                    "peer": candidate.peer,
+                    "tier": candidate.tier,
+                    "model": candidate.model,
+                    "reason": reason,
+                }
+            )
+        elif not self._quiet:
+            self._show.notice(f"attempt {number}: {candidate.peer} [{reason}]")
+
+    def event(self, event: Event) -> None:
+        self._show.event(event)
+
+    def reported(self, number: int, report: AttemptReport) -> None:
+        if self._json is not None:
+            self._json.line({"type": "Attempt", "number": number, **report.as_json()})
+
+    def notice(self, text: str) -> None:
+        self._show.notice(text)
+
+    def over(self, done: Delegation, *, terminated: bool = False) -> int:
+        """The delegation is over: show it, and say the exit code."""
+        code = exit_code(done, terminated=terminated)
+        show = self._show
+        if show.broken:
+            return code
+        if self._json is not None:
+            self._json.line(as_json(done, code))
+            self._json.flush()
+            if self._json.strict:
+                return code
+        elif self._quiet:
+            if text := done.text.strip("\n"):
+                show.write_data(text + "\n")
+                show.flush()
+            if done.ok and len(done.attempts) == 1:
+                return code
+        for line in done.lines():
+            show.notice(line)
+        return code
+
+
+def as_json(done: Delegation, code: int) -> dict[str, Any]:
+    """The end of a delegation as its line."""
+    return {"type": "Delegation", "exit_code": code, **done.as_json()}
+
+
+def exit_code(done: Delegation, *, terminated: bool = False) -> int:
+    """How the command ends."""
+    if done.ok:
+        return ExitCode.OK
+    if done.interrupted:
+        return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
+    if done.final.error_class == OVER_BUDGET:
+        return ExitCode.BUDGET
+    if done.final.error_class in _USAGE:
+        return ExitCode.USAGE
+    return of_outcome(done.final.outcome.value) or ExitCode.FAILED

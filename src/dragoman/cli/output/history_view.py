@@ -1,0 +1,54 @@
+"""What happened before, or in another shell, as a person reads it.
+
+Owns what is different from watching one's own turn: the prompts are shown, too, and each turn ends
+with a line, because nobody here has asked for it. Everything else is `text`'s.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.text import TextShow
+from dragoman.events import model
+from dragoman.events.parts import Text
+
+
+class HistoryView(TextShow):
+    """Shows events of turns that somebody else asked for, or that are over."""
+
+    def event(self, event: model.Event) -> None:
+        if event.replay:
+            # To the rest of the output it is news.
+            event = replace(event, replay=False)
+        if isinstance(event, model.TurnStarted):
+            self.asked("".join(b.text for b in event.prompt if isinstance(b, Text)))
+        elif isinstance(event, model.TurnEnded):
+            super().event(event)
+            failure = f": {event.failure.message}" if event.failure is not None else ""
+            self.over(f"{event.outcome.value}{failure}")
+        else:
+            super().event(event)
+
+    def asked(self, prompt: str) -> None:
+        """Somebody asked for this."""
+        for line in neutral(prompt).splitlines() or [""]:
+            self._line(f"> {line}", "bold")
+
+    def over(self, outcome: str) -> None:
+        """A turn has ended like this."""
+        self._line(f"[{neutral(outcome)}]", "dim")
+        self.write("\n")
+        self._answered_something = False
+        self._spoken.clear()
+
+
+class Answers(TextShow):
+    """Shows what the agent said, and nothing else."""
+
+    def event(self, event: model.Event) -> None:
+        if isinstance(event, model.MessageDelta) and event.role == "agent":
+            self.write_data(event.text)
+            self._at_start = event.text.endswith("\n")
+        elif isinstance(event, model.TurnEnded):
+            self._end_line()

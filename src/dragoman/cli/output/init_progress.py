@@ -1,0 +1,267 @@
+"""`dragoman init` as a person or a program sees it: the steps, the waiting, the end.
+
+Owns the words and lines in every format. What is found, verified and chosen comes from
+`dragoman.setup.init`; the delegation at the end is shown as any other (`delegation_output`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dragoman.cli.output.jsonl import encode
+from dragoman.cli.output.neutral import Neutral, joined, neutral, one_line
+from dragoman.cli.output.renderer import Renderer
+from dragoman.cli.output.tables import cut
+from dragoman.cli.output.terminal import is_terminal, paint_for, put_err, width_of
+from dragoman.cli.shared_options import ListFormat
+
+if TYPE_CHECKING:
+    from dragoman.catalogue.card import RungResult
+    from dragoman.delegation import Delegation, DelegationRequest
+    from dragoman.delegation.report import AttemptReport
+    from dragoman.setup.init import InstalledAgents, VerifiedPeer
+
+
+@dataclass
+class InitProgress:
+    """What has been done so far, for the last word and for an interrupt."""
+
+    installed: list[str] = field(default_factory=list)
+    verified: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    enabled: list[str] = field(default_factory=list)
+    job: str | None = None
+    answered: str | None = None
+
+
+class InitOutput:
+    """Tells a beginning, step by step."""
+
+    def __init__(self, format: ListFormat, show: Renderer) -> None:
+        self.done = InitProgress()
+        self._format = format
+        self._out = show
+        self._paint = paint_for(self._out.out)
+        self._step = 0
+        self._waiting: dict[str, str] = {}
+        self._status = ""
+
+    # -- the steps
+
+    def found(self, found: InstalledAgents) -> None:
+        self.done.installed = [row.descriptor.name for row in found.installed]
+        if self._format is ListFormat.JSON:
+            from dragoman.cli.output.peer_pages import row_as_json
+
+            for row in (*found.installed, *found.missing):
+                self._json(row_as_json(row))
+            return
+        self._head("What is installed here")
+        width = max((len(name) for name in self.done.installed), default=0)
+        for row in found.installed:
+            peer = row.descriptor
+            told = " ".join(filter(None, [peer.title, row.version or ""]))
+            self._line(f"{peer.name:<{width}}  {told}, for {', '.join(peer.roles) or 'no role'}")
+        if not found.installed:
+            self._line("No agent yet but scout, which is part of dragoman. Install one, such as:")
+            from dragoman.setup.init import suggestions
+
+            for hint in suggestions(found):
+                self._line(hint, mark=" ")
+        elif found.missing:
+            names = ", ".join(row.descriptor.name for row in found.missing)
+            self._line(f"not installed: {names}", style="dim")
+
+    def verifying(self, *, turns: bool) -> None:
+        model = "with turns of their models" if turns else "without asking their models anything"
+        self._head(f"Does it work? Each is started and tried, {model}")
+
+    def rung(self, name: str, result: RungResult) -> None:
+        """A rung is done; on a terminal one line says how far everybody is."""
+        self._waiting[name] = result.rung
+        if self._format is ListFormat.TEXT and is_terminal(sys.stderr):
+            told = ", ".join(f"{peer}: {rung}" for peer, rung in self._waiting.items())
+            self._show(cut(one_line(f"   ... {told}"), width_of(sys.stderr) - 1))
+
+    def proof(self, proof: VerifiedPeer) -> None:
+        # A peer may be tried twice: the last time counts.
+        for names in (self.done.verified, self.done.failed):
+            names[:] = [name for name in names if name != proof.name]
+        (self.done.verified if proof.ready else self.done.failed).append(proof.name)
+        self._waiting.pop(proof.name, None)
+        if self._format is ListFormat.JSON:
+            self._json(proof_as_json(proof))
+            return
+        if proof.ready:
+            self._line(f"{proof.name}: {_praise(proof)}", mark=self._paint("ok", "green"))
+            self._to_know(proof)
+        else:
+            self._line(f"{proof.name}: {proof.trouble}", mark=self._paint("no", "red"))
+            if proof.cure:
+                self._line(f"    what to do: {proof.cure}")
+
+    def _to_know(self, proof: VerifiedPeer) -> None:
+        """What there is to know of a peer, each in one line, and the command that shows more."""
+        from dragoman.catalogue.card import to_know
+
+        lines = to_know(proof.card) if proof.card is not None else []
+        for line in lines:
+            self._line(f"    to know: {line}", style="dim")
+        if lines:
+            self._line(f"    more: dragoman peers show {proof.name}", style="dim")
+
+    def choosing(self) -> None:
+        self._head("Who may be delegated to")
+
+    def enabled(self, names: Sequence[str], notes: Sequence[str], file: str) -> None:
+        self.done.enabled = list(names)
+        if self._format is ListFormat.JSON:
+            self._json({"type": "Enabled", "peers": list(names), "file": file})
+        elif self._format is ListFormat.QUIET:
+            self._write("".join(f"{name}\n" for name in names))
+        elif names:
+            self._line(f"enabled: {', '.join(names)} (in {file})")
+        else:
+            self._line("Nobody is enabled, so scout has to do.")
+        for note in notes:
+            if self._format is ListFormat.TEXT:
+                self._line(note)
+
+    def delegating(self, wish: DelegationRequest) -> None:
+        self._head(f'A first piece of work: dragoman delegate {wish.role} "{wish.prompt}"')
+
+    # -- the end
+
+    def ended(
+        self, done: Delegation, wish: DelegationRequest, failure: AttemptReport | None, code: int
+    ) -> None:
+        self.done.job, self.done.answered = done.job, done.answered
+        if self._format is ListFormat.JSON:
+            self._json(self.as_json(code))
+            return
+        self._line("", bare=True)
+        if failure is not None:
+            for line in self._let_down(done, failure):
+                self._line(line, bare=True)
+        elif not done.ok:
+            self._line(f"Even {done.final.peer} could not do it: `dragoman doctor`", bare=True)
+        elif self.done.installed and not self.done.enabled:
+            self._line(f"{done.answered} answered, but none of your agents is in use.", bare=True)
+        else:
+            self._line(f"It works: {done.answered} answered. Go on with", bare=True)
+            for line in self._next(wish):
+                self._line(line)
+
+    def interrupted(self, code: int) -> None:
+        """Say what stays of what was begun."""
+        self._show("")
+        if self._format is ListFormat.JSON:
+            self._json(self.as_json(code, interrupted=True))
+        kept = [
+            f"{', '.join(names)} {state}"
+            for names, state in (
+                (self.done.verified, "verified"),
+                (self.done.enabled, "enabled"),
+            )
+            if names
+        ]
+        stays = f"This is done and stays: {'; '.join(kept)}." if kept else "Nothing was changed."
+        put_err(
+            neutral(f"dragoman: interrupted. {stays} `dragoman init` goes on from there.") + "\n"
+        )
+
+    def as_json(self, code: int, *, interrupted: bool = False) -> dict[str, Any]:
+        """The last line."""
+        done = self.done
+        return {
+            "type": "Beginning",
+            "installed": done.installed,
+            "verified": done.verified,
+            "failed": done.failed,
+            "enabled": done.enabled,
+            "job": done.job,
+            "answered": done.answered,
+            "interrupted": interrupted,
+            "exit_code": int(code),
+        }
+
+    def _let_down(self, done: Delegation, failure: AttemptReport) -> list[str]:
+        told = failure.failure.message if failure.failure is not None else failure.stop
+        lines = [f"{failure.peer} did not do it: {failure.outcome.value}{told and ': ' + told}"]
+        if done.ok:
+            lines.append(f"{done.answered} answered in its place.")
+        return [*lines, f"To find out more: dragoman run {failure.peer} hello"]
+
+    def _next(self, wish: DelegationRequest) -> list[str]:
+        peer = self.done.enabled[0] if self.done.enabled else "scout"
+        work = "fix the failing test" if self.done.enabled else "where is main defined?"
+        return [
+            f'dragoman run {peer} "{work}"',
+            f"dragoman explain {wish.role}",
+            "dragoman mcp install --client claude",
+        ]
+
+    # -- writing
+
+    def _head(self, text: str) -> None:
+        if self._format is ListFormat.TEXT:
+            self._step += 1
+            self._line(f"{self._step}. {text}", bare=True, style="bold")
+
+    def _line(self, text: str, *, bare: bool = False, style: str = "", mark: str = "") -> None:
+        if self._format is ListFormat.TEXT:
+            self._show("")
+            # Peers have their say in it, so it is made harmless before it gets a colour.
+            words = self._paint(" ".join(neutral(text).splitlines()), *filter(None, [style]))
+            before = joined("", ["" if bare else "   ", mark, "  " if mark else ""])
+            self._write(joined("", [before, words, "\n"]))
+
+    def _json(self, value: dict[str, Any]) -> None:
+        self._write(encode(value, self._out.out))
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        # It may take a while to the next one.
+        self._out.flush()
+
+    def _show(self, status: str) -> None:
+        """Put this in place of what was last shown to whoever waits."""
+        if self._status or status:
+            blank = " " * len(self._status)
+            # A terminal that is gone is told of by a signal.
+            with suppress(OSError):
+                put_err(Neutral(f"\r{blank}\r"), status)
+                sys.stderr.flush()
+        self._status = status
+
+
+def proof_as_json(proof: VerifiedPeer) -> dict[str, Any]:
+    """A verified peer as its line."""
+    from dragoman.catalogue.card import to_know
+    from dragoman.verify.report import proved
+
+    card = proof.card
+    return {
+        "type": "VerifiedPeer",
+        "peer": proof.name,
+        "ready": proof.ready,
+        "version": None if card is None else card.version,
+        "kept": proof.kept,
+        "proved": None if card is None else proved(card),
+        "to_know": [] if card is None else to_know(card),
+        "trouble": proof.trouble or None,
+        "cure": proof.cure or None,
+    }
+
+
+def _praise(proof: VerifiedPeer) -> str:
+    from dragoman.verify.report import proved
+
+    card = proof.card
+    assert card is not None
+    when = f" (measured on {card.measured_at[:10]})" if proof.kept else ""
+    return f"{proved(card)}{when}"

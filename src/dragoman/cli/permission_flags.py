@@ -1,0 +1,186 @@
+"""Who decides when an agent asks for permission: a flag, or the person at the terminal.
+
+Owns the four ways and the question as a person sees it. The answers themselves, and which option of
+the agent means what, are in `dragoman.client.permissions`; what rules of the user's settings say is
+decided in `dragoman.policy`. Every refusal is in the turn's result; how it is shown is the
+output's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from dragoman.cli.live_output import Interrupted, LiveOutput
+from dragoman.cli.output import questions
+from dragoman.cli.output.neutral import one_line
+from dragoman.cli.output.terminal import is_interactive, width_of
+from dragoman.client.permissions import (
+    Answer,
+    Chosen,
+    Decision,
+    Question,
+)
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.broker.protocol import PolicyTerms
+    from dragoman.policy import Approver, PolicySettings
+    from dragoman.policy import Policy as RulesPolicy
+
+
+class ApprovalMode(enum.Enum):
+    """What happens to a request for permission."""
+
+    APPROVE_ALL = "approve-all"
+    APPROVE_READS = "approve-reads"
+    DENY_ALL = "deny-all"
+    ASK = "ask"
+    """Reads are allowed, for everything else the person is asked."""
+
+
+def policy_of(
+    *, approve_all: bool, approve_reads: bool, deny_all: bool, interactive: bool, default: str = ""
+) -> ApprovalMode:
+    """The policy that the flags say; without one, what the configuration says; else a person is
+    asked where there is one, and where there is none only reads are allowed."""
+    chosen = [
+        policy
+        for policy, given in (
+            (ApprovalMode.APPROVE_ALL, approve_all),
+            (ApprovalMode.APPROVE_READS, approve_reads),
+            (ApprovalMode.DENY_ALL, deny_all),
+        )
+        if given
+    ]
+    if len(chosen) > 1:
+        flags = " and ".join(f"--{policy.value}" for policy in chosen)
+        raise UsageError(f"{flags} contradict each other: choose one")
+    if chosen:
+        return chosen[0]
+    policy = ApprovalMode(default) if default else ApprovalMode.ASK
+    return ApprovalMode.APPROVE_READS if policy is ApprovalMode.ASK and not interactive else policy
+
+
+def permit_of(
+    policy: ApprovalMode,
+    stage: LiveOutput,
+    *,
+    rules: PolicySettings | None = None,
+    ceilings: Sequence[RulesPolicy] = (),
+    peer: str = "",
+    workspace: str = "",
+    titled: bool = False,
+) -> Approver:
+    """Who decides under this policy and the rules of the user's settings."""
+    from dragoman.policy import Approver
+
+    return Approver(
+        whole_policy(policy, rules, ceilings),
+        peer=peer,
+        workspace=workspace,
+        caller=TerminalApprover(stage, titled=titled) if is_interactive() else None,
+        ask_before_preset=policy is ApprovalMode.ASK,
+        titled=titled,
+    )
+
+
+def whole_policy(
+    policy: ApprovalMode, rules: PolicySettings | None, ceilings: Sequence[RulesPolicy] = ()
+) -> RulesPolicy:
+    """The flag, the rules of the settings, and the policies of those who delegated to us, of which
+    the strictest counts."""
+    from dragoman.policy import PolicySettings, narrowed, of_settings
+
+    whole = of_settings(rules or PolicySettings(), policy.value)
+    for ceiling in ceilings:
+        whole = narrowed(ceiling, whole)
+    return whole
+
+
+def unattended(whole: RulesPolicy, *, peer: str) -> PolicyTerms:
+    """What counts when the person who would be asked has left."""
+    from dragoman.delegation import permission_ceiling as ceiling
+
+    return ceiling.unattended(whole, peer=peer, role="")
+
+
+_KEYS: Final = {
+    "allow_once": "y",
+    "allow_always": "a",
+    "reject_once": "n",
+    "reject_always": "d",
+}
+"""The key for each kind of answer."""
+
+_MEANINGS: Final = {
+    "allow_once": "allow once",
+    "allow_always": "allow always",
+    "reject_once": "refuse",
+    "reject_always": "refuse always",
+}
+"""What each kind of answer does. An agent may call its options what it likes."""
+
+LABEL_WIDTH: Final = 60
+"""Characters of the agent's own name for an option."""
+
+MAX_CHOICES: Final = 9
+"""Options that are shown: more would push the question off the screen."""
+
+
+class TerminalApprover:
+    """Asks the person at the terminal, one question at a time."""
+
+    def __init__(self, stage: LiveOutput, *, titled: bool = False) -> None:
+        """`titled`: whether the agent writes a command as the title of its question."""
+        self._stage = stage
+        self._titled = titled
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, question: Question) -> Decision:
+        async with self._turn:
+            return await self._ask(question)
+
+    async def _ask(self, question: Question) -> Decision:
+        choices = choices_of(question)
+        lines = questions.permission(question, titled=self._titled)
+        answers = [f"  {key}  {label}" for key, (label, _) in choices.items()]
+        rows = questions.rows(lines, answers, width=width_of(sys.stderr))
+        shown = "\n".join(rows) + "\n"
+        keys = "/".join(choices)
+        wrong = ""
+        while True:
+            try:
+                # The whole question again after a wrong answer: what was held back comes between.
+                line = await self._stage.line(f"allow? [{keys}] ", question=wrong + shown)
+            except Interrupted:
+                # As anywhere else in a turn, Ctrl-C stops the turn.
+                self._stage.press()
+                return Answer.CANCEL
+            if line is None:
+                return Answer.REJECT_ONCE
+            word = line.strip().lower()
+            word = {"yes": "y", "no": "n", "always": "a"}.get(word, word)
+            if word in choices:
+                return choices[word][1]
+            wrong = f"answer with one of {keys}\n" if word else ""
+
+
+def choices_of(question: Question) -> dict[str, tuple[str, Decision]]:
+    """What can be typed: the agent's own options, the first of each kind by a letter, others by a
+    number. Refusing is always possible."""
+    choices: dict[str, tuple[str, Decision]] = {}
+    for option in question.options:
+        kind = str(option.kind)
+        if kind not in _KEYS or (len(choices) >= MAX_CHOICES and _KEYS[kind] in choices):
+            continue
+        key = _KEYS[kind] if _KEYS[kind] not in choices else str(len(choices) + 1)
+        name = one_line(getattr(option, "name", ""), width=LABEL_WIDTH)
+        label = f"{_MEANINGS[kind]} ({name!r})" if name else _MEANINGS[kind]
+        choices[key] = (label, Chosen(option.option_id, Answer(kind)))
+    if not any(not decision.allows for _, decision in choices.values()):
+        choices["n"] = ("refuse", Answer.REJECT_ONCE)
+    return choices

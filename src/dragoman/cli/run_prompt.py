@@ -1,0 +1,93 @@
+"""What `dragoman run` does: one prompt, one turn, and an exit code that says how it went.
+
+Owns the order of it. The options are in `run`, and once more in `fast_parser`, which reads them
+without typer; so nothing here may import typer. The work is done in `options` (what is going to
+happen), `talk` (it happens) and `output` (it is shown).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.options import RunPlan
+    from dragoman.cli.output.renderer import Renderer
+
+
+def run(
+    *,
+    command: tuple[str, ...] | None,
+    peer: str | None = None,
+    prompt: str | None = None,
+    file: Path | None = None,
+    image: Sequence[Path] | None = None,
+    no_stdin: bool = False,
+    timeout: float | None = None,
+    trace: Path | None = None,
+    env: Sequence[str] | None = None,
+    **wished: Any,
+) -> int:
+    """Run one turn; its exit code. What is `wished` is in `plans.Wishes`."""
+    if command is not None:
+        if prompt is not None:
+            raise UsageError(f"choose one: the peer {peer!r}, or the command after --")
+        peer, prompt = None, peer
+    if peer is None and command is None:
+        raise UsageError("name a peer, or give a command line after --")
+
+    from dragoman.cli.inputs import remaining
+    from dragoman.cli.options import RunOptions, within
+    from dragoman.cli.prompt import read_prompt
+    from dragoman.cli.run_setup import prepare
+
+    wishes = RunOptions(peer=peer, command=command, env=env or (), timeout=timeout, **wished)
+    plan, show = prepare(wishes, trace)
+    try:
+        began_at = time.monotonic()
+        text = read_prompt(prompt, file, no_stdin=no_stdin, timeout=timeout, on_wait=show.notice)
+        plan = within(plan, remaining(timeout, time.monotonic() - began_at))
+        return _run(plan, show, prompt, text, image or ())
+    except DragomanError as error:
+        from dragoman.cli import error_messages
+
+        show.failed(error)
+        return error_messages.exit_code(error)
+
+
+def _run(
+    plan: RunPlan, show: Renderer, prompt: str | None, text: str, images: Sequence[Path]
+) -> int:
+    from dragoman.cli import prompt as cli_prompt
+    from dragoman.cli.live_output import LiveOutput
+    from dragoman.cli.prompt_session import talking
+    from dragoman.cli.run_setup import perform
+
+    # Read and refused before an agent is started for it.
+    shown = [cli_prompt.read_image(path) for path in images]
+    typed = "" if prompt in (None, cli_prompt.STDIN) else str(prompt)
+    list(cli_prompt.mentioned(typed, plan.workspace))
+    stage = LiveOutput()
+
+    async def work() -> int:
+        async with talking(plan, stage, show) as talk:
+            blocks = cli_prompt.blocks(
+                text,
+                typed=typed,
+                images=shown,
+                workspace=plan.workspace,
+                can=talk.peer.capabilities,
+                peer=plan.name,
+            )
+            if plan.no_wait:
+                show.submitted(await talk.submit(blocks), talk.opened.key)
+                return int(show.lost)
+            report = await talk.turn(blocks)
+            talk.mute()
+            return report.exit_code or int(show.lost)
+
+    return perform(stage, work)

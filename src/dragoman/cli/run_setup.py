@@ -1,0 +1,89 @@
+"""Before and around a command that talks with an agent: its plan, its show, its log, its end.
+
+Owns the order in which a command is set up, so that an error is shown in the format that was asked
+for, and what an interrupt outside of a turn comes to. `run` and `chat` use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from dragoman.cli import error_messages
+from dragoman.cli.exit_codes import ExitCode
+from dragoman.cli.live_output import LiveOutput
+from dragoman.cli.options import RunOptions, RunPlan, plan_of
+from dragoman.cli.output.python_messages import TerminalLog
+from dragoman.cli.output.renderer import Format, Renderer, show_as
+from dragoman.errors import DragomanError, UsageError
+from dragoman.rpc.trace import VARIABLE
+
+
+def prepare(wishes: RunOptions, trace: Path | None) -> tuple[RunPlan, Renderer]:
+    """The plan for the wishes, and the show of it."""
+    asked: Format = _format(wishes)
+    log_for(strict=wishes.json_strict, verbose=wishes.verbose)
+    if trace is not None:
+        # Agents do not get it: a child sees only variables that are allowed.
+        os.environ[VARIABLE] = str(trace.absolute())
+    try:
+        plan = plan_of(wishes)
+    except DragomanError as error:
+        show_as(asked, strict=wishes.json_strict).failed(error)
+        # Typer lets it pass, and `run` does without typer.
+        raise SystemExit(int(error_messages.exit_code(error))) from None
+    if os.environ.get(VARIABLE):
+        # Not at the top: a command without a trace does not load it.
+        from dragoman.config.secrets import redactor
+        from dragoman.rpc.trace import redact_with
+
+        redact_with(redactor((*plan.way.inherit, *plan.env)))
+    show = show_as(plan.format, strict=wishes.json_strict, verbose=wishes.verbose)
+    for notice in plan.notices:
+        show.notice(notice)
+    return plan, show
+
+
+def _format(wishes: RunOptions) -> Format:
+    return shown_as(wishes.format, strict=wishes.json_strict) or "text"
+
+
+def shown_as(format: str | None, *, strict: bool) -> Format | None:
+    """The format that was asked for; None leaves it to the settings."""
+    if strict:
+        if format not in (None, "json"):
+            raise UsageError(f"--json-strict and --format {format} contradict each other")
+        return "json"
+    return format  # type: ignore[return-value]
+
+
+def log_for(*, strict: bool, verbose: bool) -> None:
+    """Let our own log be seen, or not at all."""
+    log = logging.getLogger("dragoman")
+    if strict:
+        log.addHandler(logging.NullHandler())
+        log.propagate = False
+    elif verbose:
+        handler = TerminalLog()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
+
+
+def perform(stage: LiveOutput, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run the work; its exit code, or that of the interrupt that ended it."""
+
+    async def guarded() -> int:
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            if not stage.interrupts:
+                raise
+            # The interrupt cancelled us, and nobody above waits for this task but the process.
+            return ExitCode.TERMINATED if stage.terminated else ExitCode.INTERRUPTED
+
+    return stage.run(guarded)

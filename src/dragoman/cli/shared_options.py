@@ -1,0 +1,39 @@
+"""Options that several commands share, so that they are called and explained alike.
+
+Owns their names and help texts. It imports nothing that prints or runs.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ListFormat(enum.StrEnum):
+    """How a command prints what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+    QUIET = "quiet"
+
+
+FormatOption = Annotated[
+    ListFormat,
+    typer.Option("--format", help="text for people, json for programs: one object a line."),
+]
+CwdOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cwd",
+        metavar="FOLDER",
+        help="The folder to work in, instead of this one.",
+        exists=True,
+        file_okay=False,
+        resolve_path=True,
+        show_default=False,
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; the answer is yes.")]

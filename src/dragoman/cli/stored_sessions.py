@@ -1,0 +1,114 @@
+"""Stored sessions, shown and moved: what `dragoman sessions` does without any peer.
+
+Owns the writing of exported files, the show of what is stored, and the question before
+old sessions go. What is stored, and how, is `dragoman.store`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.cli.output.jsonl import escaped
+from dragoman.cli.output.neutral import neutral
+from dragoman.cli.output.renderer import Renderer
+from dragoman.cli.output.terminal import is_terminal, put_data, put_out
+from dragoman.cli.shared_options import ListFormat
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.store import SessionRecord, Store
+
+
+def show(store: Store, record: SessionRecord, format: ListFormat, *, verbose: bool = False) -> None:
+    """Show all that happened in a session."""
+    from dragoman.store.history import history
+
+    stage = show_for(format, verbose=verbose)
+    for event in history(store, record.key):
+        stage.event(event)
+        if stage.broken:
+            return
+    stage.flush()
+
+
+def show_for(format: ListFormat, *, verbose: bool = False) -> Renderer:
+    """The show of what somebody else asked for, or that is over."""
+    if format is ListFormat.JSON:
+        from dragoman.cli.output.jsonl import JsonLines
+
+        return JsonLines()
+    from dragoman.cli.output.history_view import Answers, HistoryView
+
+    return HistoryView(verbose=verbose) if format is ListFormat.TEXT else Answers()
+
+
+def write_lines(lines: Iterable[bytes], output: Path | None, *, force: bool = False) -> None:
+    """Write lines to the file that a user named, or to stdout. `force` replaces a file."""
+    if output is None or _is_stdout(output):
+        for line in lines:
+            text = line.decode() + "\n"
+            put_data(sys.stdout, escaped(text) if is_terminal(sys.stdout) else text)
+        return
+    from dragoman.config.files import export_file
+
+    if _is_screen(output):
+        lines = (neutral(escaped(line.decode())).encode() for line in lines)
+    export_file(output, (line + b"\n" for line in lines), replace=force)
+
+
+def _is_screen(output: Path) -> bool:
+    """Whether a file is a terminal, such as /dev/tty."""
+    try:
+        if not stat.S_ISCHR(os.stat(output).st_mode):
+            return False
+        fd = os.open(output, os.O_WRONLY | getattr(os, "O_NOCTTY", 0))
+    except (OSError, ValueError):
+        return False
+    try:
+        return os.isatty(fd)
+    finally:
+        os.close(fd)
+
+
+def _is_stdout(output: Path) -> bool:
+    """Whether a file is stdout by another name, such as /dev/stdout: a file that stdout was
+    redirected to must not be replaced under it."""
+    if str(output) == "-":
+        return True
+    try:
+        return os.path.samestat(os.stat(output), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False
+
+
+def prune(store: Store, older_than: str, *, keep: int, yes: bool, format: ListFormat) -> None:
+    """Delete old sessions, after a question that says how many."""
+    from dragoman.cli.output.jsonl import write_json
+    from dragoman.cli.output.questions import confirm
+    from dragoman.cli.output.times import seconds_of
+
+    if keep < 0:
+        raise UsageError("--keep is a number of sessions")
+    age = seconds_of(older_than, option="--older-than")
+    found = store.prune(age, keep, dry_run=True)
+    gone = found
+    if (found.sessions or found.jobs) and (
+        yes
+        or confirm(
+            f"Delete {found.sessions} sessions with {found.jobs} jobs and {found.events} events?",
+            instead="--yes",
+        )
+    ):
+        gone = store.prune(age, keep)
+    elif found.sessions or found.jobs:
+        gone = type(found)()
+    if format is ListFormat.JSON:
+        counts = {"sessions": gone.sessions, "jobs": gone.jobs, "events": gone.events}
+        write_json({"type": "Pruned", **counts, "keys": list(gone.keys)})
+    elif format is ListFormat.TEXT:
+        put_out(f"{gone.sessions} sessions and {gone.jobs} jobs were deleted\n")

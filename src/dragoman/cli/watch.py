@@ -1,0 +1,108 @@
+"""Watching what happens in a session that another command, or a broker, runs.
+
+Owns the show of it and what Ctrl-C does: it leaves, and what is watched goes on. Where the events
+come from is decided in `dragoman.runs.job_events`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from dragoman.broker.client.sessions import broker_with
+from dragoman.cli.exit_codes import ExitCode, of_outcome
+from dragoman.cli.live_output import LiveOutput
+from dragoman.cli.output import job_pages
+from dragoman.cli.output.history_view import HistoryView
+from dragoman.cli.output.jsonl import JsonLines
+from dragoman.cli.output.renderer import Renderer
+from dragoman.cli.output.terminal import put_err
+from dragoman.cli.run_setup import perform
+from dragoman.cli.shared_options import ListFormat
+from dragoman.cli.stored_sessions import show_for
+from dragoman.events.model import Source
+from dragoman.events.place import Place
+from dragoman.paths import find_paths
+from dragoman.runs.job_events import follow_session, follow_sessions
+from dragoman.runs.jobs import find_job
+from dragoman.store.history import events_of
+
+if TYPE_CHECKING:
+    from dragoman.store import SessionRecord
+
+
+def watch_session(record: SessionRecord, *, start: int | None, format: ListFormat) -> int:
+    """Show what happens in a session until its broker ends, or Ctrl-C."""
+    paths = find_paths()
+    show = show_for(format)
+
+    async def work() -> int:
+        broker = await broker_with(record, paths)
+        if broker is None:
+            put_err(f"dragoman: nothing has {record.key} open now; this is what there was\n")
+        lines = follow_session(record, broker, start=start, paths=paths)
+        await _show(lines, record, show)
+        return ExitCode.OK
+
+    return _perform(work, show)
+
+
+def watch_job(id: str, *, format: ListFormat) -> int:
+    """Show a job from its beginning to its end; the exit code of the job."""
+    paths = find_paths()
+    show = show_for(format)
+
+    async def work() -> int:
+        job = await find_job(id, paths=paths)
+        if isinstance(show, HistoryView):
+            show.asked(job.prompt)
+        # Work that is delegated goes on in another session where one peer has failed.
+        async for record, lines in follow_sessions(job, paths=paths):
+            await _show(lines, record, show)
+            if show.broken:
+                break
+        job = await find_job(id, paths=paths)
+        if isinstance(show, JsonLines):
+            show.line(job_pages.as_json(job))
+        elif isinstance(show, HistoryView):
+            took = job_pages.took(job, time.time())
+            failure = (job.failure or {}).get("message")
+            told = f"{job_pages.state_of(job)}, {took}" if took else job_pages.state_of(job)
+            show.over(f"{told}: {failure}" if failure else told)
+        show.flush()
+        return of_outcome(job.outcome or "unknown")
+
+    return _perform(work, show)
+
+
+async def _show(
+    lines: AsyncIterator[tuple[int, bytes]], record: SessionRecord, show: Renderer
+) -> None:
+    place = Place(Source("acp", "watched"), itertools.count(1), record.peer_session_id)
+    async for _, line in lines:
+        for event in events_of(line, place):
+            show.event(event)
+        if show.broken:
+            return
+
+
+def _perform(work: Callable[[], Coroutine[Any, Any, int]], show: Renderer) -> int:
+    stage = LiveOutput()
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def leave(count: int) -> None:
+            task.cancel()
+
+        stage.listen(leave)
+        try:
+            return await work()
+        finally:
+            show.flush()
+
+    return perform(stage, main)

@@ -1,0 +1,128 @@
+"""Every error is told with what happened, whose fault it is and what to do next."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman import errors
+from dragoman.cli import error_messages
+from dragoman.cli.exit_codes import ExitCode
+from dragoman.cli.output.renderer import TurnReport
+from dragoman.client.permissions import Denial
+from dragoman.client.results import Result
+from dragoman.errors import DragomanError
+from dragoman.events.parts import Failure
+from dragoman.events.words import Outcome
+
+
+def report_of(result: Result, code: int = 1, *, interrupted: bool = False) -> TurnReport:
+    return TurnReport(
+        peer="codex",
+        session="s1",
+        result=result,
+        seconds=1.0,
+        exit_code=code,
+        interrupted=interrupted,
+    )
+
+
+def test_a_message_answers_three_questions_in_three_lines() -> None:
+    told = error_messages.message(errors.ProgramNotFound("codex"))
+    assert told.splitlines() == [
+        "dragoman: the program 'codex' was not found",
+        "  whose fault: neither yours nor the agent's: the machine or the network",
+        "  what next:   install it, put its folder on the PATH, or name it by its full path",
+    ]
+
+
+def test_control_characters_in_an_error_do_nothing() -> None:
+    assert "\x1b" not in error_messages.message(errors.RemoteError(1, "\x1b]0;owned\x07"))
+
+
+def test_an_error_that_knows_what_to_do_is_believed() -> None:
+    wrong = errors.WrongLaunch("gemini acp", "it hangs", "`gemini --acp`")
+    assert error_messages.advice(wrong) == "`gemini --acp`"
+    assert (
+        error_messages.advice(errors.AuthRequired(hint="run `codex login`")) == "run `codex login`"
+    )
+
+
+def kinds(kind: type[DragomanError]) -> list[type[DragomanError]]:
+    return [kind, *(each for sub in kind.__subclasses__() for each in kinds(sub))]
+
+
+@pytest.mark.parametrize("kind", kinds(DragomanError), ids=lambda kind: kind.__name__)
+def test_every_kind_of_error_has_advice_a_fault_and_a_code(kind: type[DragomanError]) -> None:
+    error = kind.__new__(kind)
+    error.args = ("something",)
+    assert error_messages.advice(error)
+    assert error_messages.whose(error)
+    if not issubclass(kind, errors.RemoteError):
+        assert error_messages.exit_code(error) is not ExitCode.OK
+
+
+def test_a_long_error_of_an_agent_is_cut_in_its_middle() -> None:
+    text = error_messages.message(errors.RemoteError(-32603, "begin " + "x" * 100_000 + " end"))
+    assert len(text) < 3000
+    assert "begin" in text and "(-32603)" in text and "characters left out" in text
+
+
+def caused(error: DragomanError, cause: DragomanError) -> DragomanError:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UnknownPeer("x"), 2),
+        (errors.Unsupported("x"), 2),
+        (errors.SessionUnusable("x"), 4),
+        (errors.InputTimeout(5.0), 3),
+        (errors.CallTimeout("initialize", 1.0), 3),
+        (errors.AuthRequired(), 6),
+        (errors.RemoteError(-32002, "session not found"), 4),
+        (errors.RemoteError(429, "slow down"), 8),
+        (errors.RemoteError(-32603, "oops"), 1),
+        (errors.HandshakeFailed("no answer"), 1),
+        (caused(errors.HandshakeFailed("slow"), errors.CallTimeout("initialize", 1.0)), 3),
+        (errors.NotInstalled("codex", "it is not there"), 1),
+    ],
+)
+def test_errors_have_the_exit_codes_that_users_know(error: DragomanError, code: int) -> None:
+    assert error_messages.exit_code(error) == code
+
+
+def test_a_good_turn_is_not_talked_about() -> None:
+    assert error_messages.of_report(report_of(Result(Outcome.OK, "done"), 0)) is None
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if not o.good])
+def test_every_bad_end_is_explained(outcome: Outcome) -> None:
+    told = error_messages.of_report(report_of(Result(outcome, "", "its word")))
+    assert told is not None
+    assert len(told.splitlines()) == 3
+    assert "its word" in told
+
+
+def test_the_words_of_the_agent_come_before_ours() -> None:
+    failure = Failure("the disk is full")
+    told = error_messages.of_report(report_of(Result(Outcome.FAILED, "", "error", failure)))
+    assert told is not None and told.startswith("dragoman: the agent failed: the disk is full")
+    error = errors.ProcessExited(exit_code=3)
+    told = error_messages.of_report(report_of(Result(Outcome.CRASHED, "", error=error)))
+    assert told == error_messages.message(error)
+
+
+def test_a_denial_names_what_was_denied_and_how_to_allow_it() -> None:
+    result = Result(Outcome.DENIED, "", denials=(Denial("t", "Write notes.md", "edit"),))
+    told = error_messages.of_report(report_of(result, ExitCode.DENIED))
+    assert told is not None and "Write notes.md" in told and "--approve-all" in told
+
+
+def test_who_interrupts_is_told_so_in_one_line() -> None:
+    result = Result(Outcome.CANCELLED, "")
+    told = error_messages.of_report(report_of(result, ExitCode.INTERRUPTED, interrupted=True))
+    assert told == "dragoman: the turn was cancelled by you\n"
+    told = error_messages.of_report(report_of(result, ExitCode.TERMINATED, interrupted=True))
+    assert told == "dragoman: the turn was cancelled from outside\n"

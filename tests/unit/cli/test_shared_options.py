@@ -1,0 +1,17 @@
+"""Options that commands share: one spelling and one explanation for each."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from dragoman.cli.shared_options import CwdOption, FormatOption, ListFormat, YesOption
+
+
+def test_formats_are_those_that_users_know() -> None:
+    assert [each.value for each in ListFormat] == ["text", "json", "quiet"]
+
+
+def test_every_shared_option_has_a_help_text() -> None:
+    for option in (CwdOption, FormatOption, YesOption):
+        _, info = get_args(option)
+        assert info.help.endswith(".")
