@@ -23,7 +23,7 @@ from dragoman.errors import UsageError
 if TYPE_CHECKING:
     from dragoman.cli.live_output import LiveOutput
     from dragoman.config.schema import Permissions
-    from dragoman.mcp_server.front import Front
+    from dragoman.mcp_server.tool_handlers import ToolHandlers
 
 HELP: Final = """
 Let agents and hosts that speak MCP delegate to your peers.
@@ -91,21 +91,21 @@ def mcp(
     roots = [folder.absolute() for folder in root or ()]
     permissions = _wished(approve_all, approve_reads, deny_all)
 
-    def make() -> Front:
+    def make() -> ToolHandlers:
         try:
-            from dragoman.mcp_server.front import Front
+            from dragoman.mcp_server.tool_handlers import ToolHandlers
         except ImportError as error:
             raise UsageError(
                 f"the MCP SDK cannot be used ({error}): install it with pip install 'dragoman[mcp]'"
             ) from error
-        return Front(cwd=here, roots=roots, permissions=permissions)
+        return ToolHandlers(cwd=here, roots=roots, permissions=permissions)
 
     stage = LiveOutput()
     raise typer.Exit(stage.run(lambda: _serve(make, stage, http, token_file)))
 
 
 async def _serve(
-    make: Callable[[], Front], stage: LiveOutput, http: int | None, token_file: Path | None
+    make: Callable[[], ToolHandlers], stage: LiveOutput, http: int | None, token_file: Path | None
 ) -> int:
     import asyncio
 
@@ -114,7 +114,7 @@ async def _serve(
     stop = asyncio.Event()
     stage.listen(lambda count: stop.set())
     if http is None:
-        from dragoman.mcp_server.entrance import serve_stdio
+        from dragoman.mcp_server.stdio_entry import serve_stdio
 
         await serve_stdio(make, stop=stop)
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dragoman.delegation import Delegation
     from dragoman.delegation.peer_status import PeerStatus
     from dragoman.delegation.routing import Decision
-    from dragoman.mcp_server.asking import Asked
+    from dragoman.mcp_server.ask_peer import PeerAnswer
     from dragoman.store.records import JobRecord
 
 MAX_TEXT_SIZE: Final = 100_000
@@ -34,7 +34,7 @@ NOT_IN_ITS_PLACE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """One answer, in words and as values."""
 
     text: str
@@ -42,7 +42,7 @@ class Answer:
     failed: bool = False
 
 
-def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> Answer:
+def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> ToolAnswer:
     """What came of a delegation."""
     data = {**done.as_json(), "notices": list(notices)}
     facts = [*done.lines(), *notices, f"job {done.job}"]
@@ -50,7 +50,7 @@ def of_delegation(done: Delegation, notices: Sequence[str] = ()) -> Answer:
     return _told(data, done.ok, f"{who} did it", "the delegation failed", done.text, facts)
 
 
-def of_asked(asked: Asked, notices: Sequence[str] = ()) -> Answer:
+def of_asked(asked: PeerAnswer, notices: Sequence[str] = ()) -> ToolAnswer:
     """What came of a question to one peer."""
     report = asked.report
     data = {
@@ -77,40 +77,40 @@ def of_asked(asked: Asked, notices: Sequence[str] = ()) -> Answer:
 
 def _told(
     data: dict[str, Any], ok: bool, good: str, bad: str, said: str, facts: Sequence[str]
-) -> Answer:
+) -> ToolAnswer:
     said, cut = _cut(said)
     if cut:
         facts = [*facts, f"the answer is shortened: `dragoman jobs result {data['job']}` has all"]
     data = {**data, "text": said, "shortened": cut}
     told = "\n".join(facts)
     if ok:
-        return Answer(f"{said}\n\n[dragoman: {good}]\n{told}", data)
+        return ToolAnswer(f"{said}\n\n[dragoman: {good}]\n{told}", data)
     partly = f"\n\nWhat was said until then, which is not a result:\n{said}" if said.strip() else ""
-    return Answer(
+    return ToolAnswer(
         f"FAILED: {bad}.\n{told}{partly}\n\n{NOT_IN_ITS_PLACE}",
         {"message": f"FAILED: {bad}. {NOT_IN_ITS_PLACE}", **data},
         failed=True,
     )
 
 
-def of_started(job: str, who: str) -> Answer:
+def of_started(job: str, who: str) -> ToolAnswer:
     """Work that has begun, and that nobody waits for."""
-    return Answer(
+    return ToolAnswer(
         f"Started as job {job} ({who}). It is not done: job_result has the answer later.",
         {"ok": False, "outcome": "running", "job": job, "text": ""},
     )
 
 
-def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = None) -> Answer:
+def of_running(job: str, line: str, *, peer: str = "", seconds: float | None = None) -> ToolAnswer:
     """Work that goes on in this process."""
     took = "" if seconds is None else f" for {seconds:.0f} s"
-    return Answer(
+    return ToolAnswer(
         f"Job {job} is running{took}. {line}".rstrip(),
         {"ok": False, "outcome": "running", "job": job, "peer": peer, "text": "", "doing": line},
     )
 
 
-def of_job(job: JobRecord) -> Answer:
+def of_job(job: JobRecord) -> ToolAnswer:
     """A job as it is stored."""
     outcome = job.outcome or "unknown" if job.state == "ended" else job.state
     ok = job.state == "ended" and outcome in {one.value for one in Outcome if one.good}
@@ -129,7 +129,7 @@ def of_job(job: JobRecord) -> Answer:
     }
     if job.state != "ended":
         so_far = f" What it said so far:\n{said}" if said else ""
-        return Answer(f"Job {job.id} ({job.peer}) is {job.state}.{so_far}", data)
+        return ToolAnswer(f"Job {job.id} ({job.peer}) is {job.state}.{so_far}", data)
     failure = str((job.failure or {}).get("message") or "")
     return _told(
         data,
@@ -141,13 +141,13 @@ def of_job(job: JobRecord) -> Answer:
     )
 
 
-def of_cancelled(job: str, done: bool) -> Answer:
+def of_cancelled(job: str, done: bool) -> ToolAnswer:
     """Whether a job was cancelled."""
     text = f"Job {job} is cancelled." if done else f"Job {job} has ended already."
-    return Answer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
+    return ToolAnswer(text, {"ok": done, "job": job, "cancelled": done, "outcome": "cancelled"})
 
 
-def of_peers(rows: Sequence[PeerStatus]) -> Answer:
+def of_peers(rows: Sequence[PeerStatus]) -> ToolAnswer:
     """The peers there are."""
     peers = [
         {
@@ -168,22 +168,22 @@ def of_peers(rows: Sequence[PeerStatus]) -> Answer:
         state = "not installed" if not row.installed else "enabled" if row.enabled else "installed"
         roles = ", ".join(row.descriptor.roles)
         lines.append(f"{row.descriptor.name}: {state}; roles: {roles or 'none'}")
-    return Answer(
+    return ToolAnswer(
         "\n".join(lines) + "\n\ndelegate uses enabled peers; ask_peer any installed one.",
         {"peers": peers},
     )
 
 
-def of_decision(decision: Decision) -> Answer:
+def of_decision(decision: Decision) -> ToolAnswer:
     """Who would be asked."""
     import msgspec
 
     from dragoman.delegation.routing import explain
 
-    return Answer("\n".join(explain(decision)), {"decision": msgspec.to_builtins(decision)})
+    return ToolAnswer("\n".join(explain(decision)), {"decision": msgspec.to_builtins(decision)})
 
 
-def of_error(error: DragomanError) -> Answer:
+def of_error(error: DragomanError) -> ToolAnswer:
     """Why nothing came of a call."""
     advice = next(
         (
@@ -224,14 +224,14 @@ def of_error(error: DragomanError) -> Answer:
         lines.append("Mend the call if you can, else tell the user. " + NOT_IN_ITS_PLACE)
     else:
         lines.append(NOT_IN_ITS_PLACE)
-    return Answer("\n".join(lines), {"message": "\n".join(lines), **data}, failed=True)
+    return ToolAnswer("\n".join(lines), {"message": "\n".join(lines), **data}, failed=True)
 
 
-def of_wrong_arguments(tool: str, why: str) -> Answer:
+def of_wrong_arguments(tool: str, why: str) -> ToolAnswer:
     """A call that cannot be understood."""
     text = f"FAILED: {tool} was called with wrong arguments: {why}. Nobody was asked."
     data = {"ok": False, "outcome": NOT_ASKED, "text": "", "job": None, "error": {"message": why}}
-    return Answer(text, {"message": text, **data}, failed=True)
+    return ToolAnswer(text, {"message": text, **data}, failed=True)
 
 
 def _cut(text: str) -> tuple[str, bool]:

@@ -1,7 +1,7 @@
 """Where work may be done: the folders that a client and the user have named.
 
 Owns the roots of a client as paths, and the choice of the workspace among them. Links are followed
-first, so that nothing leads out. How a client is asked for its roots is in `front`.
+first, so that nothing leads out. How a client is asked for its roots is in `tool_handlers`.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from dragoman.errors import AddressInUse
-from dragoman.mcp_server.door import ADMIT, MAX_BODY_SIZE, PATH, Door
+from dragoman.mcp_server.http_guard import ADMIT, MAX_BODY_SIZE, PATH, HttpGuard
 from dragoman.rpc.tasks import TaskOwner, finish
 
 if TYPE_CHECKING:
-    from dragoman.mcp_server.front import Front
+    from dragoman.mcp_server.tool_handlers import ToolHandlers
 
 HOST: Final = "127.0.0.1"
 NAMES: Final = ("127.0.0.1", "localhost")
@@ -53,7 +53,7 @@ CLOSE_TIMEOUT: Final = 2.0
 
 
 async def serve_http(
-    front: Front,
+    front: ToolHandlers,
     *,
     port: int,
     token: str,
@@ -67,14 +67,14 @@ async def serve_http(
 ) -> None:
     """Listen on a port of this machine until `stop` is set; 0 takes a free one.
 
-    `limits` are those of `Door`. `AddressInUse` if the port is taken.
+    `limits` are those of `HttpGuard`. `AddressInUse` if the port is taken.
     """
     manager = StreamableHTTPSessionManager(
         front.server,
         max_request_body_size=limits.get("max_body_size", MAX_BODY_SIZE),
         max_sessions=MAX_SESSIONS,
     )
-    door = Door(manager.handle_request, token=token, **limits)
+    door = HttpGuard(manager.handle_request, token=token, **limits)
     state = ServerState()
     tasks = TaskOwner("the HTTP server")
     config = _config(door)
@@ -106,7 +106,7 @@ async def _run(
         await stop.wait()
 
 
-def _config(door: Door) -> Config:
+def _config(door: HttpGuard) -> Config:
     config = Config(
         door,
         lifespan="off",
@@ -129,7 +129,7 @@ async def _listen(connected: Callable[[], _Patience], port: int) -> asyncio.Serv
 
 
 async def _end(
-    front: Front, tasks: TaskOwner, listening: asyncio.Server, state: ServerState
+    front: ToolHandlers, tasks: TaskOwner, listening: asyncio.Server, state: ServerState
 ) -> None:
     listening.close()
     await front.aclose()

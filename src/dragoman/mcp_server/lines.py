@@ -1,7 +1,7 @@
 """What a client on a stream says, as lines, before and after anybody understands them.
 
 Owns the receiving end of the stream: lines held back where nobody takes them, the end of the input
-told apart from the end of the client. What a line means is known by `greeting` and `stdio`.
+told apart from the end of the client. What a line means is known by `early_responses` and `stdio`.
 """
 
 from __future__ import annotations

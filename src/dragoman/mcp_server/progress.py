@@ -1,7 +1,7 @@
 """What a client is told while a peer works: one short line at a time.
 
 Owns the way from events to a line, and the pace: a line that is replaced before it was told is
-never told. Sending is `front`'s business, and keeping the events is the session store's.
+never told. Sending is `tool_handlers`'s business, and keeping the events is the session store's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The server on a stream of lines, such as standard input and output of a host that starts it.
 
 Owns the way between our stream of bytes and the message streams of the SDK. How a host is met
-before the SDK is there is in `entrance`, how lines are collected in `lines`. It ends when the input
+before the SDK is there is in `stdio_entry`, how lines are collected in `lines`. It ends when the input
 does and what was asked is answered (`owed`), or when it is told to; unlike the SDK's own, it has no
 thread that waits for a line.
 """
@@ -22,14 +22,14 @@ from pydantic import ValidationError
 
 from dragoman.errors import ConnectionLost
 from dragoman.mcp_server.lines import HIGH_WATER, Lines
-from dragoman.mcp_server.owed import Owed
+from dragoman.mcp_server.pending_answers import PendingAnswers
 from dragoman.mcp_server.tools import MAX_WAIT
 from dragoman.rpc.tasks import TaskOwner, finish
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from dragoman.mcp_server.front import Front
+    from dragoman.mcp_server.tool_handlers import ToolHandlers
     from dragoman.transports.base import Stream
 
 _log = logging.getLogger(__name__)
@@ -39,13 +39,13 @@ LAST_ANSWERS_TIMEOUT: Final = MAX_WAIT
 work for minutes; a host that wants an end sends a signal some seconds after it closed our input."""
 
 
-async def serve_stream(front: Front, stream: Stream, *, stop: asyncio.Event) -> None:
+async def serve_stream(front: ToolHandlers, stream: Stream, *, stop: asyncio.Event) -> None:
     """Serve one client on any stream of lines."""
     await serve_lines(front, Lines(stream), stop=stop)
 
 
 async def serve_lines(
-    front: Front,
+    front: ToolHandlers,
     lines: Lines,
     *,
     stop: asyncio.Event,
@@ -56,7 +56,7 @@ async def serve_lines(
     tasks = TaskOwner("the MCP client on a stream")
     reading, read = anyio.create_memory_object_stream[SessionMessage | Exception](HIGH_WATER)
     write, writing = anyio.create_memory_object_stream[SessionMessage](0)
-    owed = Owed()
+    owed = PendingAnswers()
     lines.on_gone = owed.changed.set
     stream = lines.stream
     feeding = tasks.start(_feed(lines, reading, owed), "read")
@@ -71,7 +71,7 @@ async def serve_lines(
 
 
 async def _serve(
-    front: Front,
+    front: ToolHandlers,
     read: MemoryObjectReceiveStream[SessionMessage | Exception],
     write: MemoryObjectSendStream[SessionMessage],
 ) -> None:
@@ -83,7 +83,7 @@ async def _serve(
         pass
 
 
-async def _end(front: Front, tasks: TaskOwner, stream: Stream) -> None:
+async def _end(front: ToolHandlers, tasks: TaskOwner, stream: Stream) -> None:
     # The turns first: they end in order while the client may still be told.
     await front.aclose()
     await tasks.aclose()
@@ -91,7 +91,7 @@ async def _end(front: Front, tasks: TaskOwner, stream: Stream) -> None:
 
 
 async def _feed(
-    lines: Lines, reading: MemoryObjectSendStream[SessionMessage | Exception], owed: Owed
+    lines: Lines, reading: MemoryObjectSendStream[SessionMessage | Exception], owed: PendingAnswers
 ) -> None:
     with reading:
         try:
@@ -146,7 +146,7 @@ def _refuse(line: bytes, stream: Stream) -> None:
 async def _send(
     stream: Stream,
     writing: MemoryObjectReceiveStream[SessionMessage],
-    owed: Owed,
+    owed: PendingAnswers,
     answered: Counter[int | str],
 ) -> None:
     with writing:

@@ -1,7 +1,7 @@
 """The secret that a client of the HTTP door has to know.
 
 Owns its file: made once, readable by its user alone, refused if anybody else can read it. Who
-compares it is `door`.
+compares it is `http_guard`.
 """
 
 from __future__ import annotations

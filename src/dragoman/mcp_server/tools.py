@@ -1,6 +1,6 @@
 """What a model is offered: the tools, what each takes, and the words that explain them.
 
-Owns the names, the arguments and the descriptions, as values. It carries nothing out (`front`
+Owns the names, the arguments and the descriptions, as values. It carries nothing out (`tool_handlers`
 does). A description says when to call a tool and what not to make of its answer, because nothing
 else tells the model.
 """
@@ -133,7 +133,7 @@ class Explain(_Arguments):
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class McpTool:
     """One tool."""
 
     name: str
@@ -187,7 +187,7 @@ OUTCOME: Final[dict[str, Any]] = {
 """What every result of work has at least."""
 
 TOOLS: Final = (
-    Tool(
+    McpTool(
         "delegate",
         "Delegate work by its kind",
         "Give a piece of work to another coding agent of this user. You name the kind of work; "
@@ -197,7 +197,7 @@ TOOLS: Final = (
         Delegate,
         works=True,
     ),
-    Tool(
+    McpTool(
         "ask_peer",
         "Ask one named agent",
         "Ask one particular coding agent of this user, by its name, and wait for its answer. With "
@@ -205,7 +205,7 @@ TOOLS: Final = (
         AskPeer,
         works=True,
     ),
-    Tool(
+    McpTool(
         "start_job",
         "Start work without waiting",
         "As delegate (with role) or ask_peer (with peer), but gives back the id of a job at once. "
@@ -214,14 +214,14 @@ TOOLS: Final = (
         StartJob,
         works=True,
     ),
-    Tool(
+    McpTool(
         "job_status",
         "See how a job stands",
         "Whether a job waits, runs or has ended, and what its peer did last. Answers at once.",
         JobStatus,
         reads_only=True,
     ),
-    Tool(
+    McpTool(
         "job_result",
         "Get the answer of a job",
         "What came of a job; of one that still runs, what there is so far. It can wait for the "
@@ -230,13 +230,13 @@ TOOLS: Final = (
         reads_only=True,
         tells_outcome=True,
     ),
-    Tool(
+    McpTool(
         "cancel_job",
         "Cancel a job",
         "Stop a job in its agent. What it said and changed until then stays.",
         CancelJob,
     ),
-    Tool(
+    McpTool(
         "list_peers",
         "List the agents there are",
         "Every coding agent that dragoman knows on this machine: whether it is installed and "
@@ -244,7 +244,7 @@ TOOLS: Final = (
         ListPeers,
         reads_only=True,
     ),
-    Tool(
+    McpTool(
         "explain",
         "Explain who would be asked",
         "Who would get a piece of work of this kind now, in which order, and why nobody else "

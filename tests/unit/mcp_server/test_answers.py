@@ -15,11 +15,11 @@ from dragoman.errors import (
 from dragoman.events.parts import Failure
 from dragoman.events.words import Outcome
 from dragoman.mcp_server import answers
-from dragoman.mcp_server.asking import Asked
+from dragoman.mcp_server.ask_peer import PeerAnswer
 from tests.unit.runs.stored import job
 
 
-def asked(outcome: Outcome, text: str, failure: Failure | None = None) -> Asked:
+def asked(outcome: Outcome, text: str, failure: Failure | None = None) -> PeerAnswer:
     report = AttemptReport(
         peer="gemini",
         role="",
@@ -29,7 +29,7 @@ def asked(outcome: Outcome, text: str, failure: Failure | None = None) -> Asked:
         started_at=1.0,
         ended_at=3.0,
     )
-    return Asked(job="j-1", session="s-1", context="new", report=report)
+    return PeerAnswer(job="j-1", session="s-1", context="new", report=report)
 
 
 def test_an_answer_comes_first_and_behind_it_who_gave_it() -> None:

@@ -18,9 +18,9 @@ from uvicorn.server import ServerState
 
 from dragoman.errors import AddressInUse
 from dragoman.mcp_server import tools
-from dragoman.mcp_server.door import Door
-from dragoman.mcp_server.front import Front
 from dragoman.mcp_server.http import _config, _Patience, _Places, serve_http
+from dragoman.mcp_server.http_guard import HttpGuard
+from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
@@ -35,7 +35,7 @@ async def listening(work: Path, **limits: Any) -> AsyncIterator[int]:
     tasks = TaskOwner("test")
     serving = tasks.start(
         serve_http(
-            Front(cwd=work),
+            ToolHandlers(cwd=work),
             port=0,
             token=TOKEN,
             stop=stop,
@@ -180,7 +180,7 @@ async def refused(*_: object) -> None:
 
 @aio
 async def test_a_client_that_takes_its_answer_slowly_is_waited_for() -> None:
-    config = _config(Door(refused, token=TOKEN))
+    config = _config(HttpGuard(refused, token=TOKEN))
     places = _Places(max_known=1, max_strangers=1)
     connection = _Patience(config, ServerState(), places, head_timeout=10.0, send_timeout=0.01)
     transport = Narrow([300, 200, 200, 100, 100, 100])
@@ -258,7 +258,7 @@ async def test_a_port_that_is_taken_is_told(work: Path) -> None:
     async with listening(work) as port:
         with pytest.raises(AddressInUse, match=str(port)):
             await serve_http(
-                Front(cwd=work),
+                ToolHandlers(cwd=work),
                 port=port,
                 token=TOKEN,
                 stop=asyncio.Event(),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dragoman.mcp_server import lines, stdio
-from dragoman.mcp_server.answers import Answer
-from dragoman.mcp_server.front import Front
+from dragoman.mcp_server.answers import ToolAnswer
 from dragoman.mcp_server.stdio import serve_stream
+from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports import duplex
 from dragoman.transports.duplex import DuplexStream
@@ -26,7 +26,7 @@ from tests.unit.mcp_server.hands import HELLO, Hand
 async def test_lines_are_understood_in_any_cut_and_answered_as_lines(work: Path) -> None:
     near, far = memory_pair()
     tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
+    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
     hand = Hand(near)
     text = json.dumps(HELLO).encode()
     near.write(b"\n  \r\n")
@@ -47,7 +47,7 @@ async def test_the_signal_to_stop_ends_it_and_gives_the_stream_back(work: Path) 
     near, far = memory_pair()
     stop = asyncio.Event()
     tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=stop), "serve")
+    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=stop), "serve")
     hand = Hand(near)
     await hand.ask(HELLO)
     stop.set()
@@ -63,7 +63,7 @@ async def test_what_is_no_message_does_not_end_the_connection(
 ) -> None:
     near, far = memory_pair()
     tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
+    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
     hand = Hand(near)
     await hand.ask(HELLO)
     lines = (b"this is no JSON", b"[]", b'{"id":true,"method":"ping"}', b"\xff", b"[" * 10_000)
@@ -88,7 +88,7 @@ async def test_what_is_no_message_does_not_end_the_connection(
 async def test_a_malformed_request_is_answered(line: bytes, work: Path) -> None:
     near, far = memory_pair()
     tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
+    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
     hand = Hand(near)
     await hand.ask(HELLO)
     near.write(line + b"\n")
@@ -104,8 +104,8 @@ async def test_a_malformed_request_is_answered(line: bytes, work: Path) -> None:
 async def test_a_fault_of_ours_is_told_without_what_it_says(
     work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Faulty(Front):
-        async def _carry_out(self, arguments: Any, call: Any) -> Answer:
+    class Faulty(ToolHandlers):
+        async def _carry_out(self, arguments: Any, call: Any) -> ToolAnswer:
             raise RuntimeError("a secret")
 
     piped = Piped(call(2, "list_peers"))
@@ -126,7 +126,7 @@ async def test_a_client_that_asks_and_leaves_at_once_is_no_failure(
         near.write(json.dumps(message).encode() + b"\n")
     await near.aclose()
     async with asyncio.timeout(10):
-        await serve_stream(Front(cwd=work), far, stop=asyncio.Event())
+        await serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event())
     assert caplog.records == []
 
 
@@ -137,7 +137,7 @@ async def test_a_line_without_an_end_ends_the_connection(
     monkeypatch.setattr(lines, "MAX_LINE_SIZE", 1000)
     near, far = memory_pair()
     tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
+    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
     hand = Hand(near)
     near.write(b"x" * 2000)
     async with asyncio.timeout(10):
@@ -151,7 +151,7 @@ async def test_a_line_without_an_end_ends_the_connection(
 async def test_a_host_that_sends_much_is_held_back(work: Path) -> None:
     near, far = memory_pair()
     tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
+    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
     hand = Hand(near)
     await hand.ask(HELLO)
     for number in range(10, 210):
@@ -190,10 +190,10 @@ def call(id: int, tool: str, **arguments: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
 
 
-class Stuck(Front):
+class Stuck(ToolHandlers):
     """Never answers a call of a tool."""
 
-    async def _carry_out(self, arguments: Any, call: Any) -> Answer:
+    async def _carry_out(self, arguments: Any, call: Any) -> ToolAnswer:
         self.reached = True
         await asyncio.Event().wait()
         raise AssertionError
@@ -203,7 +203,7 @@ class Stuck(Front):
 async def test_a_client_that_closes_its_output_and_then_reads_gets_every_answer(work: Path) -> None:
     piped = Piped(*(call(number, "list_peers") for number in range(2, 30)))
     async with asyncio.timeout(10):
-        await serve_stream(Front(cwd=work), piped.stream, stop=asyncio.Event())
+        await serve_stream(ToolHandlers(cwd=work), piped.stream, stop=asyncio.Event())
     answers = piped.answers()
     assert set(answers) == set(range(1, 30))
     assert all("result" in answer for answer in answers.values())
@@ -213,7 +213,7 @@ async def test_a_client_that_closes_its_output_and_then_reads_gets_every_answer(
 async def test_a_client_that_can_be_asked_nothing_any_more_is_told_so_at_once(work: Path) -> None:
     piped = Piped(call(2, "list_peers"), roots=True)
     async with asyncio.timeout(5):
-        await serve_stream(Front(cwd=work), piped.stream, stop=asyncio.Event())
+        await serve_stream(ToolHandlers(cwd=work), piped.stream, stop=asyncio.Event())
     told = piped.answers()[2]["result"]
     assert told["isError"] and "does not tell its roots" in told["content"][0]["text"]
 

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from dragoman.mcp_server.tools import INSTRUCTIONS, MAX_WAIT, OUTCOME, TOOLS, Tool
+from dragoman.mcp_server.tools import INSTRUCTIONS, MAX_WAIT, OUTCOME, TOOLS, McpTool
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_every_tool_has_a_schema_in_one_piece_that_explains_each_argument(tool: Tool) -> None:
+def test_every_tool_has_a_schema_in_one_piece_that_explains_each_argument(tool: McpTool) -> None:
     schema = tool.schema
     Draft202012Validator.check_schema(schema)
     assert schema["type"] == "object"

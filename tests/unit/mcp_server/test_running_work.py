@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from dragoman.errors import UnknownJob, UsageError
-from dragoman.mcp_server import errands as module
-from dragoman.mcp_server.answers import Answer
-from dragoman.mcp_server.asking import Lead
-from dragoman.mcp_server.errands import Errands
+from dragoman.mcp_server import running_work as module
+from dragoman.mcp_server.answers import ToolAnswer
+from dragoman.mcp_server.ask_peer import PeerLead
 from dragoman.mcp_server.progress import Progress
+from dragoman.mcp_server.running_work import WorkList
 from tests.aio import aio
 
-DONE = Answer("done", {})
+DONE = ToolAnswer("done", {})
 HERE = Path("folder")
 
 
@@ -43,7 +43,7 @@ class Line:
 
 
 def in_turn(turn: Turn, *, line: Line | None = None, began: asyncio.Event | None = None) -> Any:
-    async def work(progress: Progress, lead: Lead) -> Answer:
+    async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
         lead.reached(cast(Any, line))
         progress.job("j-1")
         lead.hold(cast(Any, turn))
@@ -57,7 +57,7 @@ def in_turn(turn: Turn, *, line: Line | None = None, began: asyncio.Event | None
 
 @aio
 async def test_an_errand_is_found_by_its_job_until_long_after_its_end() -> None:
-    errands = Errands()
+    errands = WorkList()
     turn = Turn()
     errand = errands.start(in_turn(turn), folder=HERE)
     assert await errands.begun(errand) == "j-1"
@@ -72,10 +72,10 @@ async def test_an_errand_is_found_by_its_job_until_long_after_its_end() -> None:
 
 @aio
 async def test_what_goes_wrong_is_an_answer() -> None:
-    async def work(progress: Progress, lead: Lead) -> Answer:
+    async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
         raise UsageError("not like this")
 
-    errands = Errands()
+    errands = WorkList()
     errand = errands.start(work, folder=HERE)
     with pytest.raises(UnknownJob):
         await errands.begun(errand)
@@ -87,7 +87,7 @@ async def test_what_goes_wrong_is_an_answer() -> None:
 
 @aio
 async def test_a_turn_is_told_to_stop_and_its_end_is_waited_for() -> None:
-    errands = Errands()
+    errands = WorkList()
     turn = Turn()
     errand = errands.start(in_turn(turn), folder=HERE)
     await errands.begun(errand)
@@ -98,11 +98,11 @@ async def test_a_turn_is_told_to_stop_and_its_end_is_waited_for() -> None:
 
 @aio
 async def test_what_has_no_turn_yet_is_cancelled() -> None:
-    async def work(progress: Progress, lead: Lead) -> Answer:
+    async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
         await asyncio.Event().wait()
         return DONE
 
-    errands = Errands()
+    errands = WorkList()
     errand = errands.start(work, folder=HERE)
     errand.stop()
     with pytest.raises(asyncio.CancelledError):
@@ -113,7 +113,7 @@ async def test_what_has_no_turn_yet_is_cancelled() -> None:
 @pytest.mark.parametrize("lasting", [True, False])
 @aio
 async def test_a_server_that_leaves_stops_only_what_nobody_else_runs(lasting: bool) -> None:
-    errands = Errands()
+    errands = WorkList()
     turn = Turn()
     line = Line(turn)
     errand = errands.start(in_turn(turn, line=line), folder=HERE, lasting=lasting)
@@ -127,12 +127,12 @@ async def test_a_server_that_leaves_stops_only_what_nobody_else_runs(lasting: bo
 async def test_a_turn_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STOP_TIMEOUT", 0.01)
 
-    async def work(progress: Progress, lead: Lead) -> Answer:
+    async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
         lead.hold(cast(Any, Turn()))
         await asyncio.Event().wait()
         return DONE
 
-    errands = Errands()
+    errands = WorkList()
     errand = errands.start(work, folder=HERE)
     await errands.aclose()
     assert errand.task.cancelled()
@@ -144,7 +144,7 @@ async def test_there_is_an_end_to_how_much_may_run_and_how_much_is_kept(
 ) -> None:
     monkeypatch.setattr(module, "MAX_RUNNING", 2)
     monkeypatch.setattr(module, "MAX_KEPT", 1)
-    errands = Errands()
+    errands = WorkList()
     turns = [Turn(), Turn()]
     running = [errands.start(in_turn(turn), folder=HERE) for turn in turns]
     with pytest.raises(UsageError, match="2 pieces of work"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.mcp_server.callers import caller_of, environment_of
+from dragoman.mcp_server.caller_process import caller_of, environment_of
 from tests.aio import aio
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid inode\n"

@@ -17,9 +17,9 @@ from pydantic import FileUrl
 from dragoman.delegation import DelegationListener
 from dragoman.delegation.report import AttemptReport
 from dragoman.events.words import Outcome
-from dragoman.mcp_server import front as module
-from dragoman.mcp_server.asking import Asked, Lead, Question
-from dragoman.mcp_server.front import Front
+from dragoman.mcp_server import tool_handlers as module
+from dragoman.mcp_server.ask_peer import PeerAnswer, PeerLead, PeerQuestion
+from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.store import root_of
 from dragoman.store.open import open_store
 from tests.aio import aio
@@ -32,7 +32,7 @@ class Peer:
     """Stands for whoever is asked: it answers when it may, or when it is told to stop."""
 
     def __init__(self) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[PeerQuestion] = []
         self.lines: list[str] = ["scout: looking"]
         self.told_to_stop = asyncio.Event()
         self.begun = asyncio.Event()
@@ -44,8 +44,8 @@ class Peer:
         self.answer.set()
 
     async def ask(
-        self, question: Question, *, audience: DelegationListener, lead: Lead, **_: Any
-    ) -> Asked:
+        self, question: PeerQuestion, *, audience: DelegationListener, lead: PeerLead, **_: Any
+    ) -> PeerAnswer:
         self.asked.append(question)
         audience.job("j-0000000001")
         lead.hold(self)  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ class Peer:
             started_at=0.0,
             ended_at=1.0,
         )
-        return Asked(job="j-0000000001", session="s-1", context="new", report=report)
+        return PeerAnswer(job="j-0000000001", session="s-1", context="new", report=report)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
 
 @asynccontextmanager
 async def served(work: Path, mode: str = "legacy", **how: Any) -> AsyncIterator[Client]:
-    front = Front(cwd=work, roots=how.pop("roots", ()))
+    front = ToolHandlers(cwd=work, roots=how.pop("roots", ()))
     try:
         async with Client(front.server, mode=mode, **how) as client:
             yield client
@@ -171,13 +171,13 @@ async def test_work_that_is_stopped_before_it_has_begun_says_so(
 ) -> None:
     starting = asyncio.Event()
 
-    async def never(question: Question, **_: Any) -> Asked:
+    async def never(question: PeerQuestion, **_: Any) -> PeerAnswer:
         starting.set()
         await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(module, "ask", never)
-    front = Front(cwd=work)
+    front = ToolHandlers(cwd=work)
     async with Client(front.server, mode="legacy") as client:
         call = asyncio.get_running_loop().create_task(
             client.call_tool("ask_peer", {"peer": "scout", "prompt": "x"})
@@ -279,7 +279,7 @@ async def test_work_of_one_client_is_hidden_from_another_with_other_roots(
 
         return roots
 
-    front = Front(cwd=work)
+    front = ToolHandlers(cwd=work)
     job = {"job": "j-0000000001"}
     async with (
         Client(front.server, mode="legacy", list_roots_callback=rooted(work)) as mine,

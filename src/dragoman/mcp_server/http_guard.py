@@ -37,7 +37,7 @@ LINGER_TIMEOUT: Final = 2.0
 whose connection is closed while it sends does not see why."""
 
 
-class Door:
+class HttpGuard:
     """Lets in whom it knows."""
 
     def __init__(

@@ -12,17 +12,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dragoman.errors import ConnectionLost
-from dragoman.mcp_server.greeting import Greeting
+from dragoman.mcp_server.early_responses import EarlyResponder
 from dragoman.mcp_server.lines import Lines
 from dragoman.rpc.tasks import TaskOwner, finish
 from dragoman.transports.stdio import open_stdio
 
 if TYPE_CHECKING:
-    from dragoman.mcp_server.front import Front
+    from dragoman.mcp_server.tool_handlers import ToolHandlers
     from dragoman.transports.base import Stream
 
 
-async def serve_stdio(make: Callable[[], Front], *, stop: asyncio.Event) -> None:
+async def serve_stdio(make: Callable[[], ToolHandlers], *, stop: asyncio.Event) -> None:
     """Serve the host on our standard input and output until it closes them or `stop` is set.
 
     `make` is called in another thread, and is where the SDK is loaded.
@@ -30,10 +30,12 @@ async def serve_stdio(make: Callable[[], Front], *, stop: asyncio.Event) -> None
     await serve_early(make, await open_stdio(), stop=stop)
 
 
-async def serve_early(make: Callable[[], Front], stream: Stream, *, stop: asyncio.Event) -> None:
+async def serve_early(
+    make: Callable[[], ToolHandlers], stream: Stream, *, stop: asyncio.Event
+) -> None:
     """Greet one client on any stream of lines at once, and serve it as soon as possible."""
     tasks = TaskOwner("the entrance of the MCP server")
-    greeting = Greeting()
+    greeting = EarlyResponder()
 
     def greet(line: bytes) -> None:
         answer = greeting.answer(line)

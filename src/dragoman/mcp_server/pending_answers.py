@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Owed:
+class PendingAnswers:
     """What is owed on one connection."""
 
     def __init__(self) -> None:

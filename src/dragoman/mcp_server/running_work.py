@@ -2,7 +2,7 @@
 
 Owns the tasks, so that a call that is cancelled or a client that goes away does not tear a peer's
 turn apart: the turn is told to stop, and its end is waited for here. What the work is comes from
-`front`.
+`tool_handlers`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dragoman.errors import DragomanError, UnknownJob, UsageError
-from dragoman.mcp_server.answers import Answer, of_error
-from dragoman.mcp_server.asking import Lead
+from dragoman.mcp_server.answers import ToolAnswer, of_error
+from dragoman.mcp_server.ask_peer import PeerLead
 from dragoman.mcp_server.progress import Progress
 from dragoman.rpc.tasks import TaskOwner, cancel_soon
 
@@ -28,20 +28,20 @@ MAX_KEPT: Final = 100
 STOP_TIMEOUT: Final = 5.0
 """Seconds for turns to end when the server does. Hosts kill a server soon after that."""
 
-Work: TypeAlias = Callable[[Progress, Lead], Coroutine[Any, Any, Answer]]
+Work: TypeAlias = Callable[[Progress, PeerLead], Coroutine[Any, Any, ToolAnswer]]
 
 
-class Errand:
+class RunningWork:
     """One piece of work."""
 
-    def __init__(self, progress: Progress, lead: Lead, *, folder: Path, lasting: bool) -> None:
+    def __init__(self, progress: Progress, lead: PeerLead, *, folder: Path, lasting: bool) -> None:
         self.progress = progress
         self.folder = folder
         """Where it is done: not every client may know of that."""
         self.lasting = lasting
         """Whether it goes on when nobody waits for it."""
         self.began_at = time.monotonic()
-        self.task: asyncio.Task[Answer]
+        self.task: asyncio.Task[ToolAnswer]
         self._lead = lead
 
     @property
@@ -67,14 +67,16 @@ class Errand:
             self.stop()
 
 
-class Errands:
+class WorkList:
     """All of them."""
 
     def __init__(self) -> None:
         self._tasks = TaskOwner("the MCP server")
-        self._all: list[Errand] = []
+        self._all: list[RunningWork] = []
 
-    def start(self, work: Work, *, folder: Path, peer: str = "", lasting: bool = False) -> Errand:
+    def start(
+        self, work: Work, *, folder: Path, peer: str = "", lasting: bool = False
+    ) -> RunningWork:
         """Begin a piece of work. Raises `UsageError` if there is too much of it."""
         if sum(not one.task.done() for one in self._all) >= MAX_RUNNING:
             raise UsageError(
@@ -83,7 +85,7 @@ class Errands:
         ended = [one for one in self._all if one.task.done()]
         for one in ended[: max(len(ended) - MAX_KEPT, 0)]:
             self._all.remove(one)
-        errand = Errand(Progress(peer), Lead(), folder=folder, lasting=lasting)
+        errand = RunningWork(Progress(peer), PeerLead(), folder=folder, lasting=lasting)
         errand.task = self._tasks.start(_settled(work, errand), "an errand")
         self._all.append(errand)
         return errand
@@ -92,11 +94,11 @@ class Errands:
         """Run something that ends with the server."""
         return self._tasks.start(work, name)
 
-    def find(self, job: str) -> Errand | None:
+    def find(self, job: str) -> RunningWork | None:
         """The errand of a job that this server has begun."""
         return next((one for one in self._all if one.job == job), None)
 
-    async def begun(self, errand: Errand) -> str:
+    async def begun(self, errand: RunningWork) -> str:
         """The id of an errand's job, when there is one. Raises `UnknownJob` if it ended before."""
         known = self._tasks.start(_wait(errand.progress.job_known), "wait for a job")
         try:
@@ -117,7 +119,7 @@ class Errands:
         await self._tasks.aclose()
 
 
-async def _settled(work: Work, errand: Errand) -> Answer:
+async def _settled(work: Work, errand: RunningWork) -> ToolAnswer:
     try:
         return await work(errand.progress, errand._lead)
     except DragomanError as error:

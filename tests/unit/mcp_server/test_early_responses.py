@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from dragoman.mcp_server.front import Front
-from dragoman.mcp_server.greeting import VERSIONS, Greeting
+from dragoman.mcp_server.early_responses import VERSIONS, EarlyResponder
 from dragoman.mcp_server.stdio import serve_stream
+from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
@@ -21,7 +21,7 @@ from tests.unit.mcp_server.hands import HELLO, Hand, asked
 LIST = asked(2, "tools/list")
 
 
-def told(greeting: Greeting, message: Any) -> Any:
+def told(greeting: EarlyResponder, message: Any) -> Any:
     answer = greeting.answer(json.dumps(message).encode())
     return None if answer is None else json.loads(answer)
 
@@ -35,8 +35,8 @@ def hello(version: str) -> dict[str, Any]:
 async def test_the_answers_are_those_of_the_sdk(version: str, work: Path) -> None:
     near, far = memory_pair()
     tasks = TaskOwner("test")
-    serving = tasks.start(serve_stream(Front(cwd=work), far, stop=asyncio.Event()), "serve")
-    hand, greeting = Hand(near), Greeting()
+    serving = tasks.start(serve_stream(ToolHandlers(cwd=work), far, stop=asyncio.Event()), "serve")
+    hand, greeting = Hand(near), EarlyResponder()
     for message in (hello(version), LIST, {**LIST, "params": {"_meta": {"progressToken": 1}}}):
         assert told(greeting, message) == await hand.ask(message)
     assert greeting.answered == {1: 1, 2: 2}
@@ -62,23 +62,23 @@ def test_every_protocol_with_a_handshake_is_known() -> None:
     ],
 )
 def test_what_is_no_known_greeting_is_left_to_the_sdk(message: Any) -> None:
-    greeting = Greeting()
+    greeting = EarlyResponder()
     assert told(greeting, message) is None
     assert not greeting.answered
 
 
 def test_garbage_is_left_to_the_sdk() -> None:
-    greeting = Greeting()
+    greeting = EarlyResponder()
     for line in (b"", b"no json", b"\xff\xfe", b"[" * 100_000):
         assert greeting.answer(line) is None
     assert told(greeting, HELLO) is not None
 
 
 def test_only_the_first_request_can_be_a_greeting_and_only_tools_are_listed_behind_it() -> None:
-    late = Greeting()
+    late = EarlyResponder()
     assert told(late, asked(1, "ping")) is None
     assert told(late, {**HELLO, "id": 2}) is None
-    greeting = Greeting()
+    greeting = EarlyResponder()
     assert told(greeting, HELLO)["id"] == 1
     assert told(greeting, {**HELLO, "id": 2}) is None
     assert told(greeting, {"jsonrpc": "2.0", "method": "notifications/initialized"}) is None

@@ -44,7 +44,7 @@ _hello: Final = msgspec.json.Decoder(_Hello)
 _anything: Final = msgspec.json.Decoder(dict[str, Any] | None)
 
 
-class Greeting:
+class EarlyResponder:
     """Answers the first requests of one client."""
 
     def __init__(self) -> None:

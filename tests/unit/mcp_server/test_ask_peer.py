@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.delegation import DelegationListener
 from dragoman.errors import ConfigInvalid, NoPeer, UnknownPeer
-from dragoman.mcp_server.asking import Lead, Question, ask
+from dragoman.mcp_server.ask_peer import PeerLead, PeerQuestion, ask
 from dragoman.runs.context import load_context
 from dragoman.runs.lineage import Lineage
 from tests.aio import aio
@@ -24,11 +24,11 @@ class Line:
 
 async def asked(work: Path, peer: str, depth: int = 0) -> None:
     await ask(
-        Question(peer=peer, prompt="x", workspace=work),
+        PeerQuestion(peer=peer, prompt="x", workspace=work),
         place=load_context(work),
         lineage=Lineage(depth=depth),
         audience=DelegationListener(),
-        lead=Lead(),
+        lead=PeerLead(),
     )
 
 
@@ -55,7 +55,7 @@ async def test_a_broken_file_of_prices_is_told_before_the_question(work: Path) -
 
 @aio
 async def test_reins_are_dropped_only_where_a_broker_has_a_turn() -> None:
-    lead, line = Lead(), Line()
+    lead, line = PeerLead(), Line()
     assert await lead.drop() is False
     lead.reached(cast(Any, line))
     assert await lead.drop() is False, "there is no turn yet"

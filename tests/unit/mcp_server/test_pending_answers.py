@@ -7,7 +7,7 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
-from dragoman.mcp_server.owed import Owed
+from dragoman.mcp_server.pending_answers import PendingAnswers
 
 
 def message(**members: Any) -> SessionMessage:
@@ -17,7 +17,7 @@ def message(**members: Any) -> SessionMessage:
 
 
 def test_an_answer_is_owed_from_the_request_until_its_answer_or_its_error() -> None:
-    owed = Owed()
+    owed = PendingAnswers()
     owed.received(message(id=1, method="ping"))
     owed.received(message(id="2", method="ping"))
     assert len(owed) == 2
@@ -29,7 +29,7 @@ def test_an_answer_is_owed_from_the_request_until_its_answer_or_its_error() -> N
 
 
 def test_an_id_that_is_used_twice_is_owed_two_answers() -> None:
-    owed = Owed()
+    owed = PendingAnswers()
     owed.received(message(id=1, method="ping"))
     owed.received(message(id=1, method="ping"))
     owed.sent(message(id=1, result={}))
@@ -37,14 +37,14 @@ def test_an_id_that_is_used_twice_is_owed_two_answers() -> None:
 
 
 def test_an_answer_that_nobody_asked_for_pays_no_other() -> None:
-    owed = Owed()
+    owed = PendingAnswers()
     owed.sent(message(id=1, result={}))
     owed.received(message(id=1, method="ping"))
     assert len(owed) == 1
 
 
 def test_nobody_is_owed_what_was_cancelled() -> None:
-    owed = Owed()
+    owed = PendingAnswers()
     owed.received(message(id=1, method="ping"))
     owed.received(message(id=2, method="ping"))
     owed.changed.clear()
@@ -53,7 +53,7 @@ def test_nobody_is_owed_what_was_cancelled() -> None:
 
 
 def test_what_we_asked_is_answered_for_a_client_that_cannot() -> None:
-    owed = Owed()
+    owed = PendingAnswers()
     owed.sent(message(id=7, method="roots/list"))
     owed.sent(message(id=8, method="roots/list"))
     owed.received(message(id=8, result={}))

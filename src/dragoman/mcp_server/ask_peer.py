@@ -64,7 +64,7 @@ LEAVE_TIMEOUT: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PeerQuestion:
     """What one peer is asked."""
 
     peer: str
@@ -79,7 +79,7 @@ class Question:
     """Whether a broker goes on with it when we are gone, however that came."""
 
 
-class Lead(CancelHandle):
+class PeerLead(CancelHandle):
     """Reins that can also be dropped: the turn then goes on in its broker, without us."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Lead(CancelHandle):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PeerAnswer:
     """What came of a question."""
 
     job: str
@@ -110,13 +110,13 @@ class Asked:
 
 
 async def ask(
-    question: Question,
+    question: PeerQuestion,
     *,
     place: RunContext,
     lineage: Lineage,
     audience: DelegationListener,
-    lead: Lead,
-) -> Asked:
+    lead: PeerLead,
+) -> PeerAnswer:
     """Ask, and wait for the end of the turn.
 
     Raises what kept the peer from being asked; a turn that went wrong is a result.
@@ -143,11 +143,11 @@ class _Asking:
 
     def __init__(
         self,
-        question: Question,
+        question: PeerQuestion,
         place: RunContext,
         lineage: Lineage,
         audience: DelegationListener,
-        lead: Lead,
+        lead: PeerLead,
     ) -> None:
         self._question = question
         self._place = place
@@ -321,7 +321,7 @@ class _Asking:
 
     # -- the turn
 
-    async def turn(self, opened: OpenedSession, way: LaunchSpec) -> Asked:
+    async def turn(self, opened: OpenedSession, way: LaunchSpec) -> PeerAnswer:
         question = self._question
         blocks = [Text(question.prompt)]
         started_at = time.time()
@@ -350,7 +350,7 @@ class _Asking:
             )
         changed = () if before is None else await before.changed()
         model = model_choice.model_in_use(self._view)
-        return Asked(
+        return PeerAnswer(
             job=self._job,
             session=opened.key,
             context=self._context(opened),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.mcp_server.door import Door, Message, Receive, Scope, Send
+from dragoman.mcp_server.http_guard import HttpGuard, Message, Receive, Scope, Send
 from tests.aio import aio
 
 TOKEN = "a-token-of-some-length"
@@ -36,7 +36,7 @@ async def ask(
     **limits: Any,
 ) -> int:
     """The status that a request gets."""
-    door = Door(inner or Inner(), token=TOKEN, **limits)
+    door = HttpGuard(inner or Inner(), token=TOKEN, **limits)
     door.hosts = frozenset({b"127.0.0.1:80", b"localhost:80"})
     parts = list(body or [b"{}"])
     status: list[int] = []
@@ -136,7 +136,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 @aio
 async def test_a_sender_that_goes_away_is_not_answered() -> None:
     inner = Inner()
-    door = Door(inner, token=TOKEN)
+    door = HttpGuard(inner, token=TOKEN)
     door.hosts = frozenset({b"127.0.0.1:80"})
 
     async def receive() -> Message:
@@ -160,5 +160,5 @@ async def test_a_web_socket_is_closed_at_once() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Door(Inner(), token=TOKEN)({"type": "websocket", "headers": []}, receive, send)
+    await HttpGuard(Inner(), token=TOKEN)({"type": "websocket", "headers": []}, receive, send)
     assert [message["type"] for message in sent] == ["websocket.close"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.mcp_server.entrance import serve_early
-from dragoman.mcp_server.front import Front
+from dragoman.mcp_server.stdio_entry import serve_early
+from dragoman.mcp_server.tool_handlers import ToolHandlers
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio
@@ -25,9 +25,9 @@ class Slow:
         self.may = threading.Event()
         self._work = work
 
-    def __call__(self) -> Front:
+    def __call__(self) -> ToolHandlers:
         assert self.may.wait(10)
-        return Front(cwd=self._work)
+        return ToolHandlers(cwd=self._work)
 
 
 @aio
@@ -73,7 +73,7 @@ async def test_a_signal_ends_it_also_before_the_sdk_is_there(work: Path) -> None
 async def test_what_keeps_the_sdk_from_loading_is_raised(caplog: pytest.LogCaptureFixture) -> None:
     near, far = memory_pair()
 
-    def make() -> Front:
+    def make() -> ToolHandlers:
         raise ImportError("it is broken")
 
     with pytest.raises(ImportError, match="it is broken"):
@@ -82,6 +82,6 @@ async def test_what_keeps_the_sdk_from_loading_is_raised(caplog: pytest.LogCaptu
 
 
 def test_the_way_in_does_not_load_the_sdk() -> None:
-    code = "import sys, dragoman.cli.serve_mcp, dragoman.mcp_server.entrance\n"
+    code = "import sys, dragoman.cli.serve_mcp, dragoman.mcp_server.stdio_entry\n"
     code += "assert not {'mcp', 'mcp_types', 'pydantic'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=20)

@@ -28,12 +28,12 @@ from dragoman.delegation import DelegationRequest, decide_for, delegate
 from dragoman.delegation.peer_status import overview
 from dragoman.errors import DragomanError, UnknownJob, UsageError
 from dragoman.mcp_server import answers, tools
-from dragoman.mcp_server.answers import Answer
-from dragoman.mcp_server.asking import Lead, Question, ask
-from dragoman.mcp_server.callers import caller_of, environment_of
-from dragoman.mcp_server.errands import Errand, Errands
+from dragoman.mcp_server.answers import ToolAnswer
+from dragoman.mcp_server.ask_peer import PeerLead, PeerQuestion, ask
+from dragoman.mcp_server.caller_process import caller_of, environment_of
 from dragoman.mcp_server.folders import choose_workspace, may_see
 from dragoman.mcp_server.progress import Progress
+from dragoman.mcp_server.running_work import RunningWork, WorkList
 from dragoman.rpc.tasks import was_cancelled
 from dragoman.runs.context import RunContext, load_context
 from dragoman.runs.jobs import cancel_job, find_job, wait_for
@@ -61,7 +61,7 @@ class _Unanswered(Exception):
     """The client has to be asked for its roots first, by the way of an answer."""
 
 
-class Front:
+class ToolHandlers:
     """What a client of this server meets."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Front:
         self._cwd = cwd
         self._roots = tuple(roots)
         self._permissions = permissions
-        self.errands = Errands()
+        self.errands = WorkList()
         self.server: Server[Any] = Server(
             "dragoman",
             version=__version__,
@@ -120,7 +120,7 @@ class Front:
                 types.INTERNAL_ERROR, f"{tool.name} failed inside of dragoman"
             ) from error
 
-    async def _carry_out(self, arguments: Any, call: _Call) -> Answer:
+    async def _carry_out(self, arguments: Any, call: _Call) -> ToolAnswer:
         match arguments:
             case tools.Delegate():
                 return await self._wait(call, await self._delegate(arguments, call))
@@ -147,7 +147,7 @@ class Front:
 
     async def _delegate(
         self, wanted: tools.Delegate, call: _Call, *, lasting: bool = False
-    ) -> Errand:
+    ) -> RunningWork:
         place = await self._place(call, wanted.workspace)
         wish = DelegationRequest(
             role=wanted.role,
@@ -162,15 +162,17 @@ class Front:
         )
         lineage = self._lineage(place, call)
 
-        async def work(progress: Progress, lead: Lead) -> Answer:
+        async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
             done = await delegate(wish, place=place, audience=progress, reins=lead, lineage=lineage)
             return answers.of_delegation(done, progress.notices)
 
         return self.errands.start(work, folder=place.cwd, lasting=lasting)
 
-    async def _ask(self, wanted: tools.AskPeer, call: _Call, *, lasting: bool = False) -> Errand:
+    async def _ask(
+        self, wanted: tools.AskPeer, call: _Call, *, lasting: bool = False
+    ) -> RunningWork:
         place = await self._place(call, wanted.workspace)
-        question = Question(
+        question = PeerQuestion(
             peer=wanted.peer,
             prompt=wanted.prompt,
             workspace=place.cwd,
@@ -182,13 +184,13 @@ class Front:
         )
         lineage = self._lineage(place, call)
 
-        async def work(progress: Progress, lead: Lead) -> Answer:
+        async def work(progress: Progress, lead: PeerLead) -> ToolAnswer:
             asked = await ask(question, place=place, lineage=lineage, audience=progress, lead=lead)
             return answers.of_asked(asked, progress.notices)
 
         return self.errands.start(work, folder=place.cwd, peer=wanted.peer, lasting=lasting)
 
-    async def _start(self, wanted: tools.StartJob, call: _Call) -> Answer:
+    async def _start(self, wanted: tools.StartJob, call: _Call) -> ToolAnswer:
         if bool(wanted.role) is bool(wanted.peer):
             raise UsageError("start_job wants either a role or a peer")
         if wanted.peer:
@@ -220,7 +222,7 @@ class Front:
             raise
         return answers.of_started(job, wanted.peer or wanted.role)
 
-    async def _wait(self, call: _Call, errand: Errand) -> Answer:
+    async def _wait(self, call: _Call, errand: RunningWork) -> ToolAnswer:
         """The end of an errand; until then the client is told how it goes."""
         try:
             async with self._telling(call, errand.progress):
@@ -245,7 +247,7 @@ class Front:
 
     # -- jobs
 
-    async def _status(self, wanted: tools.JobStatus, call: _Call) -> Answer:
+    async def _status(self, wanted: tools.JobStatus, call: _Call) -> ToolAnswer:
         errand = await self._errand(wanted.job, call)
         if errand is not None:
             if not errand.task.done():
@@ -257,7 +259,7 @@ class Front:
                 return errand.task.result()
         return await self._found(wanted.job, call)
 
-    async def _result(self, wanted: tools.JobResult, call: _Call) -> Answer:
+    async def _result(self, wanted: tools.JobResult, call: _Call) -> ToolAnswer:
         errand = await self._errand(wanted.job, call)
         if errand is not None and not errand.task.done() and wanted.wait:
             async with self._telling(call, errand.progress):
@@ -273,21 +275,21 @@ class Front:
         async with self._telling(call, progress):
             return answers.of_job(await wait_for(wanted.job, timeout=wanted.wait))
 
-    async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> Answer:
+    async def _cancel(self, wanted: tools.CancelJob, call: _Call) -> ToolAnswer:
         errand = await self._errand(wanted.job, call)
         if errand is not None:
             return answers.of_cancelled(wanted.job, errand.stop())
         await self._found(wanted.job, call)
         return answers.of_cancelled(wanted.job, await cancel_job(wanted.job))
 
-    async def _errand(self, job: str, call: _Call) -> Errand | None:
+    async def _errand(self, job: str, call: _Call) -> RunningWork | None:
         """What this server does, if the client may see the folder that it works in."""
         errand = self.errands.find(job)
         if errand is not None:
             await self._check(job, errand.folder, call)
         return errand
 
-    async def _found(self, id: str, call: _Call) -> Answer:
+    async def _found(self, id: str, call: _Call) -> ToolAnswer:
         """A stored job, if the client may see the folder that it worked in."""
         job = await find_job(id)
         await self._check(id, Path(job.root), call)
@@ -300,7 +302,7 @@ class Front:
 
     # -- what is known
 
-    async def _explain(self, wanted: tools.Explain, call: _Call) -> Answer:
+    async def _explain(self, wanted: tools.Explain, call: _Call) -> ToolAnswer:
         place = await self._place(call, wanted.workspace)
         wish = DelegationRequest(
             role=wanted.role, prompt=wanted.role, workspace=place.cwd, tier=wanted.tier or None
@@ -377,7 +379,7 @@ class _Call:
             return
 
 
-def _result(answer: Answer) -> types.CallToolResult:
+def _result(answer: ToolAnswer) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=answer.text)],
         structured_content=answer.data,
