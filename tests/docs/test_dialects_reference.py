@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.client.documents import DIALECTS, DocumentOptions
+from dragoman.client.legacy import DIALECTS, DocumentOptions
 from dragoman.dialects import chained, discovery, keyed, oneshot, tagged, threads
 from dragoman.dialects.acp.v1 import meaning as acp
 from dragoman.events.losses import Loss

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.agent import Agent, Turn
 from dragoman.agent.session import Session
-from dragoman.agent.settings import Settings
+from dragoman.agent.settings import SessionSettings
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.transports.base import HIGH_WATER_SIZE
@@ -201,7 +201,7 @@ async def test_a_session_with_choices_of_its_own_is_held_to_those() -> None:
 
     @agent.new_session
     async def prepare(session: Session) -> None:
-        session.choose_from(Settings([acp.SessionMode(id="own", name="Own")], [LOUD]))
+        session.choose_from(SessionSettings([acp.SessionMode(id="own", name="Own")], [LOUD]))
 
     async with served(agent) as client:
         await client.shake_hands()

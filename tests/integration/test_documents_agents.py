@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman.client.documents import DocumentOptions, use_peer
+from dragoman.client.legacy import DocumentOptions, use_peer
 from dragoman.client.permissions import approve_all
 from dragoman.events import model
 from dragoman.transports import connect_websocket, spawn

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.documents import (
+from dragoman.client.legacy import (
     DIALECTS,
     DocumentOptions,
     OneshotClient,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.client.documents import DIALECTS, DocumentOptions
+from dragoman.client.legacy import DIALECTS, DocumentOptions
 from dragoman.dialects import tagged
 from dragoman.dialects.keyed import shapes as keyed
 from dragoman.events import model
@@ -23,7 +23,7 @@ from tests.aio import aio
 from tests.fixtures.documents import Example, load
 from tests.property.talks import DocumentTalk
 from tests.unit.agent.speech.client_of_document import DocumentClient, served
-from tests.unit.client.documents.far_end import HELLOS
+from tests.unit.client.legacy.far_end import HELLOS
 
 EVERY = [
     pytest.param(dialect, example, id=f"{dialect}-{name}")

@@ -17,7 +17,7 @@ import pytest
 
 import dragoman
 from dragoman.agent.speech.choice import SPEECHES
-from dragoman.client.connecting import OPENERS
+from dragoman.client.connect import OPENERS
 from dragoman.client.conversation import Peer, Result
 from dragoman.client.permissions import Decision, Question, approve_all, deny_all
 from dragoman.dialects import discovery

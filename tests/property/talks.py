@@ -14,13 +14,13 @@ from dragoman.client.budgets import Budgets
 from dragoman.client.codex import CodexConversation, CodexOptions, CodexPeer
 from dragoman.client.codex.client import CodexClient
 from dragoman.client.conversation import Conversation, Opening
-from dragoman.client.documents import DocumentOptions, DocumentPeer
-from dragoman.client.documents.client import DocumentClient
-from dragoman.client.documents.opening import DIALECTS
-from dragoman.client.documents.peer import KeyedPeer
+from dragoman.client.legacy import DocumentOptions, DocumentPeer
+from dragoman.client.legacy.client import DocumentClient
+from dragoman.client.legacy.open import DIALECTS
+from dragoman.client.legacy.peer import KeyedPeer
 from tests.property.feeding import Heard, Wire
 from tests.unit.client.codex.server_side import thread
-from tests.unit.client.documents.far_end import HELLOS, PROMPT_NAMES
+from tests.unit.client.legacy.far_end import HELLOS, PROMPT_NAMES
 
 HERE = Path(__file__).parent
 LONG = Budgets(cancel_grace=0.05)

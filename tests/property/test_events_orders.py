@@ -20,7 +20,7 @@ from dragoman.events.fold import fold
 from dragoman.events.view import View
 from tests.property.feeding import FEWER
 from tests.property.talks import CodexTalk, DocumentTalk
-from tests.unit.client.documents.far_end import SESSIONS
+from tests.unit.client.legacy.far_end import SESSIONS
 
 Notes: TypeAlias = list[tuple[str, Any]]
 """One stream: methods with their params, in order."""

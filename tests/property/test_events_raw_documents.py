@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.documents.opening import DIALECTS
+from dragoman.client.legacy.open import DIALECTS
 from dragoman.dialects import chained, oneshot, tagged, threads
 from dragoman.dialects.keyed import shapes as keyed
 from dragoman.errors import ConnectionLost
@@ -22,7 +22,7 @@ from dragoman.events import model
 from tests.property.feeding import FEWER, line
 from tests.property.shaped import noise, plain, shaped, texts
 from tests.property.talks import DocumentTalk
-from tests.unit.client.documents.far_end import SESSIONS
+from tests.unit.client.legacy.far_end import SESSIONS
 
 statuses = st.sampled_from(["processing", "completed", "error", "odd", "in_progress", "pending"])
 turn_ids = st.sampled_from(["u1", "u2"])

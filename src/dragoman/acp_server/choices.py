@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from dragoman.agent.settings import Settings
+from dragoman.agent.settings import SessionSettings
 from dragoman.catalogue.roles import ROLES
 from dragoman.dialects.acp import v1 as acp
 from dragoman.gateway.choices import Choices
@@ -44,7 +44,7 @@ def first_role(place: RunContext) -> str:
     return FIRST_ROLE if FIRST_ROLE in roles or not roles else roles[0]
 
 
-class ServerChoices(Settings):
+class ServerChoices(SessionSettings):
     """The choices of one session as they are now."""
 
     __slots__ = ("_place", "_theirs", "peer", "role")

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
-from dragoman.client.acp.inquiring import reply_of
+from dragoman.client.acp.inquiries import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.dialects.acp import v1 as acp

@@ -20,7 +20,7 @@ from dragoman.catalogue.mcp_servers import taken
 from dragoman.catalogue.open import judge, open_peer
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.conversation import Conversation, ConversationTurn, Peer
-from dragoman.client.guarding import decided, reading, require, running, writing
+from dragoman.client.file_guard import decided, reading, require, running, writing
 from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.results import Result
 from dragoman.delegation.parked import note_success

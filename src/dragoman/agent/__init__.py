@@ -5,9 +5,9 @@ other side, driving agents, is `dragoman.client`.
 """
 
 from dragoman.agent.agent import Agent
-from dragoman.agent.blocking import BlockingToolCall, BlockingTurn
 from dragoman.agent.client_side import ClientSide, Terminal
 from dragoman.agent.session import Session
+from dragoman.agent.sync_handlers import BlockingToolCall, BlockingTurn
 from dragoman.agent.tools import ToolCall
 from dragoman.agent.turn import Turn
 

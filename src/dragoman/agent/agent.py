@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from dragoman.agent import checks, commands
 from dragoman.agent.server import Server
 from dragoman.agent.settings import Option
-from dragoman.agent.settings import Settings as Choices
+from dragoman.agent.settings import SessionSettings as Choices
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost, UsageError
@@ -42,7 +42,7 @@ class CommandSpec:
 
 
 @dataclass(slots=True)
-class Handlers:
+class AgentHandlers:
     """Who answers what; None where the author has nothing to say."""
 
     prompt: Callable[..., Any] | None = None
@@ -101,7 +101,7 @@ class Agent:
             cancel_notice=_cancel_notice,
             reserved=RESERVED,
         )
-        self.handlers = Handlers()
+        self.handlers = AgentHandlers()
 
     @property
     def capabilities(self) -> acp.AgentCapabilities:

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from dragoman.agent import checks
-from dragoman.agent.home import Home
+from dragoman.agent.loop_access import LoopAccess
 from dragoman.agent.pending import Calls, awaited
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.dialects.acp import v1 as acp
@@ -68,7 +68,7 @@ class ClientSide:
     ) -> None:
         self._connection = connection
         self._speech = speech or AcpSpeech(connection)
-        self._home = Home()
+        self._home = LoopAccess()
         self._session_id = session_id
         self._capabilities = capabilities
         self._calls = calls or Calls()

@@ -21,10 +21,10 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.agent import checks, commands
-from dragoman.agent.blocking import BlockingTurn, is_async, run_in_thread
 from dragoman.agent.session import Session
 from dragoman.agent.settings import MODE_OPTION
 from dragoman.agent.speech import AcpSpeech, Speech, choose
+from dragoman.agent.sync_handlers import BlockingTurn, is_async, run_in_thread
 from dragoman.agent.turn import Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import decoder

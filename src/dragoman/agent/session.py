@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from dragoman.agent.settings import Settings
+from dragoman.agent.settings import SessionSettings
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 
@@ -46,7 +46,7 @@ class Session:
         mcp_servers: Sequence[acp.McpServer] = (),
         meta: Mapping[str, Any] | None = None,
         client: acp.InitializeRequest,
-        settings: Settings | None = None,
+        settings: SessionSettings | None = None,
     ) -> None:
         self.id = id
         self.cwd = cwd
@@ -56,7 +56,7 @@ class Session:
         """What the client sent in `_meta` when it opened the session."""
         self.client = client
         """What the client said of itself in the handshake."""
-        self.choices = settings or Settings((), ())
+        self.choices = settings or SessionSettings((), ())
         """What the client may choose in this session."""
         self.mode = self.choices.first_mode
         """The current mode, if the agent has modes. `Turn.mode` changes it."""
@@ -74,7 +74,7 @@ class Session:
 
     # -- modes and options
 
-    def choose_from(self, settings: Settings) -> None:
+    def choose_from(self, settings: SessionSettings) -> None:
         """Let this session have other choices than the agent's other sessions."""
         self.choices = settings
         self.mode = settings.first_mode

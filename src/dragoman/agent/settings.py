@@ -22,7 +22,7 @@ MODE_OPTION: Final = "mode"
 """The id of the option by which the mode is offered a second time."""
 
 
-class Settings:
+class SessionSettings:
     """The choices of every session of an agent."""
 
     __slots__ = ("_mode_ids", "modes", "options")

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from dragoman.agent import checks
 from dragoman.agent.client_side import ClientSide, Terminal
-from dragoman.agent.home import Home
+from dragoman.agent.loop_access import LoopAccess
 from dragoman.agent.pending import Calls, awaited
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech, Speech
@@ -44,7 +44,7 @@ class Turn:
         speech: Speech | None = None,
     ) -> None:
         self._speech = speech or AcpSpeech(connection)
-        self._home = Home()
+        self._home = LoopAccess()
         self._thread = get_ident()
         self._ids = itertools.count(1)
         self._prefix = secrets.token_hex(4)
@@ -298,7 +298,7 @@ class Turn:
     # -- for a thread without a loop
 
     def wait_for(self, work: Coroutine[Any, Any, T], *, last: bool = False) -> T:
-        """Run in the connection's loop and wait for it; see `Home.wait`."""
+        """Run in the connection's loop and wait for it; see `LoopAccess.wait`."""
         return self._home.wait(work, last=last)
 
 

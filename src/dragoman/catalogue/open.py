@@ -64,7 +64,7 @@ async def open_peer(
     """
     # Not at the top: a call that goes through a broker starts nothing, and needs neither.
     from dragoman.catalogue.runtimes import check_runtime
-    from dragoman.client.connecting import connect
+    from dragoman.client.connect import connect
 
     await check_runtime(way, {**os.environ, **way.env, **(extra_env or {})})
     spoken = dialect or way.protocol

@@ -23,12 +23,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.entering import Entering
 from dragoman.client.folders import absolute
 from dragoman.client.inquiries import Inquire
+from dragoman.client.not_entered import Entering
 from dragoman.client.permissions import Denial, Permit, deny_all, require_permit
 from dragoman.client.results import BY_DENIAL, Result, explain, outcome_with, stop_of
-from dragoman.client.turns import BaseTurn, End, Prompted, State
+from dragoman.client.turns import BaseTurn, Prompted, TurnEndMark, TurnStage
 from dragoman.errors import (
     DragomanError,
     Unsupported,
@@ -316,7 +316,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         return bool(self._lane.items)
 
     @property
-    def untaken(self) -> Sequence[model.Event | End[Result]]:
+    def untaken(self) -> Sequence[model.Event | TurnEndMark[Result]]:
         """What is already there, oldest first: to look at, not to change."""
         return self._lane.items
 
@@ -371,14 +371,14 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
 
     def conclude(self, ended: model.TurnEnded, error: DragomanError | None = None) -> None:
         """The turn is over: this is its last event."""
-        if self.state is State.ENDED:
+        if self.state is TurnStage.ENDED:
             return
         if self._why is not None:
             # With a reason of our own the turn ends for that reason, see `_failed`.
             self._said_end = ended
         else:
             self.put(ended, 0)
-        self._finish(End(self._result(ended, error)))
+        self._finish(TurnEndMark(self._result(ended, error)))
 
     def _result(self, ended: model.TurnEnded, error: DragomanError | None = None) -> Result:
         text = str(self._text) or ended.text or ""
@@ -424,14 +424,14 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         """The turn ended with an error of the connection or of the other side."""
         outcome, failure = explain(error)
         ended = self._ended(outcome, stop_of(error), failure)
-        if self.state is not State.ENDED and self._why is None:
+        if self.state is not TurnStage.ENDED and self._why is None:
             self.made(ended)
         self.conclude(ended, error)
 
     def made(self, event: model.Event) -> None:
         """An event that no message made is about to be put: for whoever watches all events."""
 
-    def _failed(self, error: DragomanError) -> End[Result]:
+    def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         outcome, failure = explain(error)
         if self._said_end is None:
             ended = self._ended(outcome, error.error_class, failure)
@@ -442,7 +442,7 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
             )
         self.made(ended)
         self._lane.put(ended, 0)
-        return End(self._result(ended, error))
+        return TurnEndMark(self._result(ended, error))
 
     def _cancelled(self) -> Result:
         ended = self._ended(Outcome.CANCELLED, "cancelled without an answer", None)

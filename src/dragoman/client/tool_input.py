@@ -83,7 +83,7 @@ KNOWN_NAMES: Final = (
 """Fields whose words are understood here. Arguments without a command are not."""
 
 
-class Told:
+class ToolInput:
     """What was found in a tool call."""
 
     def __init__(self) -> None:
@@ -123,9 +123,9 @@ class Told:
         return bool(self.paths) or self.searches or kind == "think"
 
 
-def told_of(call: Any) -> Told:
+def told_of(call: Any) -> ToolInput:
     """What a tool call says it would do, in whatever dialect it came."""
-    told = Told()
+    told = ToolInput()
     for location in _each(part(call, "locations")):
         path = part(location, "path")
         if isinstance(path, str):
@@ -156,7 +156,7 @@ def _each(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _look(value: Any, name: str, told: Told, depth: int) -> None:
+def _look(value: Any, name: str, told: ToolInput, depth: int) -> None:
     if isinstance(value, Mapping):
         if depth == 0:
             # Nobody nests so deep who wants to be read.
@@ -195,7 +195,7 @@ def _name(key: object) -> str:
     ).lower()
 
 
-def _field(name: str, item: Any, arguments: Sequence[Any], told: Told) -> None:
+def _field(name: str, item: Any, arguments: Sequence[Any], told: ToolInput) -> None:
     if name in LINE_NAMES:
         if len(arguments) > 1:
             told.hidden = True
@@ -221,13 +221,13 @@ def _field(name: str, item: Any, arguments: Sequence[Any], told: Told) -> None:
         told.searches = True
 
 
-def _paths(paths: Sequence[str], told: Told) -> None:
+def _paths(paths: Sequence[str], told: ToolInput) -> None:
     told.paths += paths
     if any("://" in each and not each.lower().startswith("file:") for each in paths):
         told.kinds.add("fetch")
 
 
-def _command(name: str, item: Any, arguments: Any, told: Told) -> None:
+def _command(name: str, item: Any, arguments: Any, told: ToolInput) -> None:
     if isinstance(item, str):
         if isinstance(arguments, list | tuple) and all(isinstance(a, str) for a in arguments):
             _words((item, *arguments), told)
@@ -246,7 +246,7 @@ def _command(name: str, item: Any, arguments: Any, told: Told) -> None:
         told.hidden = True
 
 
-def _words(argv: tuple[str, ...], told: Told) -> None:
+def _words(argv: tuple[str, ...], told: ToolInput) -> None:
     if told.argv is not None and told.argv != argv:
         told.hidden = True
     # A word with a NUL byte is none that a program can be given.

@@ -37,7 +37,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class State(enum.Enum):
+class TurnStage(enum.Enum):
     """Where a turn is in its life."""
 
     NEW = "new"
@@ -60,7 +60,7 @@ class Prompted(Protocol):
         """Wait until a replay of history is over."""
 
 
-class End(Struct, Generic[Result], frozen=True):
+class TurnEndMark(Struct, Generic[Result], frozen=True):
     """Stands in the lane behind the last item."""
 
     result: Result | None = None
@@ -92,7 +92,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         "state",
     )
 
-    _lane: Lane[Item | End[Result]]
+    _lane: Lane[Item | TurnEndMark[Result]]
 
     def __init__(self, session: Prompted, flow: Flow, budgets: Budgets) -> None:
         self.session = session
@@ -103,14 +103,14 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._grace: asyncio.TimerHandle | None = None
         self._call: Call | None = None
         self._why: DragomanError | None = None
-        self._end: End[Result] | None = None
-        self._last: End[Result] | None = None
+        self._end: TurnEndMark[Result] | None = None
+        self._last: TurnEndMark[Result] | None = None
         """The end, before the consumer has got to it."""
         self._over = asyncio.Event()
         self.approvals = 0
         """How many permissions were given, by a person or a policy."""
         self.denials: list[Denial] = []
-        self.state = State.NEW
+        self.state = TurnStage.NEW
 
     # -- for a dialect
 
@@ -126,9 +126,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def _cancelled(self) -> Result:
         """The result of a turn whose cancel was never answered."""
 
-    def _failed(self, error: DragomanError) -> End[Result]:
+    def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
         """The end of a turn that failed: by default its consumer gets the error raised."""
-        return End(error=error)
+        return TurnEndMark(error=error)
 
     # -- life
 
@@ -153,7 +153,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     async def begin(self) -> None:
         """Send the prompt. ``async with`` does it."""
-        if self.state is not State.NEW:
+        if self.state is not TurnStage.NEW:
             raise UsageError("a turn is begun once")
         session = self.session
         await session.wait_replayed()
@@ -162,14 +162,14 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         if session.turn is not None:
             raise TurnInProgress(f"a turn of the session {session.id} is still running")
         session.turn = self
-        self.state = State.RUNNING
+        self.state = TurnStage.RUNNING
         # Not earlier: a turn that is never begun shall not leave a queue with the connection.
         self._lane = Lane(self._flow)
         try:
             self._call = self._send()
         except BaseException:
             session.turn = None
-            self.state = State.ENDED
+            self.state = TurnStage.ENDED
             self._over.set()
             self._lane.close()
             raise
@@ -192,7 +192,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             if self._end is not None:
                 raise StopAsyncIteration
             item = await lane.get()
-        if not isinstance(item, End):
+        if not isinstance(item, TurnEndMark):
             return item
         self._end = item
         self._lane.close()
@@ -221,9 +221,9 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     def cancel(self) -> None:
         """Ask the agent to stop. Go on iterating for what it still has to say, and for the end."""
-        if self.state is not State.RUNNING:
+        if self.state is not TurnStage.RUNNING:
             return
-        self.state = State.CANCELLING
+        self.state = TurnStage.CANCELLING
         self._watchdog.stop()
         try:
             self._send_cancel()
@@ -235,7 +235,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     @property
     def cancelling(self) -> bool:
         """Whether a cancel was sent and the end is still to come."""
-        return self.state is State.CANCELLING
+        return self.state is TurnStage.CANCELLING
 
     # -- for the session
 
@@ -269,7 +269,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
 
     def fail(self, why: DragomanError) -> None:
         """End the turn for a reason of our own, which is its error then."""
-        if self.state is State.RUNNING:
+        if self.state is TurnStage.RUNNING:
             self._why = why
             self.cancel()
 
@@ -281,15 +281,15 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
     def _abandon(self) -> None:
         """A cancel was not answered: settle without the other side and give the session up."""
         self.session.unusable = True
-        self._finish(End(result=self._cancelled()))
+        self._finish(TurnEndMark(result=self._cancelled()))
         if self._call is not None:
             self._call.give_up(UsageError("cancelled without an answer"))
 
-    def _finish(self, end: End[Result]) -> None:
+    def _finish(self, end: TurnEndMark[Result]) -> None:
         """The turn is over; the first end counts."""
-        if self.state is State.ENDED:
+        if self.state is TurnStage.ENDED:
             return
-        self.state = State.ENDED
+        self.state = TurnStage.ENDED
         self._watchdog.stop()
         if self._grace is not None:
             self._grace.cancel()

@@ -2,7 +2,7 @@
 
 Owns the shape, and a dialect that can do next to nothing, for others to grow from. The dialects
 here never import this: they have the right methods, and the room that uses them
-(`dragoman.client.documents`) is where the type checker compares the two. The dialects are the
+(`dragoman.client.legacy`) is where the type checker compares the two. The dialects are the
 modules beside this one; each keeps its own state for one connection and touches nothing else.
 
 Messages are pairs of a method and its params. Where several may be tried, they are a sequence: the

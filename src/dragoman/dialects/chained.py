@@ -1,7 +1,7 @@
 """A protocol that nobody has seen: every method has several possible names.
 
 Owns the chains of names, the shapes of the bodies, and what they mean as events. Which name works
-is found out by whoever sends (`dragoman.client.documents`); here is only the order to try them in,
+is found out by whoever sends (`dragoman.client.legacy`); here is only the order to try them in,
 which begins with the family that a harmless call was answered in. A prompt may never be answered:
 a notification ends its turn.
 """

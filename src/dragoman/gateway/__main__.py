@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from dragoman.client.connecting import AUTO, OPENERS, Target, connect
+from dragoman.client.connect import AUTO, OPENERS, Target, connect
 from dragoman.client.conversation import Peer
 from dragoman.client.inquiries import DECLINED
 from dragoman.client.permissions import approve_all

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dragoman.agent.settings import Settings
+from dragoman.agent.settings import SessionSettings
 from dragoman.client.acp.session import Session
 from dragoman.client.conversation import Conversation
 from dragoman.dialects.acp import v1 as acp
@@ -21,7 +21,7 @@ MODEL_OPTION: Final = "model"
 """The id of the option that offers the models of an agent which has them apart from options."""
 
 
-class Choices(Settings):
+class Choices(SessionSettings):
     """The choices of one session as they are now; without one, the rule for all: ask the peer."""
 
     __slots__ = ("_conversation", "_view")

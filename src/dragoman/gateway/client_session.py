@@ -24,7 +24,7 @@ from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech
 from dragoman.client.conversation import Conversation, ConversationTurn, Opening
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
-from dragoman.client.turns import End as Ended
+from dragoman.client.turns import TurnEndMark as Ended
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import meaning
 from dragoman.errors import ConnectionLost, DragomanError, RemoteError

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.inquiring import reply_of
+from dragoman.client.acp.inquiries import reply_of
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import CallCancelled, DragomanError
 from dragoman.rpc import Call, Connection, Handlers

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.agent.client_side import ClientSide
-from dragoman.client.acp.inquiring import reply_of
+from dragoman.client.acp.inquiries import reply_of
 from dragoman.client.inquiries import DECLINED, Inquiry, Reply
 from dragoman.client.permissions import Question
 from dragoman.client.tool_input import part

@@ -1,7 +1,7 @@
 """`dragoman.connect`: an agent by its name, its command line or its address.
 
 Owns only the fork: what is no address is the name of a peer, and the hub knows the way to it; all
-else goes to `dragoman.client.connecting` as it stands. A name needs no enabling. The user's
+else goes to `dragoman.client.connect` as it stands. A name needs no enabling. The user's
 settings count, a project's only as far as they are trusted. A name goes to a warm broker unless
 somebody says otherwise.
 """
@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from dragoman.client import connecting
+from dragoman.client import connect as client_connect
 from dragoman.client.budgets import Budgets
-from dragoman.client.connecting import Target
+from dragoman.client.connect import Target
 from dragoman.client.conversation import Peer
-from dragoman.client.entering import Entering, EnteringSync
 from dragoman.client.inquiries import Inquire, require_inquire
+from dragoman.client.not_entered import Entering, EnteringSync
 from dragoman.client.permissions import Permit, deny_all, require_permit
 from dragoman.client.programs import require_words
 from dragoman.dialects.discovery import Cache
@@ -27,11 +27,11 @@ from dragoman.errors import UsageError
 from dragoman.events import model
 
 if TYPE_CHECKING:
-    from dragoman.client.blocking import BlockingPeer
+    from dragoman.client.sync import BlockingPeer
 
 
 class Options(TypedDict, total=False):
-    """The options of `dragoman.connect`, as `dragoman.client.connecting.connect` has them."""
+    """The options of `dragoman.connect`, as `dragoman.client.connect.connect` has them."""
 
     dialect: str
     permit: Permit
@@ -70,7 +70,7 @@ def connect(
     (``unix:/path``, ``ws://…``, ``wss://…``). A program that is started for a command line ends
     with the block. A peer by its name is reached through a broker that keeps it alive for the next
     call; with ``warm=False``, or where the settings say so, it is started for this block alone.
-    The other options are those of `dragoman.client.connecting.connect`; for a name, they go before
+    The other options are those of `dragoman.client.connect.connect`; for a name, they go before
     what is known of the peer.
     """
     _require(target, workspace, options)
@@ -88,7 +88,7 @@ def _require(target: object, workspace: object, options: Mapping[str, Any]) -> N
         )
     require_permit(options.get("permit", deny_all))
     require_inquire(options.get("inquire"))
-    connecting.require_options(workspace, options)
+    client_connect.require_options(workspace, options)
 
 
 @asynccontextmanager
@@ -98,7 +98,7 @@ async def _connected(
     if not isinstance(target, str) or is_address(target):
         if warm:
             raise UsageError("only a peer that has a name has a broker: leave `warm` away")
-        async with connecting.connect(target, workspace=workspace, **options) as peer:
+        async with client_connect.connect(target, workspace=workspace, **options) as peer:
             yield peer
         return
     # Whoever brings a command line needs no catalogue and does not load one.
@@ -115,12 +115,10 @@ def connect_sync(
 
     A plain `permit` runs in a thread of its own and may block, for example to ask a person.
     """
-    from dragoman.client import blocking
+    from dragoman.client import sync
 
     _require(target, options.get("workspace", "."), {"permit": permit, **options})
-    return EnteringSync(
-        blocking.connect_sync(target, permit=permit, by=connect, **options), _USE_SYNC
-    )
+    return EnteringSync(sync.connect_sync(target, permit=permit, by=connect, **options), _USE_SYNC)
 
 
 def is_address(target: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from dragoman.agent import ToolCall, Turn
-from dragoman.client.services.blocking import in_thread
+from dragoman.client.services.threads import in_thread
 from dragoman.dialects.acp import v1 as acp
 from dragoman.scout import searching
 from dragoman.scout.hits import Hit, Query, is_text_path

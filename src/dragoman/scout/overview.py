@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dragoman.client.services.blocking import check
+from dragoman.client.services.threads import check
 from dragoman.scout import languages, searching
 from dragoman.scout.hits import Hit
 from dragoman.scout.symbols import is_test

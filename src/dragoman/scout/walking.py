@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.client.services.blocking import check
+from dragoman.client.services.threads import check
 from dragoman.scout.ignoring import SKIPPED, Ignored
 
 MAX_FILES: Final = 1_000_000

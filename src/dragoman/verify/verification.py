@@ -21,7 +21,7 @@ from dragoman.catalogue.card import RungVerdict
 from dragoman.catalogue.descriptor import Platform
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import options_of
-from dragoman.client.connecting import OPENERS
+from dragoman.client.connect import OPENERS
 from dragoman.client.conversation import (
     Conversation,
     ConversationTurn,

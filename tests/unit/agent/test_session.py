@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.agent.session import Session
-from dragoman.agent.settings import Settings
+from dragoman.agent.settings import SessionSettings
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 from tests.unit.agent.test_settings import DEPTH, LOUD, MODES
@@ -40,7 +40,7 @@ def test_a_session_of_an_agent_without_choices_has_none() -> None:
 
 
 def test_choices_belong_to_one_session() -> None:
-    settings = Settings(MODES, [DEPTH, LOUD])
+    settings = SessionSettings(MODES, [DEPTH, LOUD])
     one = Session("s1", Path("/a"), client=CLIENT, settings=settings)
     two = Session("s2", Path("/a"), client=CLIENT, settings=settings)
     one.switch_mode("plan")
@@ -56,7 +56,7 @@ def test_choices_belong_to_one_session() -> None:
 
 
 def test_a_choice_that_is_not_offered_changes_nothing() -> None:
-    session = Session("s1", Path("/a"), client=CLIENT, settings=Settings(MODES, [DEPTH]))
+    session = Session("s1", Path("/a"), client=CLIENT, settings=SessionSettings(MODES, [DEPTH]))
     with pytest.raises(UsageError, match="yolo"):
         session.switch_mode("yolo")
     with pytest.raises(UsageError, match="bottomless"):

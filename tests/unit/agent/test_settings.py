@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.agent.settings import MODE_OPTION, Settings
+from dragoman.agent.settings import MODE_OPTION, SessionSettings
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 
@@ -48,7 +48,7 @@ MODERN = acp.ClientCapabilities(
 
 
 def test_an_agent_without_choices_offers_none() -> None:
-    settings = Settings([], [])
+    settings = SessionSettings([], [])
     assert settings.first_mode is None
     assert settings.first_values == {}
     assert settings.mode_state(None) is None
@@ -56,7 +56,7 @@ def test_an_agent_without_choices_offers_none() -> None:
 
 
 def test_the_mode_is_offered_as_mode_and_as_option_with_the_same_value() -> None:
-    settings = Settings(MODES, [DEPTH])
+    settings = SessionSettings(MODES, [DEPTH])
     assert settings.first_mode == "code"
     state = settings.mode_state("plan")
     assert state is not None
@@ -73,7 +73,7 @@ def test_the_mode_is_offered_as_mode_and_as_option_with_the_same_value() -> None
 
 
 def test_booleans_are_shown_only_to_clients_that_take_them() -> None:
-    settings = Settings([], [DEPTH, LOUD])
+    settings = SessionSettings([], [DEPTH, LOUD])
     values: dict[str, str | bool] = {"depth": "flat", "loud": True}
     assert settings.first_values == {"depth": "flat", "loud": False}
     empty = acp.ClientCapabilities(session=acp.ClientSessionCapabilities())
@@ -103,11 +103,11 @@ def test_booleans_are_shown_only_to_clients_that_take_them() -> None:
     ],
 )
 def test_only_offered_values_are_allowed(option: str, value: object, allowed: bool) -> None:
-    assert Settings(MODES, [DEPTH, MODEL, LOUD]).allows(option, value) is allowed
+    assert SessionSettings(MODES, [DEPTH, MODEL, LOUD]).allows(option, value) is allowed
 
 
 def test_modes_are_known_by_their_id() -> None:
-    settings = Settings(MODES, [])
+    settings = SessionSettings(MODES, [])
     assert settings.has_mode("plan")
     assert not settings.has_mode("Plan")
     assert not settings.has_mode(None)
@@ -115,8 +115,8 @@ def test_modes_are_known_by_their_id() -> None:
 
 def test_an_id_stands_for_one_option() -> None:
     with pytest.raises(UsageError, match="depth"):
-        Settings([], [DEPTH, DEPTH])
+        SessionSettings([], [DEPTH, DEPTH])
     mode = acp.SessionConfigBoolean(id=MODE_OPTION, name="Mode", current_value=True)
-    Settings([], [mode])
+    SessionSettings([], [mode])
     with pytest.raises(UsageError, match="modes are offered as one"):
-        Settings(MODES, [mode])
+        SessionSettings(MODES, [mode])

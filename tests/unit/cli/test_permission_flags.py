@@ -18,7 +18,7 @@ from dragoman.cli.permission_flags import (
     unattended,
     whole_policy,
 )
-from dragoman.client import guarding
+from dragoman.client import file_guard
 from dragoman.client.permissions import (
     Answer,
     Chosen,
@@ -131,7 +131,7 @@ async def test_without_rules_a_file_is_written_for_the_agent_as_the_policy_says(
 ) -> None:
     monkeypatch.setattr("dragoman.cli.permission_flags.is_interactive", lambda: line is not None)
     desk = permit_of(flag, cast(LiveOutput, Typed(line)), workspace="/nowhere")
-    assert (await desk.guard(guarding.writing("s", "/nowhere/a"))).allows is written
+    assert (await desk.guard(file_guard.writing("s", "/nowhere/a"))).allows is written
 
 
 def test_the_first_option_of_a_kind_has_a_letter_others_a_number_unknown_ones_nothing() -> None:

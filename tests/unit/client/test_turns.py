@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.turns import BaseTurn, End, State
+from dragoman.client.turns import BaseTurn, TurnEndMark, TurnStage
 from dragoman.errors import (
     BudgetExceeded,
     ConnectionClosed,
@@ -80,10 +80,10 @@ class Turn(BaseTurn[str, str]):
         return "given up"
 
     def answer(self, result: str) -> None:
-        self._finish(End(result))
+        self._finish(TurnEndMark(result))
 
     def fail(self, error: Any) -> None:
-        self._finish(End(error=error))
+        self._finish(TurnEndMark(error=error))
 
 
 @aio
@@ -181,7 +181,7 @@ async def test_a_prompt_that_cannot_be_sent_leaves_the_session_free() -> None:
         async with turn:
             pass
     assert session.turn is None
-    assert turn.state is State.ENDED
+    assert turn.state is TurnStage.ENDED
     async with Turn(session, flow=flow) as next_turn:
         next_turn.answer("done")
 
@@ -256,7 +256,7 @@ async def test_cancelling_an_ended_turn_does_nothing() -> None:
         turn.cancel()
         assert turn.log == ["prompt"]
         assert session.questions_cancelled == 0
-        assert following.state is State.RUNNING
+        assert following.state is TurnStage.RUNNING
         following.answer("done")
 
 
@@ -422,7 +422,7 @@ async def test_an_open_question_stops_the_silence() -> None:
         passed = asyncio.Event()
         asyncio.get_running_loop().call_later(3 * TINY, passed.set)
         await soon(passed.wait())
-        assert turn.state is State.RUNNING
+        assert turn.state is TurnStage.RUNNING
         turn.question_closed()
         await until(lambda: turn.cancelling)
         turn.answer("cancelled")
@@ -441,7 +441,7 @@ async def test_silence_is_not_counted_while_the_consumer_holds_the_other_side_ba
         passed = asyncio.Event()
         asyncio.get_running_loop().call_later(3 * TINY, passed.set)
         await soon(passed.wait())
-        assert turn.state is State.RUNNING
+        assert turn.state is TurnStage.RUNNING
         for _ in range(3):
             await anext(turn)
         await until(lambda: turn.cancelling)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.client.documents import DIALECTS, DocumentOptions
+from dragoman.client.legacy import DIALECTS, DocumentOptions
 from dragoman.dialects import base, chained, keyed, oneshot, tagged, threads
 from dragoman.events import model
 from tests.unit.dialects.document_reading import Places, opening, tell_raw

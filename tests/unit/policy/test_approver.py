@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.client import guarding
+from dragoman.client import file_guard
 from dragoman.client.permissions import Answer, Chosen, Decision, Question, settled
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionClosed
@@ -228,11 +228,11 @@ def test_a_file_that_nobody_asked_about_is_written_as_the_policy_says() -> None:
 
 
 def writing(path: str) -> Question:
-    return guarding.writing("s", path)
+    return file_guard.writing("s", path)
 
 
 def running(command: str, *args: str, cwd: str | None = None, env: Any = ()) -> Question:
-    return guarding.running("s", command, args, cwd=cwd, env=env)
+    return file_guard.running("s", command, args, cwd=cwd, env=env)
 
 
 @aio
@@ -244,7 +244,7 @@ async def test_what_is_done_for_the_agent_is_judged_like_what_it_asks() -> None:
     at = desk(policy)
     assert (await at.guard(writing("/nowhere/a"))).allows
     assert not (await at.guard(writing("/nowhere/x/../.env"))).allows
-    assert not at.guard_alone(guarding.reading("s", "/nowhere/.env")).allows
+    assert not at.guard_alone(file_guard.reading("s", "/nowhere/.env")).allows
     assert [ruling.act.kind for ruling in at.denials] == ["edit", "read"]
     commands = Policy(rules=(Rule(action="allow", commands=("git status",)),))
     assert desk(commands).guard_alone(running("git", "status")).allows

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from dragoman.client import connecting as client
+from dragoman.client import connect as client
 from dragoman.errors import UsageError
 from dragoman.runs.connect import Options, connect, is_address
 from tests.aio import aio
@@ -25,8 +25,8 @@ def test_the_names_of_peers_are_no_addresses(text: str) -> None:
 
 def test_a_command_line_needs_neither_a_catalogue_nor_a_thread() -> None:
     loaded = loaded_by("from dragoman import connect")
-    assert "dragoman.client.connecting" in loaded
-    heavy = {"dragoman.catalogue", "dragoman.config", "dragoman.client.blocking", "tomllib"}
+    assert "dragoman.client.connect" in loaded
+    heavy = {"dragoman.catalogue", "dragoman.config", "dragoman.client.sync", "tomllib"}
     assert loaded.isdisjoint(heavy)
 
 

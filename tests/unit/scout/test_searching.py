@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.client.services.blocking import Stopped
+from dragoman.client.services.threads import Stopped
 from dragoman.scout import ripgrep, searching
 from dragoman.scout.hits import Hit, Query
 from tests.aio import aio

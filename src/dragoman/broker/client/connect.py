@@ -33,7 +33,7 @@ from dragoman.broker.spec import (
 )
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.open import open_peer, options_of
-from dragoman.client import guarding
+from dragoman.client import file_guard
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.peer import AcpPeer
@@ -270,7 +270,7 @@ async def open_warm(
             **(details or {} if spec.protocol == ACP else {}),
         }
         folder = absolute(Path(workspace))
-        permit_here, guard_here = guarding.guarded(permit, guard, folder)
+        permit_here, guard_here = file_guard.guarded(permit, guard, folder)
         terms = Terms(
             workspace=folder,
             permit=permit_here,

@@ -15,7 +15,7 @@ from typing import Any, Final
 from dragoman.broker.spec import BrokerSpec
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
-from dragoman.client.connecting import connect
+from dragoman.client.connect import connect
 from dragoman.client.conversation import Peer
 from dragoman.client.permissions import approve_all, deny_all
 from dragoman.client.results import stderr_since, stderr_size

@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from dragoman.broker.protocol import refusal
 from dragoman.broker.server.readers import renamed
-from dragoman.client import guarding
+from dragoman.client import file_guard
 from dragoman.client.acp.calls import completed
 from dragoman.client.permissions import Question, settled
 from dragoman.dialects.acp import v1 as acp
@@ -65,9 +65,9 @@ LASTING: Final = frozenset({acp.TERMINAL_WAIT_FOR_EXIT.name})
 """What takes as long as it takes, and is no question."""
 
 SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
-    acp.FS_READ_TEXT_FILE.name: lambda asked: guarding.reading(asked.session_id, asked.path),
-    acp.FS_WRITE_TEXT_FILE.name: lambda asked: guarding.writing(asked.session_id, asked.path),
-    acp.TERMINAL_CREATE.name: lambda asked: guarding.running(
+    acp.FS_READ_TEXT_FILE.name: lambda asked: file_guard.reading(asked.session_id, asked.path),
+    acp.FS_WRITE_TEXT_FILE.name: lambda asked: file_guard.writing(asked.session_id, asked.path),
+    acp.TERMINAL_CREATE.name: lambda asked: file_guard.running(
         asked.session_id, asked.command, asked.args, cwd=asked.cwd, env=asked.env
     ),
 }

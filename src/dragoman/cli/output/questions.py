@@ -17,7 +17,7 @@ import msgspec
 from dragoman.cli.output import file_changes
 from dragoman.cli.output.neutral import neutral, one_line
 from dragoman.cli.output.terminal import drop_typed, is_interactive, put_err
-from dragoman.client.tool_input import Told, part, told_of
+from dragoman.client.tool_input import ToolInput, part, told_of
 from dragoman.errors import UsageError
 from dragoman.events.parts import FileChange
 from dragoman.events.words import FileOp
@@ -114,7 +114,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
         rest = CONTINUED + rest[taken:]
 
 
-def _act(kind: str, told: Told) -> str:
+def _act(kind: str, told: ToolInput) -> str:
     """What would be done, in a few words."""
     acts = []
     if told.runs or "execute" in told.kinds or kind == "execute":
@@ -128,7 +128,7 @@ def _act(kind: str, told: Told) -> str:
     return " and ".join(acts) or one_line(kind, width=40)
 
 
-def _details(question: Question, told: Told) -> Iterator[str]:
+def _details(question: Question, told: ToolInput) -> Iterator[str]:
     for line in told.lines:
         yield from _bounded(f"$ {line}")
     if told.argv is not None:

@@ -5,7 +5,7 @@ sessions, a `Session` prompts, a `Turn` streams. Writing an agent is `dragoman.a
 """
 
 from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.opening import open_agent, use_agent
+from dragoman.client.acp.open import open_agent, use_agent
 from dragoman.client.acp.options import ClientOptions
 from dragoman.client.acp.session import Session
 from dragoman.client.acp.turn import Turn, TurnResult

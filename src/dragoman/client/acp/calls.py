@@ -28,7 +28,7 @@ UNSAID: Final = (None, "other")
 _OVER: Final = frozenset({"completed", "failed"})
 
 
-class Told:
+class KnownCall:
     """What is known of one tool call: of every field, what was told last."""
 
     __slots__ = ("begun", "content", "kind", "locations", "raw_input", "title")
@@ -100,7 +100,7 @@ class Calls:
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, KnownCall] = {}
 
     def __len__(self) -> int:
         return len(self._told)
@@ -115,7 +115,7 @@ class Calls:
         if told is None:
             if len(self._told) >= MAX_CALLS:
                 del self._told[next(iter(self._told))]
-            told = self._told[id] = Told()
+            told = self._told[id] = KnownCall()
         told.add(update)
 
     def completed(self, call: acp.ToolCallUpdate) -> acp.ToolCallUpdate:

@@ -2,7 +2,7 @@
 
 Owns the connection after the transport is open: the handshake, what the agent can do, its
 sessions, and the translation of wire errors. It does not start programs (`catalogue.open` does), follow
-turns (`turn`), answer the agent's questions (`serving`), decide what to offer (`options`) or know
+turns (`turn`), answer the agent's questions (`inbound`), decide what to offer (`options`) or know
 how people log in (`login`).
 """
 
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.client import handshakes
+from dragoman.client import handshake_errors
 from dragoman.client.acp import login
+from dragoman.client.acp.inbound import Elicit, Elsewhere, InboundHandlers
 from dragoman.client.acp.options import ClientOptions
-from dragoman.client.acp.serving import Elicit, Elsewhere, Serving
 from dragoman.client.acp.session import Session
+from dragoman.client.file_guard import Asker
 from dragoman.client.folders import absolute
-from dragoman.client.guarding import Asker
 from dragoman.client.permissions import Permit
 from dragoman.client.results import stderr_since, stderr_size
 from dragoman.dialects import discovery
@@ -47,7 +47,7 @@ from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
 from dragoman.wire.messages import Id
 
 if TYPE_CHECKING:
-    from dragoman.client.acp.record import Record
+    from dragoman.client.acp.event_source import EventSource
     from dragoman.client.services.files import Files
     from dragoman.client.services.workspace import Workspace
 
@@ -88,7 +88,7 @@ class AcpClient:
             reserved=RESERVED,
             max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,
         )
-        self._serving = Serving(self._sessions, self.options)
+        self._serving = InboundHandlers(self._sessions, self.options)
         self.connection = Connection(stream, End.CLIENT, self._serving, settings=settings)
 
     # -- life
@@ -131,7 +131,7 @@ class AcpClient:
             )
         except RemoteError as error:
             if error.code == codes.UNSUPPORTED_VERSION:
-                raise handshakes.refused_version(error) from error
+                raise handshake_errors.refused_version(error) from error
             raise
         self.hello = raw
         try:
@@ -140,7 +140,7 @@ class AcpClient:
         except msgspec.ValidationError as error:
             version = f"something else ({error})"
         if version != str(acp.PROTOCOL_VERSION):
-            raise handshakes.other_version(version, discovery.of_text(raw))
+            raise handshake_errors.other_version(version, discovery.of_text(raw))
 
     async def aclose(self) -> None:
         """End everything: sessions, their terminals, the connection, the process behind it."""
@@ -357,7 +357,7 @@ class AcpClient:
 
     # -- for the other modules of this room
 
-    def watch_with(self, record: Record) -> None:
+    def watch_with(self, record: EventSource) -> None:
         """Let somebody see everything that comes in."""
         self._serving.watch = record
         self.connection.on_answer = record.answered

@@ -2,7 +2,7 @@
 
 Owns the choices of whoever drives an agent, with defaults that are safe to forget: nothing is
 permitted, no command is run. It does nothing itself: `client` tells the agent what is offered, and
-`serving` carries it out.
+`inbound` carries it out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.acp import v1 as acp
 
 if TYPE_CHECKING:
-    from dragoman.client.acp.serving import Elicit, Extension
+    from dragoman.client.acp.inbound import Elicit, Extension
     from dragoman.wire.peer import Noise, Stray
 
 
@@ -29,7 +29,7 @@ class ClientOptions:
     forgetting it."""
     guard: Permit | None = None
     """Who decides about files and commands that the agent has us read, write and run without a
-    question (`dragoman.client.guarding`); None: what is offered here is done."""
+    question (`dragoman.client.file_guard`); None: what is offered here is done."""
     elicit: Elicit | None = None
     """Who answers questions with a form or a URL; without it the agent is told that nobody does."""
     elicit_url: bool = False

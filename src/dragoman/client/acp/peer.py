@@ -17,9 +17,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.client.acp.client import AcpClient
-from dragoman.client.acp.inquiring import elicit_by
+from dragoman.client.acp.event_source import EventSource, peer_info
+from dragoman.client.acp.inquiries import elicit_by
 from dragoman.client.acp.options import ClientOptions
-from dragoman.client.acp.record import Record, peer_info
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.client.conversation import (
     Conversation,
@@ -100,7 +100,7 @@ class AcpPeer(Peer):
     def __init__(self, client: AcpClient, workspace: Path) -> None:
         self.client = client
         self.workspace = workspace
-        self.record = Record(client)
+        self.record = EventSource(client)
 
     @property
     def info(self) -> PeerInfo:  # type: ignore[override]
@@ -191,7 +191,12 @@ class AcpSession(Session):
     __slots__ = ("_early", "_turns", "began_here", "events", "place", "record")
 
     def __init__(
-        self, record: Record, client: AcpClient, id: str, cwd: Path, others: Sequence[Path] = ()
+        self,
+        record: EventSource,
+        client: AcpClient,
+        id: str,
+        cwd: Path,
+        others: Sequence[Path] = (),
     ) -> None:
         super().__init__(client, id, cwd, others)
         self.record = record

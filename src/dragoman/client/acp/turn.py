@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, Struct
 
 from dragoman.client.permissions import Denial
-from dragoman.client.turns import BaseTurn, End
+from dragoman.client.turns import BaseTurn, TurnEndMark
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import CallCancelled, DragomanError, PeerUnresponsive
 from dragoman.rpc import Call
@@ -96,4 +96,6 @@ class Turn(BaseTurn[acp.SessionUpdate, TurnResult]):
             self._finish(self._failed(error))
         else:
             denials, approvals = tuple(self.denials), self.approvals
-            self._finish(End(TurnResult(response.stop_reason, response, denials, approvals)))
+            self._finish(
+                TurnEndMark(TurnResult(response.stop_reason, response, denials, approvals))
+            )

@@ -1,7 +1,7 @@
 """The connection to a `codex app-server`.
 
 Owns the handshake, calls with the retries that are safe, and the way of every event to its thread.
-It does not know turns (`turn` does), and what the server asks is answered in `questions`.
+It does not know turns (`turn` does), and what the server asks is answered in `server_requests`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.client.budgets import Budgets
-from dragoman.client.codex.questions import Questions
+from dragoman.client.codex.server_requests import ServerRequests
 from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import explain
@@ -186,7 +186,7 @@ class CodexClient:
         self.numbers = itertools.count(1)
         self.source = model.Source(meaning.DIALECT, self.connection.name)
         self._place = Place(self.source, self.numbers, None)
-        self._questions = Questions(self)
+        self._questions = ServerRequests(self)
 
     # -- life
 

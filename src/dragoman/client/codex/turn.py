@@ -16,7 +16,7 @@ from msgspec import Raw
 from dragoman.client.codex.client import OVERLOADED_TRIES, retry_delay
 from dragoman.client.conversation import ConversationTurn
 from dragoman.client.results import Result
-from dragoman.client.turns import End, State
+from dragoman.client.turns import TurnEndMark, TurnStage
 from dragoman.dialects.codex import shapes
 from dragoman.errors import AuthRequired, DragomanError, RemoteError
 from dragoman.events import model
@@ -98,12 +98,12 @@ class CodexTurn(ConversationTurn):
         return (
             error.code == codes.OVERLOADED
             and self._attempt < OVERLOADED_TRIES
-            and self.state is State.RUNNING
+            and self.state is TurnStage.RUNNING
         )
 
     def _send_again(self) -> None:
         self._retry = None
-        if self.state is not State.RUNNING:
+        if self.state is not TurnStage.RUNNING:
             return
         try:
             self._call = self._send()
@@ -151,7 +151,7 @@ class CodexTurn(ConversationTurn):
 
     def give_up(self, why: DragomanError) -> None:
         """Interrupt the turn; `why` is how it ended, whatever the server makes of that."""
-        if self.state is State.RUNNING:
+        if self.state is TurnStage.RUNNING:
             self._why = why
             self.cancel()
 
@@ -162,7 +162,7 @@ class CodexTurn(ConversationTurn):
         """Wait until the server says that the turn has started; before, it knows of none."""
         await self._active.wait()
 
-    def _finish(self, end: End[Result]) -> None:
+    def _finish(self, end: TurnEndMark[Result]) -> None:
         # Whoever waits for the start need not wait any longer.
         self._active.set()
         super()._finish(end)
@@ -185,7 +185,7 @@ class CodexTurn(ConversationTurn):
             self._interrupt = True
 
     def _cancelled_before_it_began(self) -> None:
-        if self.state is State.ENDED:
+        if self.state is TurnStage.ENDED:
             return
         ended = self._ended(Outcome.CANCELLED, "cancelled before it began", None)
         if self._why is None:

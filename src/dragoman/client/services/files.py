@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from dragoman.client.services.blocking import check, in_thread
-from dragoman.client.services.walk import NO_FOLLOW, Place, failed
+from dragoman.client.services.path_walk import NO_FOLLOW, WalkedPath, failed
+from dragoman.client.services.threads import check, in_thread
 from dragoman.client.services.workspace import Workspace, require_file
 from dragoman.errors import ArgumentInvalid, FileMissing, NotText, TooLarge
 
@@ -228,7 +228,7 @@ def _require_count(name: str, value: int | None) -> int | None:
     return value
 
 
-def _replace(place: Place, data: bytes, stop: threading.Event) -> None:
+def _replace(place: WalkedPath, data: bytes, stop: threading.Event) -> None:
     """Put a new file in the place of the old one, or leave everything as it was."""
     old = _old_file(place)
     # Its own name and not one made from the file's, which may already be as long as names can be.
@@ -262,7 +262,7 @@ def _replace(place: Place, data: bytes, stop: threading.Event) -> None:
         raise
 
 
-def _old_file(place: Place) -> os.stat_result | None:
+def _old_file(place: WalkedPath) -> os.stat_result | None:
     """The state of the file to be replaced, once it is sure that it could be written to.
 
     Renaming asks only for permission in the folder, and would replace a read-only file.

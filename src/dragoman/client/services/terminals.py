@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from dragoman.client.services.blocking import in_thread
 from dragoman.client.services.scrollback import Scrollback
+from dragoman.client.services.threads import in_thread
 from dragoman.client.services.workspace import Workspace
 from dragoman.errors import (
     ArgumentInvalid,

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.client.services import named_paths
-from dragoman.client.services.walk import (
+from dragoman.client.services.path_walk import (
     CAN_WALK,
     KERNEL_TREES,
     NO_FOLLOW,
     Missing,
-    Place,
+    WalkedPath,
     failed,
     require_sane,
     split,
@@ -126,12 +126,12 @@ class Workspace:
             return
         raise FileFailed(_text(path), "it was replaced again and again while being opened")
 
-    def find(self, path: str | os.PathLike[str], *, missing: Missing = "fail") -> Place:
+    def find(self, path: str | os.PathLike[str], *, missing: Missing = "fail") -> WalkedPath:
         """Where the path leads, links and all. Refuses whatever is not inside the roots."""
         text = _text(path)
         if not CAN_WALK:
             real, info = named_paths.find(text, self._roots, make=missing == "make")
-            return Place(None, str(real), real, info)
+            return WalkedPath(None, str(real), real, info)
         require_sane(text)
         place = walk(text, self._entries, missing)
         try:

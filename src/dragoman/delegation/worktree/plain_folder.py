@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.client.services.blocking import check
+from dragoman.client.services.threads import check
 
 MAX_ENTRIES: Final = 50_000
 """Files that are looked at in one folder: under a second, and more than most projects have."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from dragoman.client.connecting import AUTO, OPENERS
+from dragoman.client.connect import AUTO, OPENERS
 from dragoman.dialects import discovery
 from dragoman.errors import (
     AuthRequired,

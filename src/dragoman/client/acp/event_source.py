@@ -1,0 +1,167 @@
+"""What comes in on an ACP connection, as events, so that nothing is lost.
+
+Owns the numbering of a connection's events and those events that belong to no turn: the handshake,
+answers, services, questions to the user, noise, the end. Updates of open sessions become events in
+`peer`. Every line that was received is the `raw` of at least one event, in the order of the wire.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from dragoman.client.acp.client import AcpClient
+from dragoman.client.results import explain
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1 import meaning
+from dragoman.errors import CallError, ConnectionLost, ProcessExited
+from dragoman.events import model
+from dragoman.events.parts import PeerInfo
+from dragoman.events.place import Place
+from dragoman.rpc import Call
+from dragoman.wire import messages
+
+log: Final = logging.getLogger("dragoman.client")
+
+
+class OpenedSessionAnswer(Protocol):
+    """A session whose answer is being read right now."""
+
+    def announce(self, how: str, line: bytes | None) -> None:
+        """Say that the session is there, and what its settings are."""
+
+
+class EventSource:
+    """The events of one connection. It watches a client from before its handshake."""
+
+    def __init__(self, client: AcpClient) -> None:
+        self._client = client
+        self._numbers = itertools.count(1)
+        self._requests = itertools.count(1)
+        self._source = model.Source(meaning.DIALECT, client.connection.name)
+        self._place = self.place(None)
+        self._told: bytes | None = None
+        self.on_event: Callable[[model.Event], None] | None = None
+        self.opened: OpenedSessionAnswer | None = None
+        """The session that the answer which is being read opens."""
+        self.early_told: Counter[str] = Counter()
+        """How many updates were told for sessions that are not open yet."""
+        client.watch_with(self)
+
+    def place(self, session_id: str | None) -> Place:
+        return Place(self._source, self._numbers, session_id)
+
+    def new_request_id(self) -> str:
+        """A name for a question: the ids on the wire may come again."""
+        return f"q{next(self._requests)}"
+
+    def emit(self, event: model.Event) -> None:
+        """Tell whoever watches the connection."""
+        if self.on_event is not None:
+            try:
+                self.on_event(event)
+            except Exception:
+                # One observer must not stop the others.
+                log.exception("the observer of a connection's events failed")
+
+    def tell(self, event: model.Event) -> None:
+        """Tell of an event that an answer made, so that the answer is not told once more."""
+        self._told = event.raw
+        self.emit(event)
+
+    # -- what the connection tells
+
+    def answered(self, call: Call, error: CallError | None) -> None:
+        """An answer came, and whoever waited for it has it."""
+        opened, self.opened = self.opened, None
+        if error is None and call.method == acp.INITIALIZE.name:
+            self._ready(call)
+        elif opened is not None and error is None:
+            opened.announce(call.method.partition("/")[2], call.line)
+            self._told = call.line
+        if call.line is not self._told:
+            failure = None if error is None else explain(error)[1]
+            self.emit(model.Answered(*self._place.base(call.method, call.line), failure))
+
+    def _ready(self, call: Call) -> None:
+        assert call.line is not None
+        message = messages.decode(call.line)
+        if not isinstance(message, messages.Result):
+            return
+        try:
+            agent = acp.INITIALIZE.decode_result(message.result)
+        except msgspec.ValidationError:
+            return
+        if agent.protocol_version != acp.PROTOCOL_VERSION:
+            return
+        self.tell(
+            model.ConnectionReady(
+                *self._place.base(call.method, call.line),
+                peer_info(agent),
+                meaning.capabilities(agent.agent_capabilities),
+                str(agent.protocol_version),
+                tuple(
+                    meaning.auth_method(method, self._client.login_command(method))
+                    for method in agent.auth_methods
+                ),
+            )
+        )
+
+    def ended(self, failure: ConnectionLost) -> None:
+        """The connection is over."""
+        exited = failure if isinstance(failure, ProcessExited) else None
+        self.emit(
+            model.ConnectionOver(
+                *self._place.base("", None),
+                failure.error_class,
+                str(failure),
+                exited.exit_code if exited else None,
+                exited.signal if exited else None,
+                exited.stderr_tail if exited else "",
+            )
+        )
+
+    # -- what the client's handlers tell
+
+    def heard(self, method: str, line: bytes, reason: str) -> None:
+        self.emit(model.Unknown(*self._place.base(method, line), reason))
+
+    def early(self, message: acp.SessionNotification, line: bytes) -> None:
+        self.early_told[message.session_id] += 1
+        for event in meaning.of_update(message.update, self.place(message.session_id), line):
+            self.emit(event)
+
+    def served(self, method: str, session_id: str, line: bytes) -> None:
+        self.emit(meaning.of_service(method, self.place(session_id), line))
+
+    def elicited(
+        self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
+    ) -> Callable[[str], None]:
+        place = self.place(request.session_id)
+        # A page is finished by a notification that knows only the name the agent gave it.
+        if isinstance(request, acp.ElicitationUrl):
+            request_id = request.elicitation_id
+        else:
+            request_id = self.new_request_id()
+        self.emit(meaning.of_elicitation(request, request_id, place, line))
+
+        def answered(action: str) -> None:
+            base = place.base(acp.ELICITATION_CREATE.name, None)
+            self.emit(model.InputAnswered(*base, request_id, action))
+
+        return answered
+
+    def url_done(self, elicitation_id: str, line: bytes) -> None:
+        base = self._place.base(acp.ELICITATION_COMPLETE.name, line)
+        self.emit(model.InputAnswered(*base, elicitation_id, "completed"))
+
+
+def peer_info(agent: acp.InitializeResponse) -> PeerInfo:
+    """What the agent calls itself."""
+    info: Any = agent.agent_info
+    return PeerInfo() if info is None else PeerInfo(info.name, info.title, info.version)

@@ -1,0 +1,578 @@
+"""What an agent asks of its client, answered.
+
+Owns the inbound half of a client: updates find their session, requests find their service, and
+what a service raises becomes the protocol's error codes. It does not decide about permissions
+(`dragoman.client.permissions`) and does not touch files itself (`dragoman.client.services`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.client.acp.session import OpenQuestion
+from dragoman.client.file_guard import decided, reading, require, running, writing
+from dragoman.client.permissions import (
+    Answer,
+    Chosen,
+    Decision,
+    Question,
+    choose,
+    failed_permit,
+    wrong_answer,
+)
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import decoder
+from dragoman.dialects.acp.v1.table import Method
+from dragoman.errors import (
+    ArgumentInvalid,
+    DragomanError,
+    FileMissing,
+    ProgramNotFound,
+    RemoteError,
+    ServiceError,
+    SpawnError,
+    TerminalUnknown,
+    UsageError,
+)
+from dragoman.events.words import INVALID_UPDATE
+from dragoman.rpc import Connection, boundary
+from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE, Notification, Request
+from dragoman.wire.peer import Noise, Stray
+
+if TYPE_CHECKING:
+    from dragoman.client.acp.options import ClientOptions
+    from dragoman.client.acp.session import Session
+    from dragoman.client.acp.turn import Turn
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+log: Final = logging.getLogger("dragoman.client")
+
+Elicit: TypeAlias = Callable[
+    [acp.CreateElicitationRequest],
+    Awaitable[acp.CreateElicitationResponse] | acp.CreateElicitationResponse,
+]
+"""Answers a question of the agent to its user."""
+
+Elsewhere: TypeAlias = Callable[[str, Any], Coroutine[Any, Any, Any] | None]
+"""Serves a request for a file or a terminal, or returns None: then it is served here."""
+
+Serve: TypeAlias = Callable[[Any, bytes], Any]
+"""Answers a request, given its params and the line it came in, or returns a coroutine that will.
+What it does before it returns is done in the order of the wire."""
+
+_UPDATE: Final = acp.SESSION_UPDATE.name
+_decode_update: Final = decoder(acp.SessionNotification)
+_UNKNOWN: Final = "session/update: no such session is open here"
+_QUESTIONS: Final = (acp.SESSION_REQUEST_PERMISSION.name, acp.ELICITATION_CREATE.name)
+
+EARLY_UPDATES: Final = 4096
+EARLY_SIZE: Final = 16 * 1024 * 1024
+"""What is kept for sessions whose id is not known yet: some agents talk before they answer. A list
+of commands may well be half a megabyte; more than this is nobody's greeting."""
+
+
+class Extension(Protocol):
+    """Answers methods that are the agent's own."""
+
+    async def request(self, method: str, params: Any) -> Any:
+        """Answer a request, or raise `RemoteError` with METHOD_NOT_FOUND."""
+
+    def notification(self, method: str, params: Any) -> None:
+        """Hear a notification."""
+
+
+class CallWatch(Protocol):
+    """Sees everything that comes in, besides updates and permissions of open sessions: those are
+    seen by the sessions themselves."""
+
+    def heard(self, method: str, line: bytes, reason: str) -> None:
+        """Something came that nobody here has a use for; `method` is empty for no message."""
+
+    def early(self, message: acp.SessionNotification, line: bytes) -> None:
+        """An update came for a session that is not open yet. It is delivered again when it is."""
+
+    def served(self, method: str, session_id: str, line: bytes) -> None:
+        """A file or a terminal is asked for."""
+
+    def elicited(
+        self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
+    ) -> Callable[[str], None]:
+        """The user is asked something; what is returned is told the action that answers it."""
+
+    def url_done(self, elicitation_id: str, line: bytes) -> None:
+        """The user is done with a page."""
+
+
+class InboundHandlers:
+    """The handlers of a client's connection."""
+
+    def __init__(self, sessions: dict[str, Session], options: ClientOptions) -> None:
+        self._sessions = sessions
+        self._options = options
+        self.permit = options.permit
+        self.guard = options.guard
+        self.elicit = options.elicit
+        self.elsewhere: Elsewhere | None = None
+        self.between: Callable[[str, Raw], bool] | None = None
+        """Takes notifications of who is between us and the agent."""
+        self.watch: CallWatch | None = None
+        self._opening = 0
+        self._early: list[tuple[acp.SessionNotification, bytes]] = []
+        self._early_size = 0
+        self._urls: set[str] = set()
+        self._connection: Connection | None = None
+        self._requests: dict[str, tuple[Callable[[Raw], Any], Serve]] = {}
+        self._serve(acp.SESSION_REQUEST_PERMISSION, self._permission)
+        if options.read_files:
+            self._serve(acp.FS_READ_TEXT_FILE, self._read)
+        if options.write_files:
+            self._serve(acp.FS_WRITE_TEXT_FILE, self._write)
+        if options.terminals:
+            self._serve(acp.TERMINAL_CREATE, self._create_terminal)
+            self._serve(acp.TERMINAL_OUTPUT, self._terminal_output)
+            self._serve(acp.TERMINAL_WAIT_FOR_EXIT, self._wait_terminal)
+            self._serve(acp.TERMINAL_KILL, self._kill_terminal)
+            self._serve(acp.TERMINAL_RELEASE, self._release_terminal)
+        if options.elicit is not None:
+            self._serve(acp.ELICITATION_CREATE, self._elicit)
+
+    def _serve(
+        self, method: Method[P, R], handler: Callable[[P, bytes], Coroutine[Any, Any, R]]
+    ) -> None:
+        self._requests[method.name] = (decoder(method.params), handler)
+
+    # -- called by the connection
+
+    def attach(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method == _UPDATE:
+            try:
+                message = _decode_update(notification.params)
+            except msgspec.ValidationError as error:
+                self._invalid(notification, f"{INVALID_UPDATE}: {error}")
+                return
+            session = self._sessions.get(message.session_id)
+            if session is not None:
+                session.deliver(message.update, notification.line)
+            else:
+                self._keep(message, notification.line)
+        elif notification.method == acp.CANCEL_REQUEST.name:
+            self._cancel(notification)
+        elif notification.method == acp.ELICITATION_COMPLETE.name:
+            self._url_done(notification)
+        elif self.between is None or not self.between(notification.method, notification.params):
+            self._heard(notification, "a notification that has no meaning here")
+            if self._options.extension is not None:
+                self._options.extension.notification(
+                    notification.method, _plain(notification.params)
+                )
+
+    def request(self, request: Request) -> Any:
+        known = self._requests.get(request.method)
+        if known is None:
+            self._heard(request, "a request that has no meaning here")
+            extension = self._options.extension
+            # A method of the protocol that was not offered is nobody's extension.
+            if extension is None or acp.method_table().request(request.method) is not None:
+                raise boundary.method_not_found(request.method)
+            return extension.request(request.method, _plain(request.params))
+        decode, handler = known
+        try:
+            params = decode(request.params)
+        except msgspec.ValidationError as error:
+            self._heard(request, str(error))
+            raise boundary.invalid_params(error) from error
+        if self.watch is not None and request.method not in _QUESTIONS:
+            self.watch.served(request.method, params.session_id, request.line)
+        if self.elsewhere is not None and request.method not in _QUESTIONS:
+            served = self.elsewhere(request.method, params)
+            if served is not None:
+                return served
+        try:
+            answer = handler(params, request.line)
+            # A question is answered by people, not by a service.
+            if type(answer) is CoroutineType and request.method not in _QUESTIONS:
+                return self._mapped(answer)
+            return answer
+        except RemoteError as error:
+            self._heard(request, str(error))
+            raise
+
+    def _heard(self, message: Notification | Request, reason: str) -> None:
+        if self.watch is not None:
+            self.watch.heard(message.method, message.line, reason)
+
+    def noise(self, noise: Noise | Stray) -> None:
+        if self.watch is not None:
+            reason = noise.reason if isinstance(noise, Noise) else f"an answer: {noise.why}"
+            self.watch.heard("", noise.line, reason)
+        self._complain(noise)
+
+    def _invalid(self, notification: Notification, reason: str) -> None:
+        """An update that cannot be read: an event of its turn, where its session can be told."""
+        session = self._sessions.get(_session_of(notification.params))
+        if session is None or not session.heard(notification, reason):
+            self._heard(notification, reason)
+        self._complain(Noise(notification.line, reason))
+
+    def _complain(self, noise: Noise | Stray) -> None:
+        log.debug("noise: %.200r", noise.line)
+        if self._options.on_noise is not None:
+            try:
+                self._options.on_noise(noise)
+            except Exception:
+                # Noise may be told while somebody opens a session, who has nothing to do with it.
+                log.exception("the observer of noise failed")
+
+    # -- sessions
+
+    @contextlib.contextmanager
+    def expecting(self) -> Iterator[None]:
+        """While a session is being opened whose id only the answer will tell."""
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+            if not self._opening:
+                orphans, self._early, self._early_size = self._early, [], 0
+                for _, line in orphans:
+                    self._complain(Noise(line, _UNKNOWN))
+
+    def adopt(self, session: Session) -> None:
+        """A session's id is known now: it gets what came for it before."""
+        self._sessions[session.id] = session
+        early, self._early = self._early, []
+        for message, line in early:
+            if message.session_id == session.id:
+                self._early_size -= len(line)
+                session.deliver(message.update, line)
+            else:
+                self._early.append((message, line))
+
+    def _keep(self, message: acp.SessionNotification, line: bytes) -> None:
+        size = self._early_size + len(line)
+        if not self._opening or size > EARLY_SIZE or len(self._early) >= EARLY_UPDATES:
+            self.noise(Noise(line, _UNKNOWN))
+        else:
+            self._early.append((message, line))
+            self._early_size = size
+            if self.watch is not None:
+                self.watch.early(message, line)
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RemoteError(codes.NOT_FOUND, "unknown session", {"sessionId": session_id})
+        return session
+
+    def _cancel(self, notification: Notification) -> None:
+        assert self._connection is not None
+        try:
+            message = acp.decode(notification.params, acp.CancelRequestNotification)
+        except msgspec.ValidationError as error:
+            self.noise(Noise(notification.line, f"$/cancel_request: {error}"))
+            return
+        self._heard(notification, "a request of its own is called off")
+        if message.request_id is not None:
+            self._connection.cancel_inbound(message.request_id)
+
+    # -- permission
+
+    def _permission(self, params: acp.RequestPermissionRequest, line: bytes) -> Any:
+        session = self._session(params.session_id)
+        # Now and not in the coroutine, which begins behind everything that arrived together.
+        request_id = session.asked(params, line)
+        # Some agents tell of a call what it is, and then ask about no more than its id.
+        call = session.calls.completed(params.tool_call)
+        question = Question(
+            session_id=params.session_id,
+            tool_call_id=call.tool_call_id,
+            title=call.title or "",
+            kind=call.kind or "other",
+            options=params.options,
+            tool_call=call,
+            request_id=request_id,
+        )
+        turn = session.turn
+        if turn is not None and turn.cancelling:
+            return self._decided(session, question, Answer.CANCEL)
+        try:
+            answer = self.permit(question)
+        except DragomanError:
+            raise
+        except Exception as error:
+            _fail(session, failed_permit(self.permit, error))
+            raise
+        # A policy that is a plain function has decided, and only one that waits for somebody needs
+        # a task.
+        if type(answer) is Answer or not inspect.isawaitable(answer):
+            return self._decided(session, question, answer)
+        return self._decided_later(session, turn, question, answer)
+
+    def _decided(
+        self, session: Session, question: Question, answer: Decision
+    ) -> acp.RequestPermissionResponse:
+        if not isinstance(answer, Answer | Chosen):
+            # The caller of the turn gets the error, and the agent a refusal.
+            _fail(session, wrong_answer(self.permit, answer))
+            answer = Answer.REJECT_ONCE
+        option_id = choose(question.options, answer)
+        if option_id is None and answer.allows:
+            # Nothing that was offered means it, so nothing is allowed, and it is told like that.
+            answer = Answer.REJECT_ONCE
+        session.answered(question, answer, option_id)
+        return acp.cancelled() if option_id is None else acp.selected(option_id)
+
+    async def _decided_later(
+        self, session: Session, turn: Turn | None, question: Question, asking: Awaitable[Decision]
+    ) -> acp.RequestPermissionResponse:
+        try:
+            answer = await self._answered(session, turn, asking, Answer.CANCEL)
+        except asyncio.CancelledError:
+            # The agent called its question off, or has gone.
+            session.answered(question, Answer.CANCEL, None)
+            raise
+        except DragomanError:
+            raise
+        except Exception as error:
+            _fail(session, failed_permit(self.permit, error))
+            raise
+        return self._decided(session, question, answer)
+
+    async def _answered(
+        self, session: Session, turn: Turn | None, asking: Awaitable[T], cancelled: T
+    ) -> T:
+        """Wait for somebody to answer; cancelling the turn answers at once with `cancelled`."""
+        if session.unusable or (turn is not None and turn.cancelling):
+            # That happened before this began.
+            if inspect.iscoroutine(asking):
+                asking.close()
+            return cancelled
+        question = OpenQuestion()
+        session.question_opened(question, turn)
+        try:
+            answer = await asking
+        except asyncio.CancelledError:
+            answer = cancelled
+            if question.close():
+                raise
+        else:
+            question.close()
+        finally:
+            session.question_closed(question, turn)
+        return answer
+
+    async def _guarded(self, session: Session, question: Question) -> None:
+        """Have somebody decide about what the agent wants us to do, and refuse it if so."""
+        guard = self.guard
+        assert guard is not None
+        asking = decided(guard, question, lambda error: _fail(session, error))
+        answer = await self._answered(session, session.turn, asking, Answer.CANCEL)
+        if answer.allows:
+            # Reading a file is not a permission that an agent would ask for.
+            if question.kind != "read":
+                session.approved()
+        elif answer is not Answer.CANCEL:
+            session.denied(question)
+        require(question, answer)
+
+    # -- elicitation
+
+    def _elicit(
+        self, params: acp.CreateElicitationRequest, line: bytes
+    ) -> Coroutine[Any, Any, acp.CreateElicitationResponse]:
+        if isinstance(params, acp.UnknownElicitation) or (
+            isinstance(params, acp.ElicitationUrl) and not self._options.elicit_url
+        ):
+            raise RemoteError(codes.INVALID_PARAMS, "this mode of elicitation was not offered")
+        session = None if params.session_id is None else self._session(params.session_id)
+        tell = _nobody if self.watch is None else self.watch.elicited(params, line)
+        return self._elicited(session, session.turn if session else None, params, tell)
+
+    async def _elicited(
+        self,
+        session: Session | None,
+        turn: Turn | None,
+        params: acp.ElicitationForm | acp.ElicitationUrl,
+        tell: Callable[[str], None],
+    ) -> acp.CreateElicitationResponse:
+        elicit = self.elicit
+        assert elicit is not None
+        answer: acp.CreateElicitationResponse
+        if session is None:
+            answer = await _answer(lambda: elicit(params))
+        else:
+            asking = _answer(lambda: elicit(params))
+            answer = await self._answered(session, turn, asking, acp.ElicitationCancelled())
+        if isinstance(params, acp.ElicitationUrl) and isinstance(answer, acp.ElicitationAccepted):
+            self._urls.add(params.elicitation_id)
+        tell(_action(answer))
+        return answer
+
+    def _url_done(self, notification: Notification) -> None:
+        try:
+            message = acp.ELICITATION_COMPLETE.decode_params(notification.params)
+        except msgspec.ValidationError as error:
+            self.noise(Noise(notification.line, f"elicitation/complete: {error}"))
+            return
+        if self.watch is not None:
+            self.watch.url_done(message.elicitation_id, notification.line)
+        # Ids that were never given, or are done already, are to be ignored.
+        if message.elicitation_id in self._urls:
+            self._urls.discard(message.elicitation_id)
+            if self._options.on_url_done is not None:
+                self._options.on_url_done(message.elicitation_id)
+
+    # -- files
+
+    async def _read(self, params: acp.ReadTextFileRequest, line: bytes) -> acp.ReadTextFileResponse:
+        session = self._session(params.session_id)
+        if self.guard is not None:
+            await self._guarded(session, reading(session.id, params.path))
+        files = session.files()
+        content = await files.read_text(params.path, line=params.line, limit=params.limit)
+        return acp.ReadTextFileResponse(content=content)
+
+    async def _write(
+        self, params: acp.WriteTextFileRequest, line: bytes
+    ) -> acp.WriteTextFileResponse:
+        session = self._session(params.session_id)
+        if self.guard is not None:
+            await self._guarded(session, writing(session.id, params.path, params.content))
+        await session.files().write_text(params.path, params.content)
+        return acp.WriteTextFileResponse()
+
+    # -- terminals
+
+    async def _create_terminal(
+        self, params: acp.CreateTerminalRequest, line: bytes
+    ) -> acp.CreateTerminalResponse:
+        session = self._session(params.session_id)
+        if self.guard is not None:
+            asked = running(session.id, params.command, params.args, cwd=params.cwd, env=params.env)
+            await self._guarded(session, asked)
+        terminal_id = await session.terminals().create(
+            params.command,
+            params.args,
+            env={variable.name: variable.value for variable in params.env},
+            cwd=params.cwd,
+            output_byte_limit=params.output_byte_limit,
+        )
+        return acp.CreateTerminalResponse(terminal_id=terminal_id)
+
+    async def _terminal_output(
+        self, params: acp.TerminalOutputRequest, line: bytes
+    ) -> acp.TerminalOutputResponse:
+        output = self._session(params.session_id).terminals().output(params.terminal_id)
+        status = output.exit_status
+        return acp.TerminalOutputResponse(
+            output=output.output,
+            truncated=output.truncated,
+            exit_status=None
+            if status is None
+            else acp.TerminalExitStatus(exit_code=status.exit_code, signal=status.signal),
+        )
+
+    async def _wait_terminal(
+        self, params: acp.WaitForTerminalExitRequest, line: bytes
+    ) -> acp.WaitForTerminalExitResponse:
+        terminals = self._session(params.session_id).terminals()
+        status = await terminals.wait_for_exit(params.terminal_id)
+        return acp.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
+
+    async def _kill_terminal(
+        self, params: acp.KillTerminalRequest, line: bytes
+    ) -> acp.KillTerminalResponse:
+        await self._session(params.session_id).terminals().kill(params.terminal_id)
+        return acp.KillTerminalResponse()
+
+    async def _release_terminal(
+        self, params: acp.ReleaseTerminalRequest, line: bytes
+    ) -> acp.ReleaseTerminalResponse:
+        await self._session(params.session_id).terminals().release(params.terminal_id)
+        return acp.ReleaseTerminalResponse()
+
+    async def _mapped(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """The answer of a service, with its refusals as the protocol's errors."""
+        try:
+            return await work
+        except (ServiceError, SpawnError) as error:
+            raise RemoteError(
+                _code(error), str(error), {"errorClass": error.error_class}
+            ) from error
+
+
+def _code(error: ServiceError | SpawnError) -> int:
+    match error:
+        case FileMissing() | TerminalUnknown() | ProgramNotFound():
+            return codes.NOT_FOUND
+        case ArgumentInvalid():
+            return codes.INVALID_PARAMS
+        case SpawnError():
+            return codes.INTERNAL_ERROR
+        case _:
+            return codes.INTERNAL_ERROR if error.blame == "world" else codes.INVALID_PARAMS
+
+
+def _action(answer: acp.CreateElicitationResponse) -> str:
+    match answer:
+        case acp.ElicitationAccepted():
+            return "accept"
+        case acp.ElicitationDeclined():
+            return "decline"
+        case _:
+            return "cancel"
+
+
+def _nobody(action: str) -> None:
+    """Stands for a watch where there is none."""
+
+
+async def _answer(ask: Callable[[], Any]) -> Any:
+    """What a callback of the user says, be it plain or `async`."""
+    answer = ask()
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+class _About(msgspec.Struct):
+    sessionId: str = ""
+
+
+_about: Final = msgspec.json.Decoder(_About).decode
+
+
+def _session_of(params: Raw) -> str:
+    try:
+        return _about(params).sessionId
+    except UNDECODABLE:
+        return ""
+
+
+def _plain(raw: Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw) if memoryview(raw).nbytes else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise boundary.invalid_params(error) from error
+
+
+def _fail(session: Session, error: UsageError) -> None:
+    """End the turn of a session for a mistake of its caller; raise it where no turn runs."""
+    if session.turn is None:
+        raise error
+    session.turn.fail(error)

@@ -1,0 +1,66 @@
+"""Questions to the user as every dialect has them, from and to those of ACP.
+
+Owns the two translations. Who is asked is told by `dragoman.client.inquiries`; when, by `inbound`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from dragoman.client.inquiries import DECLINED, Inquire, Inquiry, Reply
+from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.acp.v1.codec import encode
+
+
+def elicit_by(
+    inquire: Inquire,
+) -> Callable[[acp.CreateElicitationRequest], Awaitable[acp.CreateElicitationResponse]]:
+    """An answer to what an agent asks, by whoever answers all agents."""
+
+    async def elicit(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        if isinstance(request, acp.UnknownElicitation):
+            return acp.ElicitationDeclined()
+        reply = inquire(inquiry_of(request))
+        return response_of(await reply if inspect.isawaitable(reply) else reply)
+
+    return elicit
+
+
+def inquiry_of(request: acp.ElicitationForm | acp.ElicitationUrl) -> Inquiry:
+    """The question in plain words."""
+    about = (request.session_id, request.message)
+    if isinstance(request, acp.ElicitationUrl):
+        return Inquiry(
+            *about,
+            url=request.url,
+            page_id=request.elicitation_id,
+            tool_call_id=request.tool_call_id,
+            native=request,
+        )
+    schema = msgspec.json.decode(encode(request.requested_schema))
+    return Inquiry(*about, schema, tool_call_id=request.tool_call_id, native=request)
+
+
+def response_of(reply: Reply) -> acp.CreateElicitationResponse:
+    """A reply as an agent gets it."""
+    match reply.action:
+        case "accept":
+            return acp.ElicitationAccepted(content=reply.content)
+        case "cancel":
+            return acp.ElicitationCancelled()
+        case _:
+            return acp.ElicitationDeclined()
+
+
+def reply_of(response: acp.CreateElicitationResponse) -> Reply:
+    """What a client answered. An action that nobody knows is no consent."""
+    match response:
+        case acp.ElicitationAccepted(content=content):
+            return Reply("accept", content)
+        case acp.ElicitationCancelled():
+            return Reply("cancel")
+        case _:
+            return DECLINED

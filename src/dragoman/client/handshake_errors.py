@@ -1,0 +1,158 @@
+"""Why a handshake failed, for the person who has to mend it.
+
+Owns the sentence: what happened, what the program said, what is probably wrong and what to do.
+It opens nothing: `runs.connect` does, and asks here when that fails.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from dragoman.dialects.acp import v1 as acp
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    ConnectionLost,
+    DragomanError,
+    HandshakeFailed,
+    InvalidAnswer,
+    LineTooLong,
+    ProcessExited,
+    ProtocolMismatch,
+    RemoteError,
+)
+from dragoman.transports.base import Stream
+from dragoman.wire.peer import Noise, Stray
+
+KEPT_NOISE: Final = 8
+"""Lines of noise that are kept for the sentence. A program that shows its usage shows it first."""
+
+SHOWN_SIZE: Final = 400
+"""Characters of a program's own words in the sentence."""
+
+OWN_ERROR: Final = re.compile(
+    r"Traceback \(most recent call last\)|^ *File \"[^\"]+\", line \d+$|was never awaited$", re.M
+)
+"""What a Python program says on stderr that ended because of a mistake in it, one in its syntax
+included: how it was started is not what has to be changed."""
+
+SHOWN_TRACEBACK_SIZE: Final = 1200
+"""Characters of a traceback in the sentence: its last lines name the place and the exception."""
+
+_ENTRY: Final = (
+    "agents speak their protocol only when they are started for it, often with an argument such as "
+    "--acp, acp or app-server: look into the program's own help"
+)
+
+
+class HandshakeWatch:
+    """Remembers what a program printed that is no message, while it should shake hands."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def hear(self, noise: Noise | Stray) -> None:
+        if len(self.lines) < KEPT_NOISE:
+            self.lines.append(noise.line.decode("utf-8", "replace")[:SHOWN_SIZE])
+
+
+def explain(
+    error: DragomanError, what: str, stream: Stream | None, noise: list[str]
+) -> DragomanError:
+    """The error to raise instead of `error`; the same where it is clear by itself."""
+    match error:
+        case AuthRequired():
+            return error
+        case ProcessExited():
+            happened = f"{what} {_end(error)} before it answered"
+            cause = f"It was probably started in the wrong way: {_ENTRY}."
+            if OWN_ERROR.search(error.stderr_tail):
+                cause = "It ended with an error of its own."
+            elif error.exit_code == 0 and "python" in what:
+                cause += " In an agent made with dragoman, `agent.run()` is missing."
+            if error.signal is not None:
+                cause = "Somebody ended it, or it crashed: start it by hand to see more."
+        case CallTimeout():
+            happened = f"{what} did not answer within {error.timeout:g} s"
+            cause = _silence(noise)
+        case LineTooLong():
+            happened = f"{what} sent a line that is too long to be an answer"
+            cause = f"It is probably no agent, or was started in the wrong way: {_ENTRY}."
+        case ConnectionLost():
+            happened = f"{what} ended the connection before it answered"
+            cause = "Whoever listens there is probably no agent."
+        case RemoteError():
+            happened = f"{what} refused the handshake: {error}"
+            cause = "It probably speaks another dialect: name it with `dialect`."
+        case InvalidAnswer():
+            happened = f"{what} answered with something that is no answer: {error}"
+            cause = "It is probably no agent."
+        case _:
+            return error
+    tail = _tail(error, stream)
+    shown_size = SHOWN_TRACEBACK_SIZE if OWN_ERROR.search(tail) else SHOWN_SIZE
+    said = f"; on stderr it last said: {tail.strip()[-shown_size:]}" if tail.strip() else ""
+    printed = f"; it printed, which is no message: {' / '.join(noise)[:SHOWN_SIZE]}"
+    exited = error if isinstance(error, ProcessExited) else None
+    return HandshakeFailed(
+        f"{happened}{printed if noise else ''}{said}. {cause}",
+        exit_code=exited.exit_code if exited else None,
+        signal=exited.signal if exited else None,
+        stderr_tail=tail,
+        noise=noise,
+    )
+
+
+_VERSIONS: Final = (
+    f"use a version of the agent that speaks ACP {acp.PROTOCOL_VERSION}, or a newer dragoman"
+)
+"""What helps where the agent speaks a newer version of the protocol than we do."""
+
+
+def other_version(version: str, dialect: str | None) -> ProtocolMismatch:
+    """The error for an agent that answered the handshake with another version of ACP than ours."""
+    ours = acp.PROTOCOL_VERSION
+    if not version.isdecimal() or int(version) < ours:
+        return ProtocolMismatch(
+            f"the agent wants to speak version {version}, and dragoman speaks version {ours}",
+            dialect=dialect,
+        )
+    return ProtocolMismatch(
+        f"this agent speaks only ACP version {version}, and dragoman speaks version {ours}",
+        dialect=dialect,
+        remedy=_VERSIONS,
+    )
+
+
+def refused_version(error: RemoteError) -> ProtocolMismatch:
+    """The error for an agent that refuses our version of ACP."""
+    return ProtocolMismatch(
+        f"the agent does not speak ACP version {acp.PROTOCOL_VERSION}, the one that dragoman "
+        f"speaks: {error}",
+        remedy=_VERSIONS,
+    )
+
+
+def _end(error: ProcessExited) -> str:
+    if error.signal is not None:
+        return f"was killed by signal {error.signal}"
+    return "exited" if error.exit_code is None else f"exited with code {error.exit_code}"
+
+
+def _silence(noise: list[str]) -> str:
+    if noise:
+        return f"It talks to a person and not to a program: {_ENTRY}."
+    return (
+        "Either it waits for something, such as a login, or it was started in a way in which it "
+        f"does not listen: {_ENTRY}. If it is only slow, give it more time: "
+        "`budgets=Budgets(initialize=…)`."
+    )
+
+
+def _tail(error: DragomanError, stream: Stream | None) -> str:
+    if isinstance(error, ProcessExited):
+        return error.stderr_tail
+    # Only a program has one, and a stream to it knows it also when something else went wrong.
+    tail = getattr(stream, "stderr_tail", None)
+    return str(tail()) if callable(tail) else ""

@@ -1,0 +1,258 @@
+"""What an agent of the keyed dialect asks of its client, answered.
+
+Owns the way from its requests to permissions, files and terminals; the other dialects of the
+documents ask nothing. It decides nothing (`dragoman.client.permissions` does) and touches no file
+itself (`dragoman.client.services` does).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dragoman.client import file_guard
+from dragoman.client.permissions import Answer, Permit, Question, settled
+from dragoman.dialects.keyed import meaning, shapes
+from dragoman.errors import (
+    ArgumentInvalid,
+    FileMissing,
+    ProgramNotFound,
+    RemoteError,
+    ServiceError,
+    SpawnError,
+    TerminalUnknown,
+    UsageError,
+)
+from dragoman.events import model
+from dragoman.rpc import boundary
+from dragoman.wire import codes
+from dragoman.wire.messages import UNDECODABLE, Request
+
+if TYPE_CHECKING:
+    from dragoman.client.legacy.client import DocumentClient
+    from dragoman.client.legacy.peer import DocumentConversation
+
+
+def answer(client: DocumentClient, request: Request) -> Any:
+    """Answer a request. One that is refused here, with `RemoteError`, was told to nobody."""
+    known = _REQUESTS.get(request.method)
+    if known is None or client.end.name != meaning.DIALECT or not known[2](client):
+        raise boundary.method_not_found(request.method)
+    shape, serve, _ = known
+    try:
+        params = msgspec.json.decode(request.params, type=shape)
+    except UNDECODABLE as error:
+        raise boundary.invalid_params(error) from error
+    conversation = client.conversations.get(params.session_id)
+    if conversation is None:
+        raise RemoteError(
+            codes.NOT_FOUND, "there is no such session", {"sessionId": params.session_id}
+        )
+    return serve(client, conversation, params, request)
+
+
+# -- permission
+
+
+def _permission(
+    client: DocumentClient,
+    conversation: DocumentConversation,
+    params: shapes.AskPermission,
+    request: Request,
+) -> Coroutine[Any, Any, shapes.Decision]:
+    # An agent may ask with the same id again; events name every request differently.
+    client.permissions[params.permission_id] += 1
+    times = client.permissions[params.permission_id]
+    if times > 1:
+        params = msgspec.structs.replace(params, permission_id=f"{params.permission_id}#{times}")
+    # Now and not in the coroutine, which begins behind everything that arrived together.
+    for event in meaning.of_permission(params, conversation.place, request.line):
+        client.emit(event, len(request.line))
+    return _decided(client, conversation, params)
+
+
+async def _decided(
+    client: DocumentClient, conversation: DocumentConversation, params: shapes.AskPermission
+) -> shapes.Decision:
+    question = Question(
+        session_id=params.session_id,
+        tool_call_id=params.tool_call_id or params.permission_id,
+        title=params.title,
+        kind=params.kind,
+        options=meaning.OPTIONS,
+        tool_call=params,
+        request_id=params.permission_id,
+    )
+    fail = functools.partial(_fail, conversation)
+    deciding = file_guard.decided(client.options.permit, question, fail)
+    given = await conversation.asking(deciding, Answer.CANCEL)
+    option, answer = settled(meaning.OPTIONS, given)
+    conversation.answered(question, answer)
+    client.emit(
+        model.PermissionAnswered(
+            *conversation.place.base(shapes.PERMISSION, None),
+            params.permission_id,
+            answer.allows,
+            option,
+            "cancel" if answer is Answer.CANCEL else "caller",
+        ),
+        0,
+    )
+    if option is None:
+        return shapes.Decision("reject", cancelled=True)
+    return shapes.Decision(option)
+
+
+def _fail(conversation: DocumentConversation, error: UsageError) -> None:
+    """End the turn of a session for a mistake of its caller."""
+    if conversation.turn is not None:
+        conversation.turn.fail(error)
+
+
+# -- files and terminals
+
+
+async def _read(conversation: DocumentConversation, params: shapes.ReadFile) -> Any:
+    text = await conversation.files().read_text(params.path, line=params.line, limit=params.limit)
+    return shapes.FileContent(text)
+
+
+async def _write(conversation: DocumentConversation, params: shapes.WriteFile) -> Any:
+    await conversation.files().write_text(params.path, params.content)
+
+
+async def _create(conversation: DocumentConversation, params: shapes.CreateTerminal) -> Any:
+    terminal_id = await conversation.terminals().create(
+        params.command,
+        params.args,
+        env=params.env,
+        cwd=params.cwd,
+        output_byte_limit=params.output_bytes_limit,
+    )
+    return shapes.Terminal(terminal_id)
+
+
+async def _output(conversation: DocumentConversation, params: shapes.TerminalName) -> Any:
+    shown = conversation.terminals().output(params.terminal_id)
+    status = shown.exit_status
+    if status is None:
+        return shapes.TerminalOutput(shown.output)
+    return shapes.TerminalOutput(shown.output, status.exit_code, status.signal)
+
+
+async def _wait(conversation: DocumentConversation, params: shapes.TerminalName) -> Any:
+    status = await conversation.terminals().wait_for_exit(params.terminal_id)
+    return shapes.TerminalExit(status.exit_code, status.signal)
+
+
+async def _kill(conversation: DocumentConversation, params: shapes.TerminalName) -> Any:
+    await conversation.terminals().kill(params.terminal_id)
+
+
+async def _release(conversation: DocumentConversation, params: shapes.TerminalName) -> Any:
+    await conversation.terminals().release(params.terminal_id)
+
+
+async def _guarded(guard: Permit, conversation: DocumentConversation, params: Any) -> None:
+    """Have somebody decide about what the agent wants us to do, and refuse it if so."""
+    match params:
+        case shapes.ReadFile():
+            question = file_guard.reading(params.session_id, params.path)
+        case shapes.WriteFile():
+            question = file_guard.writing(params.session_id, params.path, params.content)
+        case shapes.CreateTerminal():
+            question = file_guard.running(
+                params.session_id,
+                params.command,
+                params.args,
+                cwd=params.cwd,
+                env=params.env,
+            )
+        case _:
+            return
+    deciding = file_guard.decided(guard, question, functools.partial(_fail, conversation))
+    answer = await conversation.asking(deciding, Answer.CANCEL)
+    if question.kind != "read" or not answer.allows:
+        # Reading a file is not a permission that an agent would ask for.
+        conversation.answered(question, answer)
+    file_guard.require(question, answer)
+
+
+def _service(
+    work: Callable[[DocumentConversation, Any], Coroutine[Any, Any, Any]],
+) -> Callable[[DocumentClient, DocumentConversation, Any, Request], Coroutine[Any, Any, Any]]:
+    """A service, with its use told as an event and its refusals as the protocol's errors.
+
+    A refusal is told by a second event: what was asked is told when it comes.
+    """
+
+    def serve(
+        client: DocumentClient, conversation: DocumentConversation, params: Any, request: Request
+    ) -> Coroutine[Any, Any, Any]:
+        called = functools.partial(
+            model.ServiceCalled,
+            service=request.method.partition("/")[0],
+            operation=request.method,
+        )
+        # Now and not in the coroutine, which begins behind everything that arrived together.
+        base = conversation.place.base(request.method, request.line)
+        client.emit(called(*base), len(request.line))
+
+        async def answered() -> Any:
+            try:
+                if client.options.guard is not None:
+                    await _guarded(client.options.guard, conversation, params)
+                return await work(conversation, params)
+            except (ServiceError, SpawnError) as error:
+                base = conversation.place.base(request.method, None)
+                client.emit(called(*base, error=str(error)), 0)
+                raise RemoteError(
+                    _code(error), str(error), {"errorClass": error.error_class}
+                ) from error
+
+        return answered()
+
+    return serve
+
+
+def _code(error: ServiceError | SpawnError) -> int:
+    match error:
+        case FileMissing() | TerminalUnknown() | ProgramNotFound():
+            return codes.NOT_FOUND
+        case ArgumentInvalid():
+            return codes.INVALID_PARAMS
+        case SpawnError():
+            return codes.INTERNAL_ERROR
+        case _:
+            return codes.INTERNAL_ERROR if error.blame == "world" else codes.INVALID_PARAMS
+
+
+def _always(client: DocumentClient) -> bool:
+    return True
+
+
+def _reads(client: DocumentClient) -> bool:
+    return client.options.read_files
+
+
+def _writes(client: DocumentClient) -> bool:
+    return client.options.write_files
+
+
+def _runs(client: DocumentClient) -> bool:
+    return client.options.terminals
+
+
+_REQUESTS: Final[dict[str, tuple[Any, Callable[..., Any], Callable[[DocumentClient], bool]]]] = {
+    shapes.PERMISSION: (shapes.AskPermission, _permission, _always),
+    shapes.READ: (shapes.ReadFile, _service(_read), _reads),
+    shapes.WRITE: (shapes.WriteFile, _service(_write), _writes),
+    shapes.TERMINAL_CREATE: (shapes.CreateTerminal, _service(_create), _runs),
+    shapes.TERMINAL_OUTPUT: (shapes.TerminalName, _service(_output), _runs),
+    shapes.TERMINAL_WAIT: (shapes.TerminalName, _service(_wait), _runs),
+    shapes.TERMINAL_KILL: (shapes.TerminalName, _service(_kill), _runs),
+    shapes.TERMINAL_RELEASE: (shapes.TerminalName, _service(_release), _runs),
+}

@@ -1,0 +1,143 @@
+"""From a dialect's name and a stream, or a command line, to a ready peer.
+
+Owns the table of the documents' dialects. It does not know what they mean, nor how to find out
+which one a program speaks: `dragoman.dialects.discovery` does, and the caller says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from dragoman.client.conversation import absolute
+from dragoman.client.legacy.chains import Chains
+from dragoman.client.legacy.client import DocumentClient, DocumentOptions
+from dragoman.client.legacy.peer import DocumentPeer, KeyedPeer
+from dragoman.client.programs import launch_of, program_of
+from dragoman.dialects import chained, keyed, oneshot, tagged, threads
+from dragoman.dialects.base import ClientEnd
+from dragoman.dialects.discovery import Cache, Program
+from dragoman.errors import SpawnError, Unsupported
+from dragoman.transports import spawn
+from dragoman.transports.base import Stream
+
+
+def _oneshot(options: DocumentOptions) -> ClientEnd:
+    return oneshot.ClientEnd()
+
+
+def _threads(options: DocumentOptions) -> ClientEnd:
+    return threads.ClientEnd(
+        service_name=options.service_name or threads.SERVICE, handshake=options.handshake
+    )
+
+
+def _tagged(options: DocumentOptions) -> ClientEnd:
+    return tagged.ClientEnd(client_name=options.name, client_version=options.version)
+
+
+def _keyed(options: DocumentOptions) -> ClientEnd:
+    return keyed.ClientEnd(
+        client_name=options.name,
+        client_title=options.title,
+        client_version=options.version,
+        read_files=options.read_files,
+        write_files=options.write_files,
+        terminals=options.terminals,
+    )
+
+
+def _chained(options: DocumentOptions) -> ClientEnd:
+    return chained.ClientEnd()
+
+
+DIALECTS: Final[dict[str, Callable[[DocumentOptions], ClientEnd]]] = {
+    oneshot.DIALECT: _oneshot,
+    threads.DIALECT: _threads,
+    tagged.DIALECT: _tagged,
+    keyed.DIALECT: _keyed,
+    chained.DIALECT: _chained,
+}
+"""How the client's end of each dialect is made; `registry` adds to it."""
+
+
+async def use_peer(
+    dialect: str,
+    stream: Stream,
+    *,
+    workspace: str | Path,
+    options: DocumentOptions | None = None,
+    cache: Cache | None = None,
+    program: Program | None = None,
+    launch: str = "",
+) -> DocumentPeer:
+    """A peer on a stream that is open, after the handshake; the stream is closed if it fails.
+
+    `cache` and `program` let what was found out about a program outlive the connection; `launch`
+    tells several launches of one program apart.
+    """
+    try:
+        make = DIALECTS.get(dialect)
+        if make is None:
+            raise Unsupported(f"there is no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
+        options = options or DocumentOptions()
+        client = DocumentClient(
+            stream, make(options), options, chains=Chains(dialect, cache, program, launch)
+        )
+    except BaseException:
+        await stream.aclose()
+        raise
+    kind = KeyedPeer if dialect == keyed.DIALECT else DocumentPeer
+    peer = kind(client, absolute(workspace))
+    try:
+        await peer.start()
+    except BaseException:
+        await peer.aclose()
+        raise
+    return peer
+
+
+@asynccontextmanager
+async def open_peer(
+    dialect: str,
+    argv: Sequence[str],
+    *,
+    workspace: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    inherit: Iterable[str] = (),
+    options: DocumentOptions | None = None,
+    cache: Cache | None = None,
+) -> AsyncIterator[DocumentPeer]:
+    """Start an agent's program in the workspace and be its client until the block ends."""
+    options = options or DocumentOptions()
+    folder = absolute(workspace or Path.cwd())
+    stream = await start_program(argv, folder, env, inherit, options.budgets.spawn)
+    async with await use_peer(
+        dialect,
+        stream,
+        workspace=folder,
+        options=options,
+        cache=cache,
+        program=program_of(argv),
+        launch=launch_of(argv),
+    ) as peer:
+        yield peer
+
+
+async def start_program(
+    argv: Sequence[str],
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+    inherit: Iterable[str],
+    timeout: float,
+) -> Stream:
+    """A stream to a new program."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await spawn(argv, cwd=cwd, env=env, inherit=inherit)
+    except TimeoutError as error:
+        raise SpawnError(f"{argv[0]!r} could not be started within {timeout:g} s") from error

@@ -1,0 +1,369 @@
+"""The conversation API over the documents' dialects.
+
+Owns peers and sessions for all of them: opening, listing, settings, questions. What cannot be said
+in a dialect is refused before anything is sent. The connection is in `client`, a turn in `turn`;
+what messages mean is in the dialect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from dragoman.client.conversation import (
+    Conversation,
+    Opening,
+    Peer,
+    SessionSummary,
+    blocks_of,
+)
+from dragoman.client.legacy.chains import NONE
+from dragoman.client.legacy.client import DocumentClient
+from dragoman.client.legacy.content import prompt_blocks, servers
+from dragoman.client.legacy.turn import DocumentTurn
+from dragoman.client.permissions import Answer, Decision, Denial, Question
+from dragoman.client.services.files import Files
+from dragoman.client.services.terminals import Terminals
+from dragoman.client.services.workspace import Workspace
+from dragoman.dialects.base import Listed
+from dragoman.dialects.keyed import shapes as keyed
+from dragoman.errors import (
+    RemoteError,
+    Unsupported,
+    UsageError,
+)
+from dragoman.events import model
+from dragoman.events.parts import Block
+from dragoman.events.place import Place
+from dragoman.rpc.tasks import finish
+
+
+class DocumentPeer(Peer):
+    """An agent that speaks one of the documents' dialects. `start` it, or use `opening`."""
+
+    client: DocumentClient
+
+    def __init__(self, client: DocumentClient, workspace: Path) -> None:
+        self.client = client
+        self.workspace = workspace
+        self.dialect = client.end.name
+        self._take_over()
+
+    def _take_over(self) -> None:
+        end = self.client.end
+        self.info = end.info
+        self.capabilities = end.capabilities
+        self.auth_methods = end.auth_methods
+        if self.client.chains.known("list") == NONE:
+            self.capabilities = replace(self.capabilities, list=False, load=False)
+
+    async def start(self) -> None:
+        """Begin to read and shake hands."""
+        await self.client.start()
+        self._take_over()
+
+    @property
+    def on_event(self) -> Callable[[model.Event], None] | None:
+        return self.client.on_event
+
+    @on_event.setter
+    def on_event(self, watch: Callable[[model.Event], None] | None) -> None:
+        self.client.on_event = watch
+
+    # -- sessions
+
+    async def open(self, opening: Opening) -> DocumentConversation:
+        end = self.client.end
+        self._require(opening)
+        if end.capabilities.list is None and self.client.chains.known("list") is None:
+            await self._learn()
+        if end.loads_from_list and opening.session_id is not None:
+            self.require(self.capabilities.list, "list its sessions")
+            await self._find(opening.session_id)
+        messages = end.opening(
+            opening.how,
+            opening.session_id,
+            cwd=str(opening.cwd),
+            mode=opening.mode,
+            model=opening.model,
+            mcp_servers=servers(opening.mcp_servers),
+            metadata=opening.metadata,
+        )
+        opened = functools.partial(self._opened, opening)
+        if not messages:
+            return opened(None)
+        early: DocumentConversation | None = None
+        if opening.session_id is not None:
+            # The history comes before the answer, so the conversation has to be there.
+            early = DocumentConversation(self, opening.session_id, opening.cwd)
+            early.place.replay = True
+            self.client.adopt(early)
+        try:
+            with self.client.expecting():
+                return await self.client.ask_any(
+                    "create", messages, opened, timeout=self.client.budgets.session
+                )
+        except BaseException:
+            if early is not None:
+                self.client.conversations.pop(early.id, None)
+            raise
+
+    def _require(self, opening: Opening) -> None:
+        can = self.capabilities
+        for how, able in (("load", can.load), ("resume", can.resume), ("fork", can.fork)):
+            if opening.how == how:
+                self.require(able, f"{how} a session")
+        wishes = self.client.end.opens_with
+        for wish, given in (
+            ("mode", opening.mode),
+            ("model", opening.model),
+            ("mcp_servers", opening.mcp_servers),
+            ("additional_directories", opening.additional_directories),
+            ("metadata", opening.metadata),
+        ):
+            if given and wish not in wishes:
+                self.require(False, f"take {wish.replace('_', ' ')} for a session")
+        if opening.mode is not None:
+            self.require(can.set_mode, "switch modes")
+
+    def _opened(self, opening: Opening, raw: Raw | None) -> DocumentConversation:
+        """The answer is here: make the conversation at once, before what comes behind it."""
+        client = self.client
+        if opening.session_id in client.conversations:
+            client.conversations[opening.session_id].place.replay = False
+        # Before the events that the answer makes: what is told first is numbered first.
+        number = next(client.numbers)
+        session_id, events = client.end.opened(
+            raw, opening.session_id, opening.how, client.place_of
+        )
+        conversation = client.conversations.get(session_id)
+        if conversation is None or conversation.turn is not None or raw is None:
+            conversation = DocumentConversation(self, session_id, opening.cwd)
+            client.adopt(conversation)
+        how = opening.how if raw is not None or opening.session_id else "implicit"
+        told = model.SessionOpened(
+            client.source,
+            number,
+            session_id,
+            None,
+            opening.how,
+            client.answer,
+            False,
+            how,
+            str(opening.cwd),
+        )
+        for event in (told, *events):
+            client.emit(client.of_answer(event), 0)
+        if opening.model is not None:
+            # No dialect of the documents tells the model. One that opens a session with it has
+            # accepted it by its answer.
+            base = conversation.place.base(opening.how, None)
+            client.emit(model.SettingsChanged(*base, model=opening.model), 0)
+        return conversation
+
+    async def _learn(self) -> None:
+        """Find out how the other side names its methods, by one that changes nothing."""
+        # A refusal of a method that it knows teaches as much as an answer.
+        with contextlib.suppress(RemoteError):
+            await self._page(None)
+        able = self.client.chains.known("list") != NONE
+        self.capabilities = replace(self.capabilities, list=able, load=able)
+
+    async def _find(self, session_id: str) -> None:
+        async for summary in self.list_sessions():
+            if summary.id == session_id:
+                return
+        raise UsageError(f"the agent lists no session {session_id!r}")
+
+    async def _page(self, cursor: str | None) -> tuple[Sequence[Listed], str | None]:
+        client = self.client
+        messages = client.end.listing(cursor)
+        if not messages:
+            raise Unsupported(f"an agent of the dialect {self.dialect} cannot list its sessions")
+        return await client.ask_any(
+            "list", messages, client.end.listed, timeout=client.budgets.request
+        )
+
+    async def list_sessions(self, cwd: str | Path | None = None) -> AsyncIterator[SessionSummary]:
+        self.require(self.capabilities.list, "list its sessions")
+        if cwd is not None:
+            self.require(False, "list the sessions of one folder")
+        cursor: str | None = None
+        seen: set[str | None] = set()
+        # A cursor that comes back would go round for ever.
+        while cursor not in seen:
+            seen.add(cursor)
+            page, cursor = await self._page(cursor)
+            for entry in page:
+                yield SessionSummary(entry.id, None, entry.title, entry.updated_at)
+            if cursor is None:
+                return
+
+    async def aclose(self) -> None:
+        ending = [conversation.let_go() for conversation in [*self.client.conversations.values()]]
+        try:
+            await finish(asyncio.gather(*(each.aclose() for each in ending if each is not None)))
+        finally:
+            await self.client.aclose()
+
+
+class KeyedPeer(DocumentPeer):
+    """An agent of the keyed dialect, which knows passwords and tokens."""
+
+    async def authenticate(
+        self, method_id: str, *, password: str | None = None, token: str | None = None
+    ) -> None:
+        """Log in. A secret is only sent if it is given here: none is looked for anywhere."""
+        known = [each.id for each in self.auth_methods]
+        if method_id not in known:
+            raise UsageError(f"the agent has no login method {method_id!r}; it has {known}")
+        body = keyed.Authenticate(method_id, password, token)
+        secrets = [msgspec.json.encode(text)[1:-1] for text in (password, token) if text]
+        self.client.secrets += secrets
+        await self.client.ask(
+            (keyed.AUTHENTICATE, body), lambda raw: None, timeout=self.client.budgets.request
+        )
+        # Without a raw message: the one that was sent holds the secret.
+        base = self.client.place_of(None).base(keyed.AUTHENTICATE, None)
+        self.client.emit(model.LoginChanged(*base, True), 0)
+
+
+class DocumentConversation(Conversation):
+    """One session, or the only one there is."""
+
+    def __init__(self, peer: DocumentPeer, session_id: str, cwd: Path) -> None:
+        self.id = session_id
+        self.cwd = cwd
+        self.turn: DocumentTurn | None = None
+        self.unusable = False
+        self.replayed: list[model.Event] = []
+        self.modes: tuple[str, ...] = ()
+        self.peer = peer
+        self.client = peer.client
+        self.place = Place(self.client.source, self.client.numbers, session_id)
+        self._turns = itertools.count(1)
+        self._questions: set[asyncio.Task[Any]] = set()
+        self._files: Files | None = None
+        self._terminals: Terminals | None = None
+
+    # -- prompting
+
+    def prompt(self, prompt: str | Block | Sequence[Block]) -> DocumentTurn:
+        blocks = blocks_of(prompt)
+        wire = prompt_blocks(blocks, self.client.end, self.peer.capabilities)
+        return DocumentTurn(self, blocks, self.client.end.prompting(self.id, wire))
+
+    def new_turn(self) -> None:
+        self.place.turn = f"t{next(self._turns)}"
+        self.client.active = self
+
+    # -- settings
+
+    async def set_mode(self, mode_id: str) -> None:
+        client = self.client
+        self.peer.require(self.peer.capabilities.set_mode, "switch modes")
+        if self.modes and mode_id not in self.modes:
+            raise Unsupported(f"the agent has no mode {mode_id!r}; it has {', '.join(self.modes)}")
+        message = client.end.setting_mode(self.id, mode_id)
+        assert message is not None
+        await client.ask(message, lambda raw: None, timeout=client.budgets.request)
+        base = self.place.base(message[0], None)
+        client.emit(model.SettingsChanged(*base, mode=mode_id), 0)
+
+    async def set_model(self, model_id: str) -> None:
+        self.peer.require(False, "switch the model of an open session")
+
+    async def set_option(self, option_id: str, value: str | bool) -> None:
+        self.peer.require(False, "set options")
+
+    # -- the end
+
+    async def close(self) -> None:
+        """Forget the session here; no dialect of the documents can end one at the other side."""
+        terminals = self.let_go()
+        if terminals is not None:
+            await terminals.aclose()
+
+    def let_go(self) -> Terminals | None:
+        """Forget the session at once; what is returned still has to be closed."""
+        if self.turn is not None and self.client.connection.failure is None:
+            self.turn.cancel()
+        if self.client.conversations.get(self.id) is self:
+            del self.client.conversations[self.id]
+        self.cancel_questions()
+        return self._terminals
+
+    # -- for the client
+
+    def will_tell(self, event: model.Event) -> bool:
+        """Whether the running turn tells of an event itself."""
+        return self.turn is not None and self.turn.will_tell(event)
+
+    def deliver(self, event: model.Event, size: int) -> None:
+        if isinstance(event, model.SettingsChanged) and isinstance(event.modes, tuple):
+            self.modes = tuple(mode.id for mode in event.modes)
+        if event.replay:
+            self.replayed.append(event)
+        elif self.turn is not None:
+            self.turn.happened(event, size)
+
+    async def wait_replayed(self) -> None:
+        """History is over when the session is open, so there is nothing to wait for."""
+
+    # -- services
+
+    def _workspace(self) -> Workspace:
+        return Workspace([self.cwd])
+
+    def files(self) -> Files:
+        if self._files is None:
+            self._files = Files(self._workspace())
+        return self._files
+
+    def terminals(self) -> Terminals:
+        if self._terminals is None:
+            self._terminals = Terminals(self._workspace())
+        return self._terminals
+
+    # -- questions
+
+    async def asking(self, work: Coroutine[Any, Any, Decision], otherwise: Decision) -> Decision:
+        """Wait for somebody to answer; cancelling the turn answers with `otherwise`."""
+        turn = self.turn
+        if turn is not None and turn.cancelling:
+            work.close()
+            return otherwise
+        task = self.client.connection.tasks.start(work, "ask")
+        self._questions.add(task)
+        if turn is not None:
+            turn.question_opened()
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._questions.discard(task)
+            if turn is not None:
+                turn.question_closed()
+            if not task.done():
+                task.cancel()
+        return otherwise if task.cancelled() else task.result()
+
+    def answered(self, question: Question, answer: Decision) -> None:
+        if self.turn is None:
+            return
+        if answer.allows:
+            self.turn.approvals += 1
+        elif answer is not Answer.CANCEL:
+            self.turn.denied(Denial(question.tool_call_id, question.title, question.kind))
+
+    def cancel_questions(self) -> None:
+        for task in self._questions:
+            task.cancel()

@@ -1,0 +1,32 @@
+"""Dialects that somebody else wrote, under a name of their own.
+
+Owns the registration: afterwards `dragoman.connect` speaks the dialect like any other. It does not
+look for dialects by itself, and a handshake never finds one of these: it is always named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.client.connect import AUTO, OPENERS
+from dragoman.client.legacy.client import DocumentOptions
+from dragoman.client.legacy.open import DIALECTS
+from dragoman.dialects import discovery
+from dragoman.dialects.base import ClientEnd
+from dragoman.errors import UsageError
+
+
+def register(name: str, make: Callable[[DocumentOptions], ClientEnd]) -> None:
+    """Let ``connect(..., dialect=name)`` speak a dialect. `make` is called for each connection."""
+    if name == AUTO or name in OPENERS:
+        raise UsageError(f"there is a dialect {name!r} already")
+    DIALECTS[name] = make
+    # One opener serves every dialect that is described by a client's end.
+    OPENERS[name] = OPENERS[discovery.ONESHOT]
+
+
+def unregister(name: str) -> None:
+    """Forget a dialect that was registered."""
+    if name not in OPENERS or name in discovery.DIALECTS:
+        raise UsageError(f"nobody registered a dialect {name!r}")
+    del OPENERS[name], DIALECTS[name]

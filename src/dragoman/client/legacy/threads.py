@@ -1,0 +1,74 @@
+"""The small typed client of the dialect of threads, as its document describes it.
+
+Owns `thread_start`, `thread_resume`, `turn` and `close`, with a callback for notifications. It
+knows no events and no conversations; `peer` has those. A turn that failed is a result with the
+status ``error``: it does not raise.
+"""
+
+from __future__ import annotations
+
+from dragoman.client.legacy.exchange import Exchange, OnNotification
+from dragoman.dialects import threads
+
+
+class ThreadsClient(Exchange):
+    """``{thread_start, thread_resume, turn, close}`` over one stream."""
+
+    async def initialize(
+        self,
+        *,
+        service_name: str = threads.SERVICE,
+        on_notification: OnNotification | None = None,
+    ) -> threads.Thread:
+        """The handshake, for agents that have one: it is answered with a first thread."""
+        return await self._call(
+            threads.INITIALIZE,
+            threads.Service(service_name),
+            threads.Thread,
+            on_notification,
+            self.budgets.initialize,
+        )
+
+    async def thread_start(
+        self,
+        *,
+        service_name: str = threads.SERVICE,
+        on_notification: OnNotification | None = None,
+    ) -> threads.Thread:
+        """Begin a thread."""
+        return await self._call(
+            threads.START,
+            threads.Service(service_name),
+            threads.Thread,
+            on_notification,
+            self.budgets.session,
+        )
+
+    async def thread_resume(
+        self, thread_id: str, *, on_notification: OnNotification | None = None
+    ) -> threads.State:
+        """Take up a thread: its history and its last known result."""
+        return await self._call(
+            threads.RESUME,
+            threads.Thread(thread_id),
+            threads.State,
+            on_notification,
+            self.budgets.session,
+        )
+
+    async def turn(
+        self,
+        thread_id: str,
+        text: str,
+        *,
+        on_notification: OnNotification | None = None,
+        timeout: float | None = None,
+    ) -> threads.Result:
+        """Send a prompt and wait for its result, which may be an error. It is sent once."""
+        return await self._call(
+            threads.TURN,
+            threads.Turn(thread_id, text),
+            threads.Result,
+            on_notification,
+            timeout,
+        )

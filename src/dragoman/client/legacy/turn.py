@@ -1,0 +1,215 @@
+"""A prompt in one of the documents' dialects.
+
+Owns how a turn is sent, answered, cancelled and ended, whichever of the dialects it is in. What
+messages mean is the dialect's business; the session around a turn is in `peer`.
+
+A prompt is sent once. It is sent under another name only where its answer proves that nothing ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from dragoman.client.conversation import ConversationTurn
+from dragoman.client.legacy.chains import proves_nothing_ran
+from dragoman.client.turns import TurnStage
+from dragoman.dialects.base import Message
+from dragoman.errors import (
+    CallCancelled,
+    ConnectionLost,
+    DragomanError,
+    RemoteError,
+    UsageError,
+)
+from dragoman.events import model
+from dragoman.events.parts import Block, Failure
+from dragoman.events.words import ErrorKind, Outcome
+from dragoman.rpc import Call
+from dragoman.wire import codes
+
+if TYPE_CHECKING:
+    from dragoman.client.legacy.peer import DocumentConversation
+
+
+class DocumentTurn(ConversationTurn):
+    """A prompt in one of the documents' dialects."""
+
+    __slots__ = ("_blocks", "_client", "_here", "_left", "_method", "_seen")
+
+    def __init__(
+        self,
+        conversation: DocumentConversation,
+        blocks: Sequence[Block],
+        messages: Sequence[Message],
+    ) -> None:
+        self._here = conversation
+        self._client = conversation.client
+        self._blocks = blocks
+        # Raises here, and not when the turn begins, if nothing is known to work.
+        self._left = self._client.chains.order("prompt", messages)
+        self._method = self._left[0][0]
+        self._seen = False
+        super().__init__(conversation, self._client.connection.flow, self._client.budgets)
+
+    def _send(self) -> Call:
+        call = self._try_next()
+        self._here.new_turn()
+        base = self._here.place.base(self._method, None)
+        started = model.TurnStarted(*base, tuple(self._blocks))
+        self.made(started)
+        self.put(started, 0)
+        return call
+
+    def _try_next(self) -> Call:
+        self._method, params = self._left.pop(0)
+        return self._client.connection.begin(self._method, params, settle=self._settled)
+
+    def _settled(self, raw: Raw | None, error: DragomanError | None) -> None:
+        """The prompt was answered, or never will be."""
+        self._client.answer = None if self._call is None else self._call.line
+        try:
+            self._over_with(raw, error)
+        finally:
+            self._client.answer = None
+
+    def _over_with(self, raw: Raw | None, error: DragomanError | None) -> None:
+        if self.state is TurnStage.ENDED:
+            return
+        if error is None:
+            assert raw is not None
+            self._answered(raw)
+        elif proves_nothing_ran(error, self._method) and not self._seen and not self.cancelling:
+            self._refused(error)
+        elif self.cancelling and isinstance(error, CallCancelled | ConnectionLost):
+            self._close_tools()
+            ended = self._ended(Outcome.CANCELLED, "cancelled", None)
+            if self._why is None:
+                self.made(ended)
+            self.conclude(ended)
+        else:
+            self.failed(error)
+
+    def lost(self, failure: ConnectionLost) -> None:
+        """The connection is over, and the turn with it, however far its prompt came."""
+        self._over_with(None, failure)
+
+    def _refused(self, error: DragomanError) -> None:
+        """The other side does not know this name, which proves that nothing ran."""
+        if not self._left:
+            self._client.chains.failed("prompt")
+            self.failed(error)
+            return
+        try:
+            self._call = self._try_next()
+        except DragomanError as lost:
+            self.failed(lost)
+
+    def _answered(self, raw: Raw) -> None:
+        client = self._client
+        place = self._here.place
+        client.worked("prompt", self._method)
+        try:
+            events = client.reading(self._method, lambda raw: client.end.answered(raw, place), raw)
+        except DragomanError as invalid:
+            self.failed(invalid)
+            return
+        for event in map(client.of_answer, events):
+            if not self.will_tell(event):
+                self.made(event)
+            self.happened(event, 1)
+
+    def happened(self, event: model.Event, size: int) -> None:
+        """An event of the session; the end of the turn ends it."""
+        self._seen = True
+        if isinstance(event, model.TurnEnded):
+            client = self._client
+            client.worked("prompt", self._method)
+            self.conclude(event)
+            if self._call is not None:
+                # In a dialect that ends a turn by a notification its prompt may have no answer.
+                self._call.give_up(UsageError("the turn ended without an answer"))
+        else:
+            self.event(event, size)
+
+    def will_tell(self, event: model.Event) -> bool:
+        """Whether this turn tells of an event itself: of an end for a reason of our own."""
+        return self._why is not None and isinstance(event, model.TurnEnded)
+
+    # -- ends
+
+    def _send_cancel(self) -> None:
+        client = self._client
+        message = client.end.cancelling(self._here.id)
+        match client.end.cancel:
+            case "notification":
+                assert message is not None
+                client.connection.post(*message)
+            case "request":
+                assert message is not None
+                method, params = message
+                client.connection.begin(
+                    method,
+                    params,
+                    settle=lambda result, error: None,
+                    timeout=client.budgets.request,
+                )
+            case "end":
+                client.end_soon()
+
+    def _ended(self, outcome: Outcome, stop: str, failure: Failure | None) -> model.TurnEnded:
+        base = self._here.place.base(self._method, self._client.answer)
+        ended = model.TurnEnded(*base, outcome, stop, failure)
+        self._client.of_answer(ended)
+        return ended
+
+    def _close_tools(self) -> None:
+        for event in self._client.end.closing(self._here.place):
+            self.made(event)
+            self.put(event, 0)
+        if self._client.active is self._here:
+            self._client.active = None
+
+    def conclude(self, ended: model.TurnEnded, error: DragomanError | None = None) -> None:
+        if self.state is not TurnStage.ENDED:
+            self._close_tools()
+            super().conclude(ended, error)
+
+    def made(self, event: model.Event) -> None:
+        self._client.watch(event)
+
+    def failed(self, error: DragomanError) -> None:
+        if self.state is not TurnStage.ENDED:
+            # First, so that nothing is numbered after the end.
+            self._close_tools()
+            if isinstance(error, RemoteError) and _is_no_login(error):
+                self._server_error(error)
+            else:
+                super().failed(error)
+
+    def _server_error(self, error: RemoteError) -> None:
+        """An error with the number that ACP has for logins, in a dialect that has none."""
+        limited = "rate limit" in error.message.lower() or "quota" in error.message.lower()
+        kind = ErrorKind.RATE_LIMITED if limited else ErrorKind.PEER
+        failure = Failure(str(error), kind, error.code, limited, error.data)
+        outcome = Outcome.QUOTA if limited else Outcome.FAILED
+        ended = self._ended(outcome, error.error_class, failure)
+        if self._why is None:
+            self.made(ended)
+        self.conclude(ended, error)
+
+    def _failed(self, error: DragomanError) -> Any:
+        self._close_tools()
+        return super()._failed(error)
+
+    def _cancelled(self) -> Any:
+        self._close_tools()
+        return super()._cancelled()
+
+
+def _is_no_login(error: RemoteError) -> bool:
+    """The documents use the first number of the servers' range for anything; its words decide."""
+    text = error.message.lower()
+    return error.code == codes.AUTH_REQUIRED and "auth" not in text and "login" not in text

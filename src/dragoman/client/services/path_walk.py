@@ -1,0 +1,280 @@
+"""The walk from a path to a place inside the workspace, one open folder at a time.
+
+It owns the descent: from a root down, name by name, with links never followed by the operating
+system. A link is read and its target is walked like the path itself; ".." goes up in the list of
+names walked so far. Nothing outside the roots is ever opened, so a link swapped in at any moment
+leads nowhere else, and an error tells nothing about what exists outside.
+
+It does not know which folders are roots, nor what may be done at a place: `workspace` does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from dragoman.errors import ArgumentInvalid, FileFailed, FileMissing, PathRefused
+
+MAX_PATH_SIZE: Final = 4096
+"""Bytes in a path. Linux allows no more in one call; the walk would, and has no reason to."""
+
+MAX_LINKS: Final = 40
+"""Links followed in one walk: what Linux itself allows before it speaks of a loop."""
+
+MAX_STEPS: Final = 10_000
+"""Names walked for one path, ".." and links included: more than any real path needs, and little
+enough that a path made to be slow costs some tens of milliseconds."""
+
+CAN_WALK: Final = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+"""Whether this system opens a name inside an open folder without following links."""
+
+KERNEL_TREES: Final = ("proc", "sys") if sys.platform == "linux" else ()
+"""Folders of "/" whose files are the kernel's answers (our own environment among them) and its
+switches. They are never entered, not even where "/" itself is a root."""
+
+NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+"""Flags for opening a name of a place: not over a link, and not for our children."""
+
+_FOLDER: Final = NO_FOLLOW | getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0)
+
+_NOT_A_FOLDER: Final = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
+"""What systems answer when a link, or a file, is opened as a folder without following links."""
+
+Missing = Literal["fail", "make", "imagine"]
+"""What to do about a folder on the way that is not there: raise `FileMissing`, make it, or go on
+in thought, which names the place without touching anything."""
+
+Entry = tuple[tuple[str, ...], tuple[str, ...]]
+"""The names of a root as a path may spell them, and its real names."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedPath:
+    """A name in an open folder of the workspace, and what it was when it was looked at.
+
+    The name is no link at that moment, and whoever opens it must not follow links. It is to be
+    used as a context manager: it owns the open folder.
+    """
+
+    folder_fd: int | None
+    """The open folder; None where the system has no such thing, and then `name` is a whole path."""
+    name: str
+    real_path: Path
+    info: os.stat_result | None
+    """What is there; None if nothing is."""
+
+    def sibling(self, name: str) -> str:
+        """Another name in the same folder, in the form of `self.name`."""
+        return name if self.folder_fd is not None else os.path.join(self.real_path.parent, name)
+
+    def close(self) -> None:
+        if self.folder_fd is not None:
+            os.close(self.folder_fd)
+
+    def __enter__(self) -> WalkedPath:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def walk(text: str, entries: Sequence[Entry], missing: Missing) -> WalkedPath:
+    """The place inside the roots, which are the `entries`, that an absolute path leads to."""
+    names, as_folder = split(text)
+    if as_folder and missing != "fail":
+        raise PathRefused(text, "it names a folder")
+    way = _Walk(text, entries)
+    try:
+        place = way.go(names, missing)
+        if as_folder or way.as_folder:
+            info = place.info
+            if info is None or not stat.S_ISDIR(info.st_mode):
+                raise PathRefused(text, "it names a folder, and there is none")
+    except BaseException:
+        way.close()
+        raise
+    return place
+
+
+class _Walk:
+    """One way down. It holds the folder reached so far open, and gives it away with the place."""
+
+    def __init__(self, text: str, entries: Sequence[Entry]) -> None:
+        self.as_folder = False
+        """Whether a link at the very end was written as one to a folder ("target/")."""
+        self._text = text
+        self._entries = entries
+        self._fd = -1
+        self._root: tuple[str, ...] = ()
+        self._below: list[str] = []
+        self._ahead: list[str] = []  # The names still to walk, the next one last.
+        self._links = 0
+        self._steps = 0
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def go(self, names: Sequence[str], missing: Missing) -> WalkedPath:
+        self._enter(names)
+        while self._ahead:
+            self._count(1)
+            name = self._ahead.pop()
+            if name == "..":
+                self._go_up()
+                continue
+            if name in KERNEL_TREES and not self._root and not self._below:
+                raise PathRefused(self._text, "it belongs to the operating system")
+            if not self._ahead:
+                info, target = _look(self._text, name, self._fd)
+                if target is None:
+                    return self._place(name, info)
+            else:
+                inner, target = _open_folder(self._text, name, self._fd)
+                if inner is not None:
+                    self.close()
+                    self._fd = inner
+                    self._below.append(name)
+                elif target is None:
+                    if missing == "fail" or ".." in self._ahead:
+                        raise FileMissing(self._text)
+                    if missing == "imagine":
+                        return self._place(name, None)
+                    _make_folder(self._text, name, self._fd)
+                    self._ahead.append(name)
+            if target is not None:
+                self._follow(target)
+        return self._place(".", os.fstat(self._fd))
+
+    def _place(self, name: str, info: os.stat_result | None) -> WalkedPath:
+        real = Path("/", *self._root, *self._below, name, *reversed(self._ahead))
+        return WalkedPath(self._fd, name, real, info)
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise PathRefused(self._text, "it takes too many steps")
+
+    def _enter(self, names: Sequence[str]) -> None:
+        """Begin again at the root that these names, an absolute path, lie in."""
+        self.close()
+        for spelled, root in self._entries:
+            if tuple(names[: len(spelled)]) == spelled:
+                self._count(len(root))
+                self._root = root
+                self._below = []
+                self._ahead = list(reversed(names[len(spelled) :]))
+                self._fd = _open_root(self._text, root)
+                return
+        raise PathRefused(self._text, "it is outside the workspace")
+
+    def _go_up(self) -> None:
+        # The names walked are real ones, so going up is forgetting the last. Asking the system
+        # for ".." would be wrong: the folder may have been moved outside since it was opened.
+        up = [*self._root, *self._below][:-1]
+        while self._ahead and self._ahead[-1] == "..":
+            self._ahead.pop()
+            del up[-1:]
+        self._enter([*up, *reversed(self._ahead)])
+
+    def _follow(self, target: str) -> None:
+        self._links += 1
+        if self._links > MAX_LINKS:
+            raise PathRefused(self._text, "it leads over too many links")
+        names, as_folder = split(target)
+        self.as_folder |= as_folder and not self._ahead
+        if target.startswith("/"):
+            self._enter([*names, *reversed(self._ahead)])
+        else:
+            self._ahead.extend(reversed(names))
+
+
+def require_sane(text: str) -> None:
+    """Raise for a path that means nothing to the operating system, or nothing fixed."""
+    if not text.startswith("/"):
+        raise ArgumentInvalid(f"the path {text[:200]!r} is not absolute")
+    if "\0" in text:
+        raise ArgumentInvalid(f"the path {text[:200]!r} has a NUL byte in it")
+    try:
+        size = len(os.fsencode(text))
+    except UnicodeEncodeError:
+        raise ArgumentInvalid(f"the path {text[:200]!r} is not valid Unicode") from None
+    if size > MAX_PATH_SIZE:
+        raise PathRefused(text, f"it has more than {MAX_PATH_SIZE} bytes")
+
+
+def split(text: str) -> tuple[list[str], bool]:
+    """The names in a path, and whether its form says that it means a folder."""
+    names = [name for name in text.split("/") if name not in ("", ".")]
+    return names, text.endswith(("/", "/.", "/..")) or text in (".", "..")
+
+
+def failed(text: str, error: OSError) -> FileFailed | PathRefused:
+    """What the operating system said, as an error of ours."""
+    if error.errno == errno.ENAMETOOLONG:
+        return PathRefused(text, "a name in it is too long")
+    return FileFailed(text, error.strerror or str(error), error.errno)
+
+
+def _open_root(text: str, root: Sequence[str]) -> int:
+    """Open a root by its real path, insisting that no part of it has become a link."""
+    fd = -1
+    try:
+        fd = os.open("/", _FOLDER)
+        for name in root:
+            inner = os.open(name, _FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+    except OSError as error:
+        if fd >= 0:
+            os.close(fd)
+        if error.errno == errno.ENOENT or error.errno in _NOT_A_FOLDER:
+            raise PathRefused(text, "its workspace folder is gone or was moved") from error
+        raise failed(text, error) from error
+    return fd
+
+
+def _open_folder(text: str, name: str, fd: int) -> tuple[int | None, str | None]:
+    """Open a folder, or read the link that is in its place; neither means nothing is there."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=fd), None
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        if error.errno not in _NOT_A_FOLDER:
+            raise failed(text, error) from error
+    try:
+        return None, os.readlink(name, dir_fd=fd)
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise PathRefused(text, f"{name!r} in it is not a folder") from error
+        raise failed(text, error) from error
+
+
+def _look(text: str, name: str, fd: int) -> tuple[os.stat_result | None, str | None]:
+    """What the last name of a path is: its state, or where it leads if it is a link."""
+    try:
+        info = os.lstat(name, dir_fd=fd)
+        return info, os.readlink(name, dir_fd=fd) if stat.S_ISLNK(info.st_mode) else None
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        raise failed(text, error) from error
+
+
+def _make_folder(text: str, name: str, fd: int) -> None:
+    try:
+        os.mkdir(name, dir_fd=fd)
+    except FileExistsError:
+        pass  # Somebody else made it, or a link was put there: the next step looks.
+    except OSError as error:
+        raise failed(text, error) from error

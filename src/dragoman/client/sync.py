@@ -1,0 +1,336 @@
+"""The conversation API for programs without an event loop.
+
+Owns a loop in a thread of its own, for as long as a connection lives, and the objects that stand
+for a peer, a session and a turn outside of it. It decides nothing: each call is one call of
+`conversation`. Ctrl-C is heard wherever the program waits here: leaving the blocks then cancels the
+turn, closes the session, ends the agent and joins the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    suppress,
+)
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from dragoman.client.connect import Target, connect
+from dragoman.client.conversation import (
+    Conversation,
+    ConversationTurn,
+    Peer,
+    Result,
+    SessionSummary,
+)
+from dragoman.client.inquiries import DECLINED, Inquire
+from dragoman.client.not_entered import EnteringSync
+from dragoman.client.permissions import Answer, Permit, approve_all, approve_reads, deny_all
+from dragoman.errors import ConnectionClosed, UsageError
+from dragoman.events import model
+from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo
+
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+
+@contextmanager
+def connect_sync(
+    target: Target,
+    *,
+    permit: Permit = deny_all,
+    inquire: Inquire | None = None,
+    by: Callable[..., AbstractAsyncContextManager[Peer]] = connect,
+    **options: Any,
+) -> Iterator[BlockingPeer]:
+    """`connect` for programs without an event loop; it takes the same options.
+
+    A plain `permit` runs in a thread of its own and may block, for example to ask a person, and so
+    does a plain `inquire`. `by` is another way to connect that takes the same options.
+    """
+    with _Loop() as loop:
+        if inquire is not None:
+            options["inquire"] = _in_thread(inquire, DECLINED)
+        opened = by(target, permit=_in_thread(permit), **options)
+        with loop.entered(opened) as peer:
+            yield BlockingPeer(peer, loop)
+
+
+_USE_SESSION: Final = "session(…) is not open yet: write `with peer.session(…) as session:`"
+_USE_PROMPT: Final = "prompt(…) has not begun: write `with session.prompt(…) as turn:`"
+
+
+class BlockingPeer:
+    """A connected agent."""
+
+    def __init__(self, peer: Peer, loop: _Loop) -> None:
+        self._peer = peer
+        self._loop = loop
+
+    @property
+    def dialect(self) -> str:
+        return self._peer.dialect
+
+    @property
+    def info(self) -> PeerInfo:
+        return self._peer.info
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._peer.capabilities
+
+    @property
+    def auth_methods(self) -> tuple[AuthMethod, ...]:
+        return self._peer.auth_methods
+
+    def session(self, **options: Any) -> EnteringSync[BlockingConversation]:
+        """A session; see `Peer.session` for the options."""
+        return EnteringSync(self._session(**options), _USE_SESSION)
+
+    @contextmanager
+    def _session(self, **options: Any) -> Iterator[BlockingConversation]:
+        with self._loop.entered(self._peer.session(**options)) as conversation:
+            yield BlockingConversation(conversation, self._loop)
+
+    def list_sessions(self, cwd: str | Path | None = None) -> list[SessionSummary]:
+        """The sessions that the other side remembers."""
+
+        async def collect() -> list[SessionSummary]:
+            return [summary async for summary in self._peer.list_sessions(cwd)]
+
+        return self._loop.run(collect)
+
+    def delete_session(self, session_id: str) -> None:
+        self._loop.run(lambda: self._peer.delete_session(session_id))
+
+    def authenticate(self, method_id: str) -> None:
+        self._loop.run(lambda: self._peer.authenticate(method_id))
+
+    def logout(self) -> None:
+        self._loop.run(self._peer.logout)
+
+
+class BlockingConversation:
+    """One session with an agent."""
+
+    def __init__(self, conversation: Conversation, loop: _Loop) -> None:
+        self._conversation = conversation
+        self._loop = loop
+
+    @property
+    def id(self) -> str:
+        return self._conversation.id
+
+    def replayed(self) -> Sequence[model.Event]:
+        """The history that was replayed when the session was opened."""
+        self._loop.run(self._conversation.wait_replayed)
+        return self._conversation.replayed
+
+    def prompt(self, prompt: str | Block | Sequence[Block]) -> EnteringSync[BlockingTurn]:
+        """A turn with this prompt; iterate over it for its events."""
+        return EnteringSync(self._prompt(prompt), _USE_PROMPT)
+
+    @contextmanager
+    def _prompt(self, prompt: str | Block | Sequence[Block]) -> Iterator[BlockingTurn]:
+        async def make() -> ConversationTurn:
+            return self._conversation.prompt(prompt)
+
+        with self._loop.entered(self._loop.run(make)) as turn:
+            yield BlockingTurn(turn, self._loop)
+
+    def ask(self, prompt: str | Block | Sequence[Block]) -> Result:
+        """Send a prompt and wait for its end."""
+        with self.prompt(prompt) as turn:
+            return turn.wait()
+
+    def steer(self, prompt: str | Block | Sequence[Block]) -> None:
+        """Add to the turn that is running."""
+        self._loop.run(lambda: self._conversation.steer(prompt))
+
+    def set_mode(self, mode_id: str) -> None:
+        self._loop.run(lambda: self._conversation.set_mode(mode_id))
+
+    def set_model(self, model_id: str) -> None:
+        self._loop.run(lambda: self._conversation.set_model(model_id))
+
+    def set_option(self, option_id: str, value: str | bool) -> None:
+        self._loop.run(lambda: self._conversation.set_option(option_id, value))
+
+
+class BlockingTurn:
+    """A running prompt."""
+
+    def __init__(self, turn: ConversationTurn, loop: _Loop) -> None:
+        self._turn = turn
+        self._loop = loop
+
+    def __iter__(self) -> Iterator[model.Event]:
+        while True:
+            batch = self._loop.run(self._next)
+            if not batch:
+                return
+            yield from batch
+
+    async def _next(self) -> list[model.Event]:
+        """What has happened, at least one event; nothing at the end.
+
+        All that is there goes in one piece: from thread to thread costs more than an event does.
+        """
+        batch: list[model.Event] = []
+        async for event in self._turn:
+            batch.append(event)
+            if not self._turn.ready:
+                break
+        return batch
+
+    def wait(self) -> Result:
+        """Wait for the end, dropping the events that were not iterated over."""
+        return self._loop.run(self._turn.wait)
+
+    @property
+    def result(self) -> Result:
+        return self._turn.result
+
+    def cancel(self) -> None:
+        """Ask the agent to stop. Go on iterating for what it still has to say, and for the end."""
+
+        async def cancel() -> None:
+            self._turn.cancel()
+
+        self._loop.run(cancel)
+
+
+class _Loop:
+    """An event loop in a thread, from the entering to the leaving of a block."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        # It ends with its block. A daemon, so that a program that never leaves the block ends too.
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._main()), name="dragoman", daemon=True
+        )
+
+    def __enter__(self) -> _Loop:
+        self._thread.start()
+        self._started.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._started.set()
+        await self._stop.wait()
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run in the loop and wait for it. Interrupted, it is cancelled there and its end awaited,
+        so that nobody else works on the same thing at the same time.
+
+        The coroutine is made in the loop, too: an interrupt between the making of it here and the
+        handing over would leave one that nobody awaits.
+        """
+        loop = self._loop
+        if threading.current_thread() is self._thread:
+            raise UsageError("this would wait for itself: it is called in the connection's loop")
+        if loop is None or not self._thread.is_alive():
+            raise ConnectionClosed()
+        outcome: Future[T] = Future()
+        ended = threading.Event()
+        begun: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            task = loop.create_task(work())
+            task.add_done_callback(settle)
+            begun.append(task)
+
+        def settle(task: asyncio.Task[T]) -> None:
+            if task.cancelled():
+                outcome.cancel()
+            elif (error := task.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(task.result())
+            ended.set()
+
+        def cancel() -> None:
+            if begun:
+                begun[0].cancel()
+            else:
+                ended.set()
+
+        try:
+            loop.call_soon_threadsafe(begin)
+            return outcome.result()
+        except BaseException:
+            if not ended.is_set():
+                # After `begin`, should that be on its way: the loop takes them in order.
+                loop.call_soon_threadsafe(cancel)
+                ended.wait()
+            raise
+
+    def entered(self, block: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
+        """The same block for a program without a loop."""
+        return _entered(block, self)
+
+
+@contextmanager
+def _entered(block: AbstractAsyncContextManager[T], loop: _Loop) -> Iterator[T]:
+    value = loop.run(lambda: _coroutine(block.__aenter__))
+    try:
+        yield value
+    finally:
+        # Without what went wrong: an interrupt is the business of this thread and not of the loop.
+        loop.run(lambda: _coroutine(lambda: block.__aexit__(None, None, None)))
+
+
+async def _coroutine(make: Callable[[], Any]) -> Any:
+    return await make()
+
+
+def _in_thread(asking: Callable[[Q], Any], refused: Any = Answer.REJECT_ONCE) -> Callable[[Q], Any]:
+    """The same decision, made where it may block without stopping the loop."""
+    # The presets never block, and by them it is known what they allow.
+    if inspect.iscoroutinefunction(asking) or asking in (approve_all, approve_reads, deny_all):
+        return asking
+
+    @functools.wraps(asking, updated=())
+    async def decide(question: Q) -> Any:
+        loop = asyncio.get_running_loop()
+        decided: asyncio.Future[Any] = loop.create_future()
+
+        def settle(answer: Any) -> None:
+            if not decided.done():
+                decided.set_result(answer)
+
+        def ask() -> None:
+            answer: Any = refused
+            try:
+                answer = asking(question)
+            finally:
+                # A decision that fails is a refusal; the thread shows why. The loop may be gone
+                # by now, and so is the question then.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(settle, answer)
+
+        # Not one of the loop's own threads: those are waited for at its end, and a person who is
+        # asked may never answer.
+        threading.Thread(target=ask, name="dragoman permit", daemon=True).start()
+        answer = await decided
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return decide

@@ -1,0 +1,44 @@
+"""A dialect of somebody else is spoken under its own name, and only until it is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.client.connect import OPENERS, connect
+from dragoman.client.legacy import DIALECTS, register, unregister
+from dragoman.dialects.base import BareEnd
+from dragoman.errors import UsageError
+from dragoman.testing.scripted import command
+from tests.aio import aio
+
+
+@aio
+async def test_a_registered_dialect_is_spoken_until_it_is_forgotten() -> None:
+    class Own(BareEnd):
+        name = "own"
+
+    register("own", lambda options: Own())
+    try:
+        async with connect(command(), dialect="own") as peer:
+            assert peer.dialect == "own"
+    finally:
+        unregister("own")
+    assert "own" not in OPENERS and "own" not in DIALECTS
+    with pytest.raises(UsageError, match="no dialect 'own'"):
+        async with connect(command(), dialect="own"):
+            pass
+
+
+@pytest.mark.parametrize("name", ["acp", "codex", "keyed", "auto"])
+def test_a_name_that_is_taken_stays_with_its_dialect(name: str) -> None:
+    before = OPENERS.get(name)
+    with pytest.raises(UsageError, match="already"):
+        register(name, lambda options: BareEnd())
+    assert OPENERS.get(name) is before
+
+
+@pytest.mark.parametrize("name", ["acp", "keyed", "nothing"])
+def test_only_what_was_registered_is_forgotten(name: str) -> None:
+    with pytest.raises(UsageError, match="nobody registered"):
+        unregister(name)
+    assert ("keyed" in OPENERS) is True

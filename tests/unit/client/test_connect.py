@@ -1,0 +1,166 @@
+"""The choice of the dialect, without any agent: what is decided before anything is started.
+
+With agents it is in tests/integration/test_conversation_connect.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.client import connect as client_connect
+from dragoman.client.connect import OPENERS, connect
+from dragoman.client.conversation import Peer, Terms
+from dragoman.client.programs import program_of
+from dragoman.dialects import discovery
+from dragoman.dialects.discovery import MemoryCache
+from dragoman.errors import ProtocolMismatch, RemoteError, Unsupported, UsageError
+from dragoman.transports import memory_pair
+from dragoman.transports.base import Stream
+from tests.aio import aio
+
+TERMS = Terms(workspace=Path("/w"))
+
+
+@dataclass
+class Fake:
+    """A table of dialects that answers as it is told, and notes what was tried."""
+
+    replies: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.tried: list[str] = []
+
+    def prepare(self, dialect: str, *_: Any) -> Any:
+        async def open(stream: Stream) -> Peer:
+            await stream.aclose()
+            self.tried.append(dialect)
+            reply = self.replies[dialect]
+            if isinstance(reply, Exception):
+                raise reply
+            return reply  # type: ignore[no-any-return]
+
+        return open
+
+
+class Spoken:
+    """A peer that says nothing but what it spoke."""
+
+    def __init__(self, hello: bytes = b'{"protocolVersion":1}') -> None:
+        self.client = self
+        self.hello = hello
+        self.closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def way(*launch: str) -> client_connect.StreamSource:
+    async def open(dialect: str) -> Stream:
+        ours, theirs = memory_pair()
+        await theirs.aclose()
+        return ours
+
+    return client_connect.StreamSource("x", open, launch, program_of([sys.executable]))
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(**replies: Any) -> Fake:
+        fake = Fake(replies)
+        for dialect in replies:
+            monkeypatch.setitem(OPENERS, dialect, fake.prepare)
+        return fake
+
+    return use
+
+
+async def found(fake: Fake, *launch: str, cache: MemoryCache | None = None) -> Any:
+    return await client_connect._open(way(*launch), TERMS, "auto", cache, {})
+
+
+def test_every_dialect_that_can_be_named_can_be_opened() -> None:
+    assert set(OPENERS) == set(discovery.DIALECTS)
+
+
+@aio
+async def test_the_launch_tells_which_dialect_is_tried_first(table: Any) -> None:
+    fake = table(acp=Spoken(), codex=Spoken())
+    await found(fake, "gemini", "--acp")
+    await found(fake, "codex", "app-server")
+    assert fake.tried == ["acp", "codex"]
+
+
+@aio
+async def test_a_mismatch_that_names_a_dialect_leads_there_once(table: Any) -> None:
+    fake = table(acp=ProtocolMismatch("x", dialect="codex"), codex=Spoken())
+    cache = MemoryCache()
+    await found(fake, "x", cache=cache)
+    assert fake.tried == ["acp", "codex"]
+    await found(fake, "x", cache=cache)
+    assert fake.tried == ["acp", "codex", "codex"]
+    # Another launch of the same program may speak something else.
+    await found(fake, "x", "--other", cache=cache)
+    assert fake.tried[3:] == ["acp", "codex"]
+
+
+@aio
+async def test_two_dialects_that_name_each_other_do_not_go_round(table: Any) -> None:
+    fake = table(
+        acp=ProtocolMismatch("x", dialect="codex"), codex=ProtocolMismatch("y", dialect="acp")
+    )
+    with pytest.raises(ProtocolMismatch, match="y"):
+        await found(fake, "x")
+    assert fake.tried == ["acp", "codex"]
+
+
+@pytest.mark.parametrize("dialect", [None, "latin"])
+@aio
+async def test_a_mismatch_that_leads_nowhere_is_raised(table: Any, dialect: str | None) -> None:
+    fake = table(acp=ProtocolMismatch("x", dialect=dialect))
+    with pytest.raises(ProtocolMismatch):
+        await found(fake, "x")
+    assert fake.tried == ["acp"]
+
+
+@aio
+async def test_an_answer_that_acp_could_make_do_with_leads_to_the_dialect_it_shows(
+    table: Any,
+) -> None:
+    keyed = Spoken(b'{"protocolVersion":1,"agentCapabilities":{"plan":true}}')
+    fake = table(acp=keyed, keyed=Spoken())
+    await found(fake, "x")
+    assert fake.tried == ["acp", "keyed"]
+    assert keyed.closed
+
+
+@aio
+async def test_an_agent_that_misses_the_protocol_version_speaks_acp(table: Any) -> None:
+    refusal = RemoteError(-32602, "Invalid params", {"detail": "missing `protocolVersion`"})
+    fake = table(codex=refusal, acp=Spoken())
+    await found(fake, "x", "app-server")
+    assert fake.tried == ["codex", "acp"]
+
+
+@pytest.mark.parametrize("target", ["", "gemini", "ftp://x", "unix:", [], [1, 2]])
+@aio
+async def test_what_is_neither_an_address_nor_a_command_line_is_refused(target: Any) -> None:
+    with pytest.raises(UsageError):
+        async with connect(target):
+            pytest.fail("there is nothing to connect to")
+
+
+@pytest.mark.parametrize("dialect", sorted(OPENERS))
+def test_a_detail_that_a_dialect_lacks_is_refused_before_anything_is_opened(dialect: str) -> None:
+    with pytest.raises(Unsupported, match="levitation"):
+        OPENERS[dialect](dialect, TERMS, {"levitation": True}, None, None)
+
+
+def test_a_secret_in_the_arguments_does_not_reach_the_cache() -> None:
+    concept = client_connect._concept(["x", "--key=secret"])
+    assert "secret" not in concept
+    assert concept != client_connect._concept(["x", "--key=other"])

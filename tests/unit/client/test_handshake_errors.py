@@ -1,0 +1,80 @@
+"""The sentence about a handshake that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.client import handshake_errors
+from dragoman.errors import (
+    AuthRequired,
+    CallTimeout,
+    ConnectionEnded,
+    DragomanError,
+    HandshakeFailed,
+    InvalidAnswer,
+    LineTooLong,
+    ProcessExited,
+    RemoteError,
+    SpawnError,
+)
+from dragoman.transports.memory import MemoryStream
+from dragoman.wire.peer import Noise, Stray
+
+
+class Program(MemoryStream):
+    """Stands for a process: it has last words."""
+
+    def __init__(self) -> None:
+        pass
+
+    def stderr_tail(self) -> str:
+        return "no key is set\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ProcessExited(exit_code=41, stderr_tail="usage"), ["code 41", "usage", "wrong way"]),
+        (ProcessExited(exit_code=None, signal=11), ["killed by signal 11", "crashed"]),
+        (CallTimeout("initialize", 30), ["within 30 s", "does not listen", "more time"]),
+        (LineTooLong(10), ["too long"]),
+        (ConnectionEnded(), ["ended the connection", "no agent"]),
+        (RemoteError(-32601, "what?"), ["what? (-32601)", "`dialect`"]),
+        (InvalidAnswer("x"), ["no answer: x"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_failure_says_what_happened_and_what_to_do(
+    error: DragomanError, words: list[str]
+) -> None:
+    explained = handshake_errors.explain(error, "`x acp`", None, [])
+    assert isinstance(explained, HandshakeFailed)
+    assert str(explained).startswith("`x acp` ")
+    for word in words:
+        assert word in str(explained)
+
+
+def test_errors_that_are_clear_by_themselves_stay_what_they_are() -> None:
+    for error in (AuthRequired(), SpawnError("x")):
+        assert handshake_errors.explain(error, "x", None, []) is error
+
+
+def test_what_a_program_printed_and_its_last_words_are_told() -> None:
+    explained = handshake_errors.explain(
+        CallTimeout("initialize", 1), "x", Program(), ["Welcome!", ">"]
+    )
+    assert isinstance(explained, HandshakeFailed)
+    assert explained.noise == ("Welcome!", ">")
+    assert explained.stderr_tail == "no key is set\n"
+    assert "no message: Welcome! / >; on stderr it last said: no key is set." in str(explained)
+    assert "talks to a person" in str(explained)
+
+
+def test_only_the_first_noise_is_kept_and_none_of_it_at_any_length() -> None:
+    ears = handshake_errors.HandshakeWatch()
+    ears.hear(Stray("late", 1, None, b"x" * 10_000))
+    for number in range(100):
+        ears.hear(Noise(f"line {number} \xff".encode("latin-1"), "not JSON"))
+    assert len(ears.lines) == handshake_errors.KEPT_NOISE
+    assert len(ears.lines[0]) == handshake_errors.SHOWN_SIZE
+    assert ears.lines[1] == "line 0 \ufffd"
