@@ -14,11 +14,11 @@ import pytest
 
 from dragoman.client.acp import AcpClient, ClientOptions
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1.meaning import of_update
+from dragoman.dialects.acp.v1.translate import of_update
 from dragoman.errors import AuthRequired, Unsupported, UsageError
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.fold import apply
 from dragoman.events.model import Source
-from dragoman.events.place import Place
 from dragoman.events.view import View
 from tests.aio import aio
 from tests.conformance.fake_agent import Answers, FakeAgent, Refusal, client_of
@@ -259,7 +259,7 @@ async def test_a_new_plan_replaces_the_old_one() -> None:
         return {"sessionUpdate": "plan", "entries": entries}
 
     view = View()
-    place = Place(Source("acp.v1", "fake"), count(), "s")
+    place = EventEnvelope(Source("acp.v1", "fake"), count(), "s")
     for update in await updates(plan("a", "b", "c"), plan("d")):
         for event in of_update(update, place, None):
             apply(view, event)

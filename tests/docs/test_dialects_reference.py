@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman.client.legacy import DIALECTS, DocumentOptions
-from dragoman.dialects import chained, discovery, keyed, oneshot, tagged, threads
-from dragoman.dialects.acp.v1 import meaning as acp
+from dragoman.dialects import discovery
+from dragoman.dialects.acp.v1 import translate as acp
+from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
 from dragoman.events.losses import Loss
 from tests.docs.markdown import ROOT, section, table
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dragoman.dialects import chained, keyed, oneshot, tagged, threads
-from dragoman.dialects.acp.v1 import meaning as acp
+from dragoman.dialects.acp.v1 import translate as acp
+from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.losses import Loss, Part, parts_of

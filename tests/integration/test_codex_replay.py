@@ -18,6 +18,7 @@ from dragoman.client.codex import CodexPeer
 from dragoman.events import model
 from dragoman.events.fold import fold
 from dragoman.events.view import View
+from dragoman.events.words import ChangeStage as FileStage
 from dragoman.events.words import (
     FileOp,
     Outcome,
@@ -26,7 +27,6 @@ from dragoman.events.words import (
     ToolKind,
     ToolStatus,
 )
-from dragoman.events.words import Stage as FileStage
 from dragoman.testing import scripted
 from dragoman.transports import spawn
 from tests.aio import aio

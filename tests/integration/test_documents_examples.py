@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from dragoman.client.legacy import DIALECTS, DocumentOptions
-from dragoman.dialects import tagged
-from dragoman.dialects.keyed import shapes as keyed
+from dragoman.dialects.legacy import tagged
+from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.events import model
 from dragoman.events.parts import Audio, Block, Image, Link, Resource, Text
 from tests.aio import aio

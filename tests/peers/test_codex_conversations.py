@@ -25,12 +25,12 @@ from dragoman.events import model as happened
 from dragoman.events.fold import fold
 from dragoman.events.parts import Image, Text
 from dragoman.events.words import (
+    ChangeStage,
     ErrorKind,
     FileOp,
     Outcome,
     PlanStatus,
     Role,
-    Stage,
     ToolKind,
     ToolStatus,
     TurnPhase,
@@ -197,7 +197,7 @@ async def test_a_change_of_a_file_names_the_file_and_shows_the_difference(
         assert path.read_text() == "some content\n"
         assert asked[0].title == f"Edit {path}"
         stages = [e.stage for e in events if isinstance(e, happened.FilesChanged) and e.tool_id]
-        assert stages == [Stage.PROPOSED, Stage.APPLIED]
+        assert stages == [ChangeStage.PROPOSED, ChangeStage.APPLIED]
         view = fold(events)
         (tool,) = view.tools.values()
         assert [(c.path, c.op) for c in tool.changes] == [(str(path), FileOp.ADD)]
@@ -214,7 +214,7 @@ async def test_a_change_of_a_file_that_is_refused_leaves_the_disk_alone(
         events = await events_of(thread_of(talk), "WRITE:made.txt:some content")
         assert not (workspace / "made.txt").exists()
         stages = [e.stage for e in events if isinstance(e, happened.FilesChanged) and e.tool_id]
-        assert stages[-1] is Stage.DECLINED
+        assert stages[-1] is ChangeStage.DECLINED
 
 
 @aio

@@ -18,7 +18,7 @@ import pytest
 
 from dragoman.client.codex import client as client_module
 from dragoman.client.codex.approvals import APPROVALS
-from dragoman.dialects.codex import failures, items, meaning, shapes
+from dragoman.dialects.codex import failures, items, shapes, translate
 from tests.peers.programs import peer_environment, peer_program
 
 SOURCE = Path(client_module.__file__).parent
@@ -126,7 +126,7 @@ def calls_of_ours() -> set[str]:
 
 
 def shape_of(method: str) -> type[msgspec.Struct]:
-    decode, _ = meaning._NOTIFICATIONS[method]
+    decode, _ = translate._NOTIFICATIONS[method]
     shape: type[msgspec.Struct] = decode.__self__.type  # type: ignore[attr-defined]
     return shape
 
@@ -140,9 +140,9 @@ def test_every_method_that_we_call_exists(schema: Path) -> None:
 
 def test_every_notification_that_we_know_or_do_not_want_exists(schema: Path) -> None:
     theirs = set(methods(schema, "ServerNotification"))
-    assert set(meaning._NOTIFICATIONS) - theirs == set()
+    assert set(translate._NOTIFICATIONS) - theirs == set()
     assert set(client_module.NEVER_USED) - theirs == set()
-    assert set(client_module.NEVER_USED) & set(meaning._NOTIFICATIONS) == set()
+    assert set(client_module.NEVER_USED) & set(translate._NOTIFICATIONS) == set()
 
 
 def test_every_notification_that_they_send_was_thought_about(schema: Path) -> None:
@@ -159,11 +159,11 @@ def test_every_notification_that_they_send_was_thought_about(schema: Path) -> No
         "windows/worldWritableWarning",
     }
     theirs = set(methods(schema, "ServerNotification"))
-    handled = {*meaning._NOTIFICATIONS, *client_module.NEVER_USED}
+    handled = {*translate._NOTIFICATIONS, *client_module.NEVER_USED}
     assert theirs - handled - without_a_word == set()
 
 
-@pytest.mark.parametrize("method", sorted(meaning._NOTIFICATIONS))
+@pytest.mark.parametrize("method", sorted(translate._NOTIFICATIONS))
 def test_every_field_of_a_notification_exists(method: str, schema: Path) -> None:
     theirs = properties(schema, methods(schema, "ServerNotification")[method])
     assert fields(shape_of(method)) - theirs == set()
@@ -191,7 +191,7 @@ def test_every_field_of_a_shape_exists(name: str, schema: Path) -> None:
 
 
 def test_every_shape_is_compared_with_something() -> None:
-    notified = {shape_of(method).__name__ for method in meaning._NOTIFICATIONS}
+    notified = {shape_of(method).__name__ for method in translate._NOTIFICATIONS}
     bases = {"Shape", "Scope", "ThreadScoped", "TurnScoped"}
     ours = {
         name
@@ -213,10 +213,10 @@ def words(folder: Path, type_name: str) -> set[str]:
 
 
 def test_the_words_for_settings_are_theirs(schema: Path) -> None:
-    assert set(meaning.MODES) <= words(schema, "SandboxMode")
-    assert set(meaning.POLICIES) <= words(schema, "AskForApproval")
+    assert set(translate.MODES) <= words(schema, "SandboxMode")
+    assert set(translate.POLICIES) <= words(schema, "AskForApproval")
     policies = json.dumps(definitions(schema)["SandboxPolicy"])
-    assert all(f'"{word}"' in policies for word in meaning.MODES.values())
+    assert all(f'"{word}"' in policies for word in translate.MODES.values())
 
 
 def test_the_words_for_errors_are_theirs(schema: Path) -> None:

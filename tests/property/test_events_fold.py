@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.fold import apply, fold
-from dragoman.events.place import Place
 from dragoman.events.view import View
 from dragoman.events.words import Role
 from tests.amounts import SOME
@@ -56,14 +56,14 @@ others: st.SearchStrategy[Any] = st.one_of(
 histories = st.lists(st.one_of(chunks, chunks, tools, others), max_size=30)
 
 
-def place() -> Place:
-    return Place(model.Source("acp", "c"), itertools.count(1), "s")
+def place() -> EventEnvelope:
+    return EventEnvelope(model.Source("acp", "c"), itertools.count(1), "s")
 
 
 def events_of(updates: list[Any], *, replay: bool = False) -> list[model.Event]:
     where = place()
     where.replay = replay
-    return [event for update in updates for event in meaning.of_update(update, where, b"{}")]
+    return [event for update in updates for event in translate.of_update(update, where, b"{}")]
 
 
 @SOME
@@ -90,7 +90,7 @@ def test_a_prompt_that_the_agent_repeats_looks_like_one_that_it_does_not(
     where = place()
     prompt = "".join(pieces)
     started = model.TurnStarted(
-        *where.base("session/prompt", None), (meaning.block(acp.TextContent(text=prompt)),)
+        *where.base("session/prompt", None), (translate.block(acp.TextContent(text=prompt)),)
     )
     repeated = events_of(
         [acp.UserMessageChunk(content=acp.TextContent(text=piece)) for piece in pieces]

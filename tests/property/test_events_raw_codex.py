@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.dialects.codex import shapes
-from dragoman.dialects.codex.meaning import _NOTIFICATIONS
+from dragoman.dialects.codex.translate import _NOTIFICATIONS
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from tests.property.feeding import FEWER, line

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dragoman.client.budgets import Budgets
 from dragoman.client.legacy.open import DIALECTS
-from dragoman.dialects import chained, oneshot, tagged, threads
-from dragoman.dialects.keyed import shapes as keyed
+from dragoman.dialects.legacy import chained, oneshot, tagged, threads
+from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
 from tests.property.feeding import FEWER, line

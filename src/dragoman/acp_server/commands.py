@@ -14,7 +14,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.events.parts import Command
+    from dragoman.events.parts import SlashCommand
     from dragoman.runs.context import RunContext
 
 PEERS: Final = "peers"
@@ -34,7 +34,7 @@ EXAMPLE_PROMPT: Final = "what would be decided"
 """Stands for work that nobody has described yet: a small piece of it."""
 
 
-def available(theirs: Sequence[Command]) -> list[acp.AvailableCommand]:
+def available(theirs: Sequence[SlashCommand]) -> list[acp.AvailableCommand]:
     """Our commands, and those of the peer that ours do not hide."""
     told = [
         acp.AvailableCommand(name=name, description=text, input=_input(hint))

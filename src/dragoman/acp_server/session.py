@@ -26,11 +26,11 @@ from dragoman.agent.server import Server
 from dragoman.agent.session import Session
 from dragoman.catalogue.enforcement import violated
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import DragomanError, RemoteError, StoreError, UsageError
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope as Envelope
 from dragoman.events.parts import Block, Capabilities, Text
-from dragoman.events.place import Place as Envelope
 from dragoman.gateway import answers
 from dragoman.gateway.choices import Choices
 from dragoman.runs.brief import brief_for
@@ -240,7 +240,7 @@ class EditorSession:
     async def prompt(self, turn: Turn) -> Any:
         """Answer a prompt."""
         command = parse(turn.prompt)
-        blocks = [meaning.block(block) for block in turn.prompt]
+        blocks = [translate.block(block) for block in turn.prompt]
         try:
             if command is not None and command.name in commands.COMMANDS:
                 return await self._command(turn, command.name, command.input)
@@ -256,7 +256,7 @@ class EditorSession:
         place = self._place
         if name == commands.DELEGATE:
             role, work = commands.role_and_work(text, place.catalogue.roles)
-            return await self._errand(turn, role, work, [meaning.block(b) for b in turn.prompt])
+            return await self._errand(turn, role, work, [translate.block(b) for b in turn.prompt])
         if name == commands.PEERS:
             # It looks for programs all over the PATH.
             told = await asyncio.to_thread(commands.peers_text, place)

@@ -22,7 +22,7 @@ from dragoman.agent.speech import AcpSpeech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.words import Role
 from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.client_session import GatewaySession
@@ -80,7 +80,7 @@ class UpdateSender:
         self._commands = commands
         self._name = msgspec.json.encode(session.id)
         self._bridged: GatewaySession | None = None
-        stored = Place(model.Source(ACP, "stored"), itertools.count(1), session.id)
+        stored = EventEnvelope(model.Source(ACP, "stored"), itertools.count(1), session.id)
         self._replayed = Unannounced(side.capabilities, stored)
 
     def follow(self, conversation: Conversation | None) -> None:

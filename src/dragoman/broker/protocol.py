@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.broker import error_transfer
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import ConfigInvalid, DragomanError, RemoteError, UsageError
 from dragoman.policy.rules import Policy, PolicySettings
 from dragoman.rpc import boundary
@@ -35,7 +35,7 @@ TERMS: Final = "_dragoman/terms"
 STDERR: Final = "_dragoman/stderr"
 """A notification: what the peer wrote to its stderr, for callers that asked for it."""
 
-META: Final = meaning.META
+META: Final = translate.META
 """Where in a `_meta` ours stands."""
 
 LINEAGE: Final = ("depth", "lineage")
@@ -217,8 +217,8 @@ def with_our_meta(result: Raw, ours: dict[str, Any]) -> Raw:
         theirs = {} if meta is None or bytes(meta) == b"null" else members(meta)
         before = theirs.get(META)
         # A stop reason that was translated on the way here is still wanted in the peer's word.
-        if before is not None and (stop := text(members(before).get(meaning.STOP))) is not None:
-            ours = {**ours, meaning.STOP: stop}
+        if before is not None and (stop := text(members(before).get(translate.STOP))) is not None:
+            ours = {**ours, translate.STOP: stop}
     except RemoteError:
         # A result that is no object is the peer's own business.
         return result

@@ -23,8 +23,8 @@ from dragoman.cli.output.terminal import put_err
 from dragoman.cli.run_setup import perform
 from dragoman.cli.shared_options import ListFormat
 from dragoman.cli.stored_sessions import show_for
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Source
-from dragoman.events.place import Place
 from dragoman.paths import find_paths
 from dragoman.runs.job_events import follow_session, follow_sessions
 from dragoman.runs.jobs import find_job
@@ -81,7 +81,7 @@ def watch_job(id: str, *, format: ListFormat) -> int:
 async def _show(
     lines: AsyncIterator[tuple[int, bytes]], record: SessionRecord, show: Renderer
 ) -> None:
-    place = Place(Source("acp", "watched"), itertools.count(1), record.peer_session_id)
+    place = EventEnvelope(Source("acp", "watched"), itertools.count(1), record.peer_session_id)
     async for _, line in lines:
         for event in events_of(line, place):
             show.event(event)

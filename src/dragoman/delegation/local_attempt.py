@@ -15,9 +15,9 @@ from dragoman.client.budgets import Budgets
 from dragoman.delegation.facts import LOCAL
 from dragoman.delegation.local_model import LocalModel, ask
 from dragoman.delegation.peer_run import RunResult
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, MessageDelta, Source, TurnEnded, TurnStarted
 from dragoman.events.parts import Text
-from dragoman.events.place import Place
 from dragoman.events.words import Role
 
 SOURCE: Final = Source(LOCAL, LOCAL)
@@ -34,7 +34,7 @@ async def ask_local(
     on_event: Callable[[Event], None],
 ) -> RunResult:
     """Ask it once."""
-    place = Place(SOURCE, itertools.count(1), None)
+    place = EventEnvelope(SOURCE, itertools.count(1), None)
     place.turn = TURN
     seen = RunResult(prompted=True, model=model.model)
 

@@ -17,8 +17,8 @@ from msgspec import UNSET, UnsetType
 
 from dragoman.events import model as happened
 from dragoman.events.parts import Block, Text
-from dragoman.events.view import Growing, Message, Plan, Tool, Turn, View
-from dragoman.events.words import Role, Stage, ToolStatus
+from dragoman.events.view import FinishedTurn, Growing, Message, Plan, Tool, View
+from dragoman.events.words import ChangeStage, Role, ToolStatus
 
 
 def apply(view: View, event: happened.Event) -> None:
@@ -147,9 +147,9 @@ def _tool_changed(view: View, event: happened.ToolChanged) -> None:
 _PENDING: Final = ToolStatus.PENDING
 
 _STAGES: Final = {
-    ToolStatus.COMPLETED: Stage.APPLIED,
-    ToolStatus.FAILED: Stage.FAILED,
-    ToolStatus.DECLINED: Stage.DECLINED,
+    ToolStatus.COMPLETED: ChangeStage.APPLIED,
+    ToolStatus.FAILED: ChangeStage.FAILED,
+    ToolStatus.DECLINED: ChangeStage.DECLINED,
 }
 
 
@@ -168,7 +168,7 @@ def _files(view: View, event: happened.FilesChanged) -> None:
     tool = _tool(view, event.tool_id)
     tool.changes = event.changes
     tool.stage = event.stage
-    if event.stage is Stage.PROPOSED:
+    if event.stage is ChangeStage.PROPOSED:
         # It comes behind the end of its call, which says more.
         tool.stage = _STAGES.get(tool.status, event.stage)
 
@@ -228,7 +228,7 @@ def _turn_ended(view: View, event: happened.TurnEnded) -> None:
     view.open = False
     view.prompt = None
     view.waiting.clear()
-    view.turns.append(Turn(event.outcome, event.stop, event.failure))
+    view.turns.append(FinishedTurn(event.outcome, event.stop, event.failure))
     if event.usage is not None:
         view.usage["turn"] = event.usage
     if event.text is not None:

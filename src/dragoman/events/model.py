@@ -20,18 +20,18 @@ from dragoman.events.parts import (
     AuthMethod,
     Block,
     Capabilities,
-    Command,
     Failure,
     FileChange,
     Location,
-    Option,
     PeerInfo,
     PermissionOption,
     PlanEntry,
+    SessionOption,
+    SlashCommand,
     ToolItem,
     Usage,
 )
-from dragoman.events.words import Outcome, Role, Stage, ToolKind, ToolStatus, TurnPhase
+from dragoman.events.words import ChangeStage, Outcome, Role, ToolKind, ToolStatus, TurnPhase
 
 
 class Source(Struct, frozen=True, gc=False):
@@ -121,16 +121,16 @@ class SessionClosed(Base, frozen=True, gc=False, tag=True):
 class SettingsChanged(Base, frozen=True, gc=False, tag=True):
     """The settings as they are now; each list is complete. UNSET was not told."""
 
-    options: tuple[Option, ...] | UnsetType = UNSET
+    options: tuple[SessionOption, ...] | UnsetType = UNSET
     mode: str | None | UnsetType = UNSET
-    modes: tuple[Option, ...] | UnsetType = UNSET
+    modes: tuple[SessionOption, ...] | UnsetType = UNSET
     model: str | None | UnsetType = UNSET
 
 
 class CommandsChanged(Base, frozen=True, gc=False, tag=True):
     """The slash commands there are now."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[SlashCommand, ...]
 
 
 # -- turns
@@ -216,7 +216,7 @@ class FilesChanged(Base, frozen=True, gc=False, tag=True):
     """Files are changed, by one tool call or over the whole turn so far."""
 
     changes: tuple[FileChange, ...]
-    stage: Stage
+    stage: ChangeStage
     tool_id: str | None = None
 
 

@@ -105,7 +105,7 @@ class Choice(Struct, frozen=True, gc=False):
     group: str | None = None
 
 
-class Option(Struct, frozen=True, gc=False):
+class SessionOption(Struct, frozen=True, gc=False):
     """A setting of a session. `choices` is empty for one that is on or off."""
 
     id: str
@@ -117,7 +117,7 @@ class Option(Struct, frozen=True, gc=False):
     """Whether it accepts values that are not among the choices."""
 
 
-class Command(Struct, frozen=True, gc=False):
+class SlashCommand(Struct, frozen=True, gc=False):
     """A slash command."""
 
     name: str

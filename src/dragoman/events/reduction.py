@@ -17,7 +17,7 @@ from dragoman.events import model, words
 from dragoman.events.losses import Part
 from dragoman.events.model import Event
 from dragoman.events.parts import FileChange
-from dragoman.events.words import Outcome, Role, Stage, ToolStatus
+from dragoman.events.words import ChangeStage, Outcome, Role, ToolStatus
 
 
 def without(events: Iterable[Event], parts: Iterable[Part]) -> list[Event]:
@@ -96,14 +96,14 @@ def _only_paths(events: Sequence[Event]) -> list[Event]:
     def made(event: model.FilesChanged) -> None:
         changed.update({c.path: FileChange(c.path, diff=c.diff) for c in event.changes})
         files = tuple(changed.values())
-        kept.append(replace(event, changes=files, stage=Stage.UNKNOWN, tool_id=None))
+        kept.append(replace(event, changes=files, stage=ChangeStage.UNKNOWN, tool_id=None))
 
     for event in events:
         if isinstance(event, model.FilesChanged):
             proposed.pop(event.tool_id, None)
-            if event.stage in (Stage.APPLIED, Stage.UNKNOWN):
+            if event.stage in (ChangeStage.APPLIED, ChangeStage.UNKNOWN):
                 made(event)
-            elif event.stage is Stage.PROPOSED:
+            elif event.stage is ChangeStage.PROPOSED:
                 proposed[event.tool_id] = event
             continue
         if isinstance(event, model.TurnStarted):

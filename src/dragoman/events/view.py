@@ -12,16 +12,16 @@ from msgspec import Struct, field
 
 from dragoman.events.parts import (
     Block,
-    Command,
     Failure,
     FileChange,
     Location,
-    Option,
     PlanEntry,
+    SessionOption,
+    SlashCommand,
     ToolItem,
     Usage,
 )
-from dragoman.events.words import Outcome, Role, Stage, ToolKind, ToolStatus
+from dragoman.events.words import ChangeStage, Outcome, Role, ToolKind, ToolStatus
 
 MANY_PIECES: Final = 1024
 """Pieces of a text that are joined: a short one takes many times the memory of its characters."""
@@ -113,7 +113,7 @@ class Tool(Struct):
     content: tuple[ToolItem, ...] = ()
     locations: tuple[Location, ...] = ()
     changes: tuple[FileChange, ...] = ()
-    stage: Stage = Stage.UNKNOWN
+    stage: ChangeStage = ChangeStage.UNKNOWN
     exit_code: int | None = None
     error: str | None = None
 
@@ -134,7 +134,7 @@ class Plan(Struct):
         return str(self.written)
 
 
-class Turn(Struct):
+class FinishedTurn(Struct):
     """One finished turn."""
 
     outcome: Outcome
@@ -152,14 +152,14 @@ class View(Struct, eq=False):
     messages: list[Message] = field(default_factory=list)
     tools: dict[str, Tool] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
-    options: tuple[Option, ...] = ()
-    modes: tuple[Option, ...] = ()
-    commands: tuple[Command, ...] = ()
+    options: tuple[SessionOption, ...] = ()
+    modes: tuple[SessionOption, ...] = ()
+    commands: tuple[SlashCommand, ...] = ()
     usage: dict[str, Usage] = field(default_factory=dict)
     """By scope: context, turn, session, call, account."""
     changes: tuple[FileChange, ...] = ()
     """Changes over the whole turn, where the dialect tells them so."""
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[FinishedTurn] = field(default_factory=list)
     running: bool = False
     waiting: set[str] = field(default_factory=set)
     """Questions to us that are open."""

@@ -77,7 +77,7 @@ class FileOp(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-class Stage(enum.StrEnum):
+class ChangeStage(enum.StrEnum):
     """Whether a change of files was made."""
 
     PROPOSED = "proposed"

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from dragoman.client.acp.session import APPLY, Session
 from dragoman.client.permissions import Answer
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.table import Gate
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.gateway.choices import MODEL_OPTION, choices_of, lacks_models
 from dragoman.gateway.to_acp import AcpTranslator
 from dragoman.wire.messages import UNDECODABLE, Notification
@@ -95,7 +95,7 @@ class Unannounced:
 
     __slots__ = ("_place", "_speaker", "strange")
 
-    def __init__(self, client: acp.ClientCapabilities, place: Place) -> None:
+    def __init__(self, client: acp.ClientCapabilities, place: EventEnvelope) -> None:
         self._place = place
         self.strange = frozenset(
             kind
@@ -117,7 +117,7 @@ class Unannounced:
             return None
 
     def said(self, update: acp.SessionUpdate, line: bytes | None) -> list[acp.SessionUpdate]:
-        events = meaning.of_update(update, self._place, line)
+        events = translate.of_update(update, self._place, line)
         return [said for event in events for said in self._speaker.updates(event)]
 
 
@@ -125,7 +125,7 @@ class UpdateFilter:
     """What passes to one client of one session."""
 
     def __init__(
-        self, client: acp.ClientCapabilities, session: Session, place: Place, *, raw: bool
+        self, client: acp.ClientCapabilities, session: Session, place: EventEnvelope, *, raw: bool
     ) -> None:
         self._client = client
         self._session = session

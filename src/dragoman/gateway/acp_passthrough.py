@@ -22,12 +22,12 @@ from dragoman.client.acp.session import Session
 from dragoman.client.permissions import Answer, choose
 from dragoman.dialects import discovery
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.codec import decoder
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError, RemoteError, UsageError
 from dragoman.events import model
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.gateway import acp_filter, answers
 from dragoman.gateway.acp_filter import UpdateFilter
 from dragoman.gateway.relay import HERE, Upstream, session_of
@@ -282,8 +282,8 @@ class PassthroughSession:
 
     def sieve(self, session: Session) -> UpdateFilter:
         assert self._capabilities is not None
-        source = model.Source(meaning.DIALECT, self.upstream.connection.name)
-        place = Place(source, itertools.count(), session.id)
+        source = model.Source(translate.DIALECT, self.upstream.connection.name)
+        place = EventEnvelope(source, itertools.count(), session.id)
         return UpdateFilter(self._capabilities, session, place, raw=self._raw)
 
     # -- requests of the client

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.client.conversation import Result
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import AuthRequired, DragomanError, InvalidAnswer, RemoteError, UsageError
 from dragoman.events import model
 from dragoman.events.parts import Usage
@@ -57,7 +57,7 @@ def response(result: Result, ended: model.TurnEnded | None) -> acp.PromptRespons
     stop = _STOPS.get(result.outcome)
     failed = result.error or (result.failure if result.outcome is Outcome.UNKNOWN else None)
     if stop is not None and failed is None:
-        meta = {meaning.META: {meaning.STOP: result.stop}} if result.stop else None
+        meta = {translate.META: {translate.STOP: result.stop}} if result.stop else None
         return acp.PromptResponse(stop_reason=stop, extra=extra, meta=meta)
     raise failure(result)
 
@@ -73,11 +73,11 @@ def translated(answer: acp.PromptResponse) -> acp.PromptResponse:
         raise RemoteError(
             codes.INTERNAL_ERROR,
             f"the agent ended its turn with the stop reason {word!r}",
-            {"outcome": outcome.value, meaning.STOP: word},
+            {"outcome": outcome.value, translate.STOP: word},
         )
-    theirs = (answer.meta or {}).get(meaning.META)
-    ours = {**(theirs if isinstance(theirs, dict) else {}), meaning.STOP: word}
-    meta = {**(answer.meta or {}), meaning.META: ours}
+    theirs = (answer.meta or {}).get(translate.META)
+    ours = {**(theirs if isinstance(theirs, dict) else {}), translate.STOP: word}
+    meta = {**(answer.meta or {}), translate.META: ours}
     return replace(answer, stop_reason=_STOPS[outcome], meta=meta)
 
 
@@ -113,7 +113,7 @@ def _used(usage: Usage | None) -> dict[str, Any] | None:
 def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
     if ended is None or ended.raw is None or ended.native != acp.SESSION_PROMPT.name:
         return None
-    if ended.source.dialect != meaning.DIALECT:
+    if ended.source.dialect != translate.DIALECT:
         # Others have a method of this name too, and their own words in its result.
         return None
     message = messages.decode(ended.raw)

@@ -135,7 +135,7 @@ def _models(models: Any) -> acp.SessionConfigSelect:
     )
 
 
-def _option(option: parts.Option) -> acp.SessionConfigSelect | acp.SessionConfigBoolean:
+def _option(option: parts.SessionOption) -> acp.SessionConfigSelect | acp.SessionConfigBoolean:
     if isinstance(option.value, bool):
         return acp.SessionConfigBoolean(
             id=option.id, name=option.name, current_value=option.value, category=option.category

@@ -26,7 +26,7 @@ from dragoman.client.conversation import Conversation, ConversationTurn, Opening
 from dragoman.client.permissions import Answer, Chosen, Decision, Question
 from dragoman.client.turns import TurnEndMark as Ended
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import ConnectionLost, DragomanError, RemoteError
 from dragoman.events import model
 from dragoman.events.fold import apply
@@ -202,7 +202,7 @@ class ClientSession:
     def __init__(self, bridge: Gateway) -> None:
         self._bridge = bridge
         self._peer = bridge.peer
-        self._forwards = bridge.peer.dialect == meaning.DIALECT
+        self._forwards = bridge.peer.dialect == translate.DIALECT
         self._sessions: dict[str, GatewaySession] = {}
         self._server = Server(self._agent())
         self._connection: Connection | None = None
@@ -396,7 +396,7 @@ class ClientSession:
         bridged = self._bridged(turn.session.id)
         bridged.turning = True
         try:
-            prompt = [meaning.block(block) for block in turn.prompt]
+            prompt = [translate.block(block) for block in turn.prompt]
             async with bridged.conversation.prompt(prompt) as running:
                 bridged.running = running
                 ended = await bridged.follow(running, functools.partial(self._tell, bridged))

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.events import model, parts
 from dragoman.events.words import FileOp, PlanStatus, Role, ToolStatus
 from dragoman.gateway.hunks import hunks_of
@@ -136,7 +136,7 @@ class AcpTranslator:
         if event.block is None:
             content = acp.TextContent(text=event.text)
         else:
-            content = meaning.to_block(event.block)
+            content = translate.to_block(event.block)
         return (_CHUNKS[event.role](content=content, message_id=event.message_id),)
 
     def _message(self, event: model.MessageSet) -> Sequence[acp.SessionUpdate]:
@@ -151,7 +151,8 @@ class AcpTranslator:
             self._said += [block.text for block in blocks if isinstance(block, parts.Text)]
         chunk = _CHUNKS[event.role]
         return [
-            chunk(content=meaning.to_block(block), message_id=event.message_id) for block in blocks
+            chunk(content=translate.to_block(block), message_id=event.message_id)
+            for block in blocks
         ]
 
     def _last_words(self, whole: str) -> Sequence[acp.SessionUpdate]:
@@ -304,7 +305,7 @@ def _item(item: parts.ToolItem) -> acp.ToolCallContent | None:
     # A terminal of the peer is none of the client's.
     if isinstance(item, parts.TerminalRef):
         return None
-    return acp.Content(content=meaning.to_block(item))
+    return acp.Content(content=translate.to_block(item))
 
 
 def _change(change: parts.FileChange) -> list[acp.ToolCallContent]:
@@ -335,7 +336,7 @@ def _plan(event: model.PlanSet) -> acp.Plan:
     return acp.Plan(entries=entries)
 
 
-def _commands(commands: Sequence[parts.Command]) -> acp.AvailableCommandsUpdate:
+def _commands(commands: Sequence[parts.SlashCommand]) -> acp.AvailableCommandsUpdate:
     return acp.AvailableCommandsUpdate(
         available_commands=[
             acp.AvailableCommand(

@@ -15,7 +15,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.client.conversation import Conversation
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
 from dragoman.errors.usage import alternatives
-from dragoman.events.parts import Choice, Option
+from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
 
 PREVIEW: Final = "-preview"
@@ -25,7 +25,7 @@ PREVIEW: Final = "-preview"
 # -- which one is meant
 
 
-def model_option(options: Sequence[Option]) -> Option | None:
+def model_option(options: Sequence[SessionOption]) -> SessionOption | None:
     """The option that chooses the model, if the agent has one."""
     return next((o for o in options if o.category == "model" and o.choices), None)
 

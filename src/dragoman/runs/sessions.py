@@ -542,9 +542,9 @@ async def submit(
     nothing of it is stored; None while all is well."""
     from dragoman.broker.protocol import SUBMIT
     from dragoman.dialects.acp import v1 as acp
-    from dragoman.dialects.acp.v1 import meaning
+    from dragoman.dialects.acp.v1 import translate
 
-    wire = [meaning.to_block(block) for block in blocks]
+    wire = [translate.to_block(block) for block in blocks]
     peer.client.require_content(wire)
     prompt = Raw(acp.encode(wire))
     params = {"sessionId": session_id, "prompt": prompt, **terms["dragoman"]}

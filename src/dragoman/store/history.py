@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dragoman.dialects.acp.v1 import codec, content, meaning, updates
+from dragoman.dialects.acp.v1 import codec, content, translate, updates
 from dragoman.errors import UnknownSession
 from dragoman.events import model, parts
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.words import ErrorKind, Outcome
 from dragoman.store.records import Gap, JobRecord, counted
 from dragoman.store.sessions import missing
@@ -33,8 +33,8 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
     session = store.session(key)
     if session is None:
         raise UnknownSession(missing(key))
-    source = model.Source(meaning.DIALECT, CONNECTION)
-    place = Place(source, itertools.count(1), session.peer_session_id)
+    source = model.Source(translate.DIALECT, CONNECTION)
+    place = EventEnvelope(source, itertools.count(1), session.peer_session_id)
     place.replay = True
     yield model.SessionOpened(
         *place.base("", None), "load", session.cwd, session.title, session.model
@@ -72,7 +72,7 @@ def text_of(store: Store, job: JobRecord) -> str:
 class _Turns:
     """Puts the beginnings and ends of turns between the events, where they were."""
 
-    def __init__(self, place: Place, jobs: list[JobRecord]) -> None:
+    def __init__(self, place: EventEnvelope, jobs: list[JobRecord]) -> None:
         self._place = place
         self._left = sorted(jobs, key=lambda job: (job.first_event, job.created_at), reverse=True)
         self._open: JobRecord | None = None
@@ -117,7 +117,7 @@ class _Turns:
         self._place.turn = None
 
 
-def _missing(gap: Gap, place: Place) -> model.Event:
+def _missing(gap: Gap, place: EventEnvelope) -> model.Event:
     """Says that something is not there, where it would be."""
     title = f"{counted(gap.next - gap.first)} missing here that could not be stored"
     return model.Noticed(*place.base("", None), "warning", title, gap.why or None)
@@ -130,14 +130,14 @@ def _update(line: bytes) -> Any:
         return None
 
 
-def events_of(line: bytes, place: Place) -> Iterator[model.Event]:
+def events_of(line: bytes, place: EventEnvelope) -> Iterator[model.Event]:
     """What one stored line says, also one that was stored just now."""
     raw = b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % line
     update = _update(line)
     if update is None:
         yield model.Unknown(*place.base("session/update", raw), "a line that is no update")
     else:
-        yield from meaning.of_update(update, place, raw)
+        yield from translate.of_update(update, place, raw)
 
 
 def _outcome(word: str | None) -> Outcome:

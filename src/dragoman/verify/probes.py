@@ -18,7 +18,7 @@ from dragoman.client.conversation import Conversation, Peer
 from dragoman.dialects import discovery
 from dragoman.errors import InvalidAnswer, RemoteError
 from dragoman.events import model
-from dragoman.events.parts import Option
+from dragoman.events.parts import SessionOption
 
 UNKNOWN_METHOD: Final = "dragoman/nobody_knows_this"
 """Without an underscore at its beginning: that would be an extension, which may be swallowed."""
@@ -127,5 +127,5 @@ def _choices(events: list[model.Event], category: str) -> tuple[str, ...] | None
     return None
 
 
-def _is(option: Option, category: str) -> bool:
+def _is(option: SessionOption, category: str) -> bool:
     return option.category == category and bool(option.choices)

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.acp_server.choices import AUTO, ServerChoices, first_role, peers_in, theirs
 from dragoman.dialects.acp import v1 as acp
-from dragoman.events.parts import Choice, Option
+from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
 from dragoman.gateway.choices import Choices
 from dragoman.runs.context import RunContext
@@ -58,7 +58,12 @@ def test_an_option_of_the_peer_that_is_called_like_ours_gets_another_name(
 ) -> None:
     choices = ServerChoices(place, peer="codex", role="review")
     offered = (Choice("a", "A"),)
-    view = View(options=(Option("peer", "Peer", "a", offered), Option("speed", "S", "a", offered)))
+    view = View(
+        options=(
+            SessionOption("peer", "Peer", "a", offered),
+            SessionOption("speed", "S", "a", offered),
+        )
+    )
     choices.show(Choices(None, view))
     told = options(choices)
     assert list(told) == ["peer", "role", "peer.peer", "speed"]

@@ -8,14 +8,16 @@ import pytest
 
 from dragoman.acp_server import commands
 from dragoman.errors import UnknownRole, UsageError
-from dragoman.events.parts import Command
+from dragoman.events.parts import SlashCommand
 from dragoman.redaction.redactor import Redactor
 from dragoman.store.ledger import AttemptRecord, Ending, Ledger, ledger_path
 from tests.unit.runs.contexts import place_in
 
 
 def test_a_command_of_ours_hides_one_of_the_peer_that_is_called_the_same() -> None:
-    told = commands.available([Command("stats", "theirs"), Command("init", "theirs", "what")])
+    told = commands.available(
+        [SlashCommand("stats", "theirs"), SlashCommand("init", "theirs", "what")]
+    )
     assert [one.name for one in told] == ["peers", "delegate", "explain", "stats", "init"]
     assert told[3].description != "theirs"
     assert told[4].input is not None and told[4].input.hint == "what"

@@ -12,7 +12,7 @@ from dragoman.catalogue.enforcement import enforce, gap, made_to_ask, unapproved
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.load import built_in
 from dragoman.errors import PolicyNotEnforced, Unsupported
-from dragoman.events.parts import Option
+from dragoman.events.parts import SessionOption
 from dragoman.events.view import View
 from dragoman.policy.approver import Ruling
 from dragoman.policy.rules import Act, Verdict
@@ -141,13 +141,13 @@ class Session:
         self.asked.append((name, value))
         if self.obeys:
             others = [one for one in self.view.options if one.id != name]
-            self.view.options = (*others, Option(name, name, value))
+            self.view.options = (*others, SessionOption(name, name, value))
 
 
 def view(mode: str | None, **options: str | bool) -> View:
     made = View()
     made.mode = mode
-    made.options = tuple(Option(name, name, value) for name, value in options.items())
+    made.options = tuple(SessionOption(name, name, value) for name, value in options.items())
     return made
 
 

@@ -25,16 +25,16 @@ from dragoman.client.results import Result
 from dragoman.errors import ConnectionClosed, DragomanError
 from dragoman.events import model
 from dragoman.events.model import Event
-from dragoman.events.parts import Capabilities, Choice, Option, PeerInfo
+from dragoman.events.parts import Capabilities, Choice, PeerInfo, SessionOption
 from dragoman.events.words import Outcome
 
 SOURCE = model.Source("acp", "client-1")
 
 
-def option(*values: str, value: str | None = None) -> Option:
+def option(*values: str, value: str | None = None) -> SessionOption:
     """An option that chooses a model."""
     choices = tuple(Choice(each, each.title()) for each in values)
-    return Option("model", "Model", value or values[0], choices, "model")
+    return SessionOption("model", "Model", value or values[0], choices, "model")
 
 
 class ActedTurn:
@@ -69,7 +69,9 @@ class ActedAgent:
 
     id = "s1"
 
-    def __init__(self, *options: Option, model: str | None = None, dialect: str = "acp") -> None:
+    def __init__(
+        self, *options: SessionOption, model: str | None = None, dialect: str = "acp"
+    ) -> None:
         self.options = options
         self.models: tuple[Choice, ...] = ()
         self.model = model

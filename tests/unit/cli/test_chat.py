@@ -13,7 +13,7 @@ from dragoman.cli.output import terminal
 from dragoman.client.results import Result
 from dragoman.errors import ProcessExited
 from dragoman.events import model
-from dragoman.events.parts import Command
+from dragoman.events.parts import SlashCommand
 from dragoman.events.words import Outcome
 from tests.aio import aio
 from tests.unit.cli.acting import SOURCE, ActedAgent, ActedStage, ActedTurn, Remembering, plan
@@ -65,7 +65,7 @@ async def test_help_lists_the_agents_commands_and_prompts_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chat = Chat(monkeypatch, "/help", "/go home", None)
-    commands = (Command("go", "Go \x1b[2J somewhere", "where"),)
+    commands = (SlashCommand("go", "Go \x1b[2J somewhere", "where"),)
     tell = chat.agent.tell_settings
 
     def also_commands() -> None:

@@ -26,7 +26,7 @@ from dragoman.client.permissions import Denial, approve_all
 from dragoman.errors import BudgetExceeded, RemoteError, Unsupported
 from dragoman.events import model
 from dragoman.events.parts import Block, Capabilities, Cost, Failure, PeerInfo, Text, Usage
-from dragoman.events.words import Outcome, Role, Stage, ToolStatus
+from dragoman.events.words import ChangeStage, Outcome, Role, ToolStatus
 from dragoman.rpc import Call, Limits
 from dragoman.rpc.lanes import Flow
 from tests.aio import aio
@@ -122,7 +122,7 @@ async def test_a_message_that_comes_whole_counts_once() -> None:
 async def test_a_turn_in_which_nothing_happened_is_empty() -> None:
     assert (await result_of()).outcome is Outcome.EMPTY
     assert (await result_of(make(model.ToolChanged, "t"))).outcome is Outcome.OK
-    change = make(model.FilesChanged, (), Stage.APPLIED)
+    change = make(model.FilesChanged, (), ChangeStage.APPLIED)
     assert (await result_of(change)).outcome is Outcome.OK
     refused = make(model.TurnEnded, Outcome.REFUSED)
     assert (await result_of(ended=refused)).outcome is Outcome.REFUSED

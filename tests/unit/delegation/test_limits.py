@@ -10,12 +10,12 @@ import pytest
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import DelegationLimits
 from dragoman.delegation.limits import TurnLimits, has_daily, over_budget, tightened
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, Source, TurnStarted, UsageReported
 from dragoman.events.parts import Cost, Usage
-from dragoman.events.place import Place
 from dragoman.store.ledger import Spent
 
-PLACE = Place(Source("acp", "c"), count(), "s")
+PLACE = EventEnvelope(Source("acp", "c"), count(), "s")
 
 
 def reported(scope: str = "turn", **usage: Any) -> Event:

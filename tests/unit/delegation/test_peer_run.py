@@ -9,12 +9,12 @@ import pytest
 
 from dragoman.delegation.peer_run import _is_life
 from dragoman.events import model
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.words import Outcome, Role
 from tests.aio import aio
 from tests.integration.delegated_peers import Bench, bench_in
 
-PLACE = Place(model.Source("acp", "c"), count(), "s")
+PLACE = EventEnvelope(model.Source("acp", "c"), count(), "s")
 PLACE.turn = "t"
 BASE = PLACE.base("x", None)
 

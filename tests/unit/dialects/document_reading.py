@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dragoman.dialects.base import ClientEnd
+from dragoman.dialects.legacy.base import ClientEnd
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, Source
-from dragoman.events.place import Place
 from tests.fixtures.documents import Example
 
 
@@ -26,10 +26,12 @@ class Places:
     def __init__(self, dialect: str) -> None:
         self._source = Source(dialect, "test")
         self._numbers = itertools.count(1)
-        self._known: dict[str | None, Place] = {}
+        self._known: dict[str | None, EventEnvelope] = {}
 
-    def __call__(self, session_id: str | None) -> Place:
-        return self._known.setdefault(session_id, Place(self._source, self._numbers, session_id))
+    def __call__(self, session_id: str | None) -> EventEnvelope:
+        return self._known.setdefault(
+            session_id, EventEnvelope(self._source, self._numbers, session_id)
+        )
 
 
 def round_trip(example: Example, shape: Any) -> Any:
@@ -84,4 +86,4 @@ def plain(messages: Any) -> list[tuple[str, Any]]:
 
 def base() -> tuple[Source, int, str | None, str | None, str, bytes | None, bool]:
     """What an event of an agent begins with."""
-    return Place(Source("acp", "test"), itertools.count(), "s").base("x", None)
+    return EventEnvelope(Source("acp", "test"), itertools.count(), "s").base("x", None)

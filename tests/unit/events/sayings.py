@@ -6,15 +6,15 @@ import itertools
 from typing import Any, TypeVar
 
 from dragoman.events import model
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 
 E = TypeVar("E", bound=model.Base)
 
 SOURCE = model.Source("test", "c1")
 
 
-def place(session: str | None = "s") -> Place:
-    return Place(SOURCE, itertools.count(1), session)
+def place(session: str | None = "s") -> EventEnvelope:
+    return EventEnvelope(SOURCE, itertools.count(1), session)
 
 
 _place = place()

@@ -10,12 +10,12 @@ from dragoman.events import model, parts
 from dragoman.events.fold import apply_briefly, apply_settings, fold
 from dragoman.events.view import View
 from dragoman.events.words import (
+    ChangeStage,
     FileOp,
     Outcome,
     PermissionKind,
     PlanStatus,
     Role,
-    Stage,
     ToolKind,
     ToolStatus,
     TurnPhase,
@@ -96,20 +96,20 @@ def test_words_of_the_user_after_the_agent_spoke_are_a_message_of_their_own() ->
 @pytest.mark.parametrize(
     ("status", "stage"),
     [
-        (ToolStatus.RUNNING, Stage.PROPOSED),
-        (ToolStatus.COMPLETED, Stage.APPLIED),
-        (ToolStatus.FAILED, Stage.FAILED),
-        (ToolStatus.DECLINED, Stage.DECLINED),
+        (ToolStatus.RUNNING, ChangeStage.PROPOSED),
+        (ToolStatus.COMPLETED, ChangeStage.APPLIED),
+        (ToolStatus.FAILED, ChangeStage.FAILED),
+        (ToolStatus.DECLINED, ChangeStage.DECLINED),
     ],
 )
 def test_a_proposed_change_is_made_or_not_with_its_tool_call(
-    status: ToolStatus, stage: Stage
+    status: ToolStatus, stage: ChangeStage
 ) -> None:
     """Whichever of the two comes first: an agent may say each of them once."""
-    change = make(model.FilesChanged, (parts.FileChange("/a"),), Stage.PROPOSED, "t")
+    change = make(model.FilesChanged, (parts.FileChange("/a"),), ChangeStage.PROPOSED, "t")
     for events in ([change, tool(status=status)], [tool(status=status), change]):
         assert fold(events).tools["t"].stage is stage
-    assert fold([tool(status=status)]).tools["t"].stage is Stage.UNKNOWN
+    assert fold([tool(status=status)]).tools["t"].stage is ChangeStage.UNKNOWN
 
 
 def test_the_first_event_of_a_tool_makes_it_and_the_next_ones_patch_it() -> None:
@@ -146,11 +146,11 @@ def test_changed_files_belong_to_their_tool_or_to_the_turn() -> None:
     change = parts.FileChange("/a", FileOp.MODIFY)
     view = fold(
         [
-            make(model.FilesChanged, (change,), Stage.APPLIED, "t"),
-            make(model.FilesChanged, (change,), Stage.UNKNOWN),
+            make(model.FilesChanged, (change,), ChangeStage.APPLIED, "t"),
+            make(model.FilesChanged, (change,), ChangeStage.UNKNOWN),
         ]
     )
-    assert (view.tools["t"].changes, view.tools["t"].stage) == ((change,), Stage.APPLIED)
+    assert (view.tools["t"].changes, view.tools["t"].stage) == ((change,), ChangeStage.APPLIED)
     assert view.changes == (change,)
 
 
@@ -174,18 +174,18 @@ def test_plans_are_replaced_grown_and_removed() -> None:
 
 
 def test_settings_change_only_where_they_were_told() -> None:
-    option = parts.Option("o", "O", "v")
+    option = parts.SessionOption("o", "O", "v")
     view = fold(
         [
             make(model.SessionOpened, "new", "/w", "Title", "model-1"),
             make(model.SettingsChanged, mode="m", options=(option,)),
             make(model.SettingsChanged, mode="n"),
-            make(model.CommandsChanged, (parts.Command("go", "Go"),)),
+            make(model.CommandsChanged, (parts.SlashCommand("go", "Go"),)),
             make(model.SessionChanged, updated_at="now"),
         ]
     )
     assert (view.cwd, view.title, view.model, view.mode) == ("/w", "Title", "model-1", "n")
-    assert (view.options, view.commands) == ((option,), (parts.Command("go", "Go"),))
+    assert (view.options, view.commands) == ((option,), (parts.SlashCommand("go", "Go"),))
     assert fold([make(model.SessionChanged, title=None)], view).title is None
 
 

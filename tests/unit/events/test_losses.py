@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.dialects import chained, keyed, oneshot, tagged, threads
-from dragoman.dialects.acp.v1 import meaning as acp
+from dragoman.dialects.acp.v1 import translate as acp
+from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
 from dragoman.events.losses import Loss, Part, parts_of
 from dragoman.events.parts import Capabilities
 

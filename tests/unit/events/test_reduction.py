@@ -12,25 +12,25 @@ from dragoman.events import model
 from dragoman.events.losses import Part
 from dragoman.events.model import Event
 from dragoman.events.parts import (
-    Command,
     Failure,
     FileChange,
     Location,
-    Option,
     PermissionOption,
     PlanEntry,
+    SessionOption,
+    SlashCommand,
     Text,
     Usage,
 )
 from dragoman.events.reduction import without
 from dragoman.events.words import (
+    ChangeStage,
     ErrorKind,
     FileOp,
     Outcome,
     PermissionKind,
     PlanStatus,
     Role,
-    Stage,
     ToolKind,
     ToolStatus,
 )
@@ -53,7 +53,7 @@ CHANGES = (
     FileChange("/a", FileOp.MODIFY, "old", "new", "@@"),
     FileChange("/b", FileOp.ADD, None, "new"),
 )
-FILES = make(model.FilesChanged, CHANGES, Stage.APPLIED, "x")
+FILES = make(model.FilesChanged, CHANGES, ChangeStage.APPLIED, "x")
 PLAN = make(model.PlanSet, entries=(PlanEntry("do", PlanStatus.PENDING, "high"),), text="- do")
 ENDED = make(
     model.TurnEnded,
@@ -64,9 +64,9 @@ ENDED = make(
 )
 SETTINGS = make(
     model.SettingsChanged,
-    options=(Option("effort", "Effort", "low"),),
+    options=(SessionOption("effort", "Effort", "low"),),
     mode="plan",
-    modes=(Option("plan", "Plan", "plan"),),
+    modes=(SessionOption("plan", "Plan", "plan"),),
     model="m",
 )
 OLD = replace(make(model.MessageDelta, Role.USER, "hi", message_id="m"), replay=True)
@@ -85,7 +85,7 @@ CHANGED: list[tuple[Part, Event, dict[str, Any]]] = [
         FILES,
         {
             "changes": (FileChange("/a", diff="@@"), FileChange("/b")),
-            "stage": Stage.UNKNOWN,
+            "stage": ChangeStage.UNKNOWN,
             "tool_id": None,
         },
     ),
@@ -118,7 +118,7 @@ DROPPED: list[tuple[Part, Event]] = [
     (Part.TOOLS, FILES),
     (Part.CHANGES, FILES),
     (Part.PLANS, PLAN),
-    (Part.COMMANDS, make(model.CommandsChanged, (Command("help", "Help"),))),
+    (Part.COMMANDS, make(model.CommandsChanged, (SlashCommand("help", "Help"),))),
     (
         Part.PERMISSIONS,
         make(
@@ -173,15 +173,15 @@ def test_text_comes_whole_with_a_good_end_and_not_at_all_with_another() -> None:
 
 def test_changes_add_up_over_a_turn_and_proposals_do_not_count() -> None:
     start = make(model.TurnStarted, ())
-    proposed = make(model.FilesChanged, CHANGES[:1], Stage.PROPOSED, "x")
-    made = [make(model.FilesChanged, (change,), Stage.APPLIED, "x") for change in CHANGES]
+    proposed = make(model.FilesChanged, CHANGES[:1], ChangeStage.PROPOSED, "x")
+    made = [make(model.FilesChanged, (change,), ChangeStage.APPLIED, "x") for change in CHANGES]
     kept = without([proposed, *made, start, made[1]], {Part.CHANGE_TEXTS})
     paths = [[c.path for c in e.changes] for e in kept if isinstance(e, model.FilesChanged)]
     assert paths == [["/a"], ["/a", "/b"], ["/b"]]
 
 
 def test_a_proposal_counts_once_its_tool_call_is_completed() -> None:
-    proposed = make(model.FilesChanged, CHANGES[:1], Stage.PROPOSED, "x")
+    proposed = make(model.FilesChanged, CHANGES[:1], ChangeStage.PROPOSED, "x")
     failed = make(model.ToolChanged, "x", status=ToolStatus.FAILED)
     done = make(model.ToolChanged, "x", status=ToolStatus.COMPLETED)
     lost = {Part.CHANGE_TEXTS, Part.TOOL_ENDS}

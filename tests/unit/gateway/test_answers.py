@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from dragoman.client.results import Result, stop_of
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import (
     AuthRequired,
     DragomanError,
@@ -93,7 +93,7 @@ def test_a_stop_reason_that_acp_does_not_have_is_translated_and_kept(
         assert told.stop_reason == reason
         assert told.meta == {"a": 1, "dragoman": {"stopReason": word}}
         assert told.extra == {"usage": {"totalTokens": 3}}
-        assert meaning.of_answer(told, place(), None).stop == word
+        assert translate.of_answer(told, place(), None).stop == word
 
 
 def _passed(result: Raw) -> acp.PromptResponse:
@@ -206,4 +206,4 @@ def test_what_a_turn_used_is_told_where_agents_of_acp_tell_it(
         assert (response.extra or {}).get("usage") == told
         if told is not None:
             wire = acp.SESSION_PROMPT.decode_result(acp.encode(response))
-            assert meaning.of_answer(wire, place(), None).usage is not None
+            assert translate.of_answer(wire, place(), None).usage is not None

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
-from dragoman.events.parts import Choice, Option
+from dragoman.dialects.acp.v1 import translate
+from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
 from dragoman.gateway.choices import MODEL_OPTION, Choices, stands_for_models, wanted_model
 
@@ -32,10 +32,10 @@ def test_the_peer_has_the_last_word_on_every_value() -> None:
 def test_modes_and_options_in_common_words_become_those_of_acp() -> None:
     view = View(
         mode="b",
-        modes=(Option("a", "A", "a"), Option("b", "B", "b")),
+        modes=(SessionOption("a", "A", "a"), SessionOption("b", "B", "b")),
         options=(
-            Option("o", "O", "x", (Choice("x", "X"), Choice("y", "Y", "why")), "effort"),
-            Option("f", "F", True),
+            SessionOption("o", "O", "x", (Choice("x", "X"), Choice("y", "Y", "why")), "effort"),
+            SessionOption("f", "F", True),
         ),
     )
     choices = Choices(None, view)
@@ -82,16 +82,16 @@ def test_the_model_in_use_is_told_where_nothing_else_can_be_chosen() -> None:
     (option,) = Choices(None, View(model="x")).config_options(None, {}, PLAIN)
     assert isinstance(option, acp.SessionConfigSelect)
     assert (option.id, option.category, option.current_value) == (MODEL_OPTION, "model", "x")
-    offered = Option("m", "Model", "x", (Choice("x", "X"),), "model")
+    offered = SessionOption("m", "Model", "x", (Choice("x", "X"),), "model")
     (option,) = Choices(None, View(model="x", options=(offered,))).config_options(None, {}, PLAIN)
     assert isinstance(option, acp.SessionConfigSelect) and option.id == "m"
 
 
 def test_an_option_that_takes_any_value_says_so_at_the_other_end() -> None:
     for open_ended in (False, True):
-        offered = Option("m", "Model", "x", (Choice("x", "X"),), "model", open_ended)
+        offered = SessionOption("m", "Model", "x", (Choice("x", "X"),), "model", open_ended)
         told = Choices(None, View(options=(offered,))).config_options(None, {}, PLAIN)
-        assert meaning.settings(None, told)["options"] == (offered,)
+        assert translate.settings(None, told)["options"] == (offered,)
 
 
 def test_a_client_may_ask_for_a_model_with_the_opening() -> None:

@@ -8,15 +8,15 @@ import pytest
 from msgspec import UNSET
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.events import model, parts
 from dragoman.events.fold import fold
 from dragoman.events.words import (
+    ChangeStage,
     FileOp,
     Outcome,
     PlanStatus,
     Role,
-    Stage,
     ToolKind,
     ToolStatus,
     TurnPhase,
@@ -36,7 +36,7 @@ def again(*events: model.Event) -> Any:
     return fold(
         event
         for update in spoken(*events)
-        for event in meaning.of_update(acp.decode(acp.encode(update), type(update)), place(), b"")
+        for event in translate.of_update(acp.decode(acp.encode(update), type(update)), place(), b"")
     )
 
 
@@ -81,7 +81,7 @@ def test_a_tool_call_looks_the_same_to_the_client() -> None:
              locations=(parts.Location("/a", 2),)),
         make(model.ToolChanged, "t", status=ToolStatus.RUNNING, content=(parts.Text("x"),)),
         make(model.FilesChanged, (parts.FileChange("/a", FileOp.MODIFY, "o", "n"),),
-             Stage.PROPOSED, "t"),
+             ChangeStage.PROPOSED, "t"),
         make(model.ToolChanged, "t", status=ToolStatus.COMPLETED, output={"done": True}),
     ]  # fmt: skip
     tool = again(*events).tools["t"]
@@ -146,7 +146,7 @@ def test_what_belongs_to_no_client_is_left_out() -> None:
     assert update.content == [acp.Content(content=acp.TextContent(text="y"))]
     assert spoken(make(model.ToolDelta, "t", "content", "", parts.TerminalRef("x"))) == []
     assert spoken(make(model.ToolDelta, "t", "stdin", "typed")) == []
-    assert spoken(make(model.FilesChanged, (), Stage.UNKNOWN)) == []
+    assert spoken(make(model.FilesChanged, (), ChangeStage.UNKNOWN)) == []
 
 
 def test_a_change_without_its_texts_is_shown_as_a_diff_in_words() -> None:
@@ -154,7 +154,7 @@ def test_a_change_without_its_texts_is_shown_as_a_diff_in_words() -> None:
         parts.FileChange("/a", FileOp.MODIFY, diff="@@ -1 +1 @@"),
         parts.FileChange("/b", FileOp.DELETE),
     )
-    (update,) = spoken(make(model.FilesChanged, changes, Stage.APPLIED, "t"))
+    (update,) = spoken(make(model.FilesChanged, changes, ChangeStage.APPLIED, "t"))
     one, two = [item.content.text for item in update.content]
     assert "/a" in one and "```diff\n@@ -1 +1 @@" in one
     assert two == "delete /b"
@@ -166,7 +166,7 @@ def test_a_change_is_shown_as_diffs_wherever_its_texts_are_known() -> None:
         parts.FileChange("/b", FileOp.DELETE, old_text="old"),
         parts.FileChange("/c", FileOp.MODIFY, diff="@@ -1 +1 @@\n-x\n+y\n@@ -7 +7 @@\n-v\n+w\n"),
     )
-    (update,) = spoken(make(model.FilesChanged, changes, Stage.APPLIED, "t"))
+    (update,) = spoken(make(model.FilesChanged, changes, ChangeStage.APPLIED, "t"))
     assert update.content == [
         acp.Diff(path="/a", new_text="new"),
         acp.Diff(path="/b", new_text="", old_text="old"),
@@ -178,13 +178,13 @@ def test_a_change_is_shown_as_diffs_wherever_its_texts_are_known() -> None:
 def test_plans_commands_titles_and_usage_are_said() -> None:
     view = again(
         make(model.PlanSet, (parts.PlanEntry("look", PlanStatus.RUNNING, "high"),)),
-        make(model.CommandsChanged, (parts.Command("go", "Go", "where"),)),
+        make(model.CommandsChanged, (parts.SlashCommand("go", "Go", "where"),)),
         make(model.SessionChanged, title="T"),
         make(model.UsageReported, "context", parts.Usage(context_used=1, context_size=2,
                                                          cost=parts.Cost(0.5, "USD"))),
     )  # fmt: skip
     assert view.plans["main"].entries == (parts.PlanEntry("look", PlanStatus.RUNNING, "high"),)
-    assert view.commands == (parts.Command("go", "Go", "where"),)
+    assert view.commands == (parts.SlashCommand("go", "Go", "where"),)
     assert view.title == "T"
     assert view.usage["context"].cost == parts.Cost(0.5, "USD")
 
@@ -282,8 +282,8 @@ def test_changes_that_no_tool_call_is_known_for_are_a_call_of_their_own() -> Non
     one = parts.FileChange("/a", diff="--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n")
     two = parts.FileChange("/b", FileOp.ADD, new_text="new")
     first, second = spoken(
-        make(model.FilesChanged, (one,), Stage.UNKNOWN),
-        make(model.FilesChanged, (one, two), Stage.UNKNOWN),
+        make(model.FilesChanged, (one,), ChangeStage.UNKNOWN),
+        make(model.FilesChanged, (one, two), ChangeStage.UNKNOWN),
     )
     assert (first.title, first.kind, first.status) == ("Changed files", "edit", "completed")
     assert isinstance(second, acp.ToolCallProgress) and second.content is not None
@@ -292,11 +292,11 @@ def test_changes_that_no_tool_call_is_known_for_are_a_call_of_their_own() -> Non
 
 def test_changes_that_a_tool_call_has_shown_are_not_shown_again() -> None:
     change = (parts.FileChange("/a", FileOp.ADD, new_text="new"),)
-    shown = make(model.FilesChanged, change, Stage.APPLIED, "t")
-    assert len(spoken(shown, make(model.FilesChanged, change, Stage.UNKNOWN))) == 1
+    shown = make(model.FilesChanged, change, ChangeStage.APPLIED, "t")
+    assert len(spoken(shown, make(model.FilesChanged, change, ChangeStage.UNKNOWN))) == 1
     # The difference of a whole turn, as Codex tells it, names no file.
     whole = parts.FileChange("", diff="diff --git a/a b/a\n")
-    assert spoken(make(model.FilesChanged, (whole,), Stage.UNKNOWN)) == []
+    assert spoken(make(model.FilesChanged, (whole,), ChangeStage.UNKNOWN)) == []
 
 
 def test_an_output_is_cut_between_two_words() -> None:

@@ -9,14 +9,14 @@ import pytest
 from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.routing import Candidate
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import PlanEntry
-from dragoman.events.place import Place
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
 from dragoman.mcp_server import progress as told
 from dragoman.mcp_server.progress import SHOWN_SIZE, Progress
 from tests.aio import aio
 
-PLACE = Place(model.Source("acp", "c"), itertools.count(1), "s")
+PLACE = EventEnvelope(model.Source("acp", "c"), itertools.count(1), "s")
 
 
 def said(text: str, role: Role = Role.AGENT) -> model.MessageDelta:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.catalogue.descriptor import Descriptor, Launch, Models
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.errors import ProtocolMismatch, Unsupported, UsageError
-from dragoman.events.parts import Choice, Option
+from dragoman.events.parts import Choice, SessionOption
 from dragoman.events.view import View
 from dragoman.runs.model_choice import (
     choose_model,
@@ -75,9 +75,9 @@ def test_one_model_under_two_names_is_one() -> None:
 
 
 def test_the_option_for_models_is_the_one_of_that_category_with_choices() -> None:
-    mode = Option("mode", "Mode", "a", CHOICES, "mode")
-    empty = Option("m0", "Model", "a", (), "model")
-    model = Option("m1", "Model", "gpt-5", CHOICES, "model")
+    mode = SessionOption("mode", "Mode", "a", CHOICES, "mode")
+    empty = SessionOption("m0", "Model", "a", (), "model")
+    model = SessionOption("m1", "Model", "gpt-5", CHOICES, "model")
     assert model_option((mode, empty, model)) is model
     assert model_option((mode,)) is None
 
@@ -106,7 +106,7 @@ class Session:
 
 
 def offering(value: str = "gpt-5", **more: Any) -> View:
-    option = Option("m", "Model", value, CHOICES, "model", **more)
+    option = SessionOption("m", "Model", value, CHOICES, "model", **more)
     return View(options=(option,))
 
 

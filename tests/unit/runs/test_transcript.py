@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import FileChange, Location, PlanEntry, Text
-from dragoman.events.place import Place
-from dragoman.events.words import PlanStatus, Role, Stage, ToolKind
+from dragoman.events.words import ChangeStage, PlanStatus, Role, ToolKind
 from dragoman.runs import transcript as module
 from dragoman.runs.transcript import Transcript
 
-PLACE = Place(model.Source("acp", "test"), itertools.count(), "s")
+PLACE = EventEnvelope(model.Source("acp", "test"), itertools.count(), "s")
 
 
 def said(text: str, role: Role = Role.AGENT) -> model.Event:
@@ -60,7 +60,7 @@ def test_files_that_were_only_read_are_not_touched() -> None:
     memory.event(tool("2", "/edited.py", ToolKind.EDIT))
     memory.event(tool("2", "/moved.py"))
     change = FileChange("/changed.py")
-    memory.event(model.FilesChanged(*PLACE.base("", None), (change,), Stage.APPLIED))
+    memory.event(model.FilesChanged(*PLACE.base("", None), (change,), ChangeStage.APPLIED))
     assert memory.files == ("/edited.py", "/moved.py", "/changed.py")
 
 

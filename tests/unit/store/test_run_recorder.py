@@ -7,27 +7,27 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.dialects.acp.v1 import meaning, updates
+from dragoman.dialects.acp.v1 import translate, updates
 from dragoman.dialects.acp.v1.codec import decode
 from dragoman.events import model, parts
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.words import ErrorKind, Outcome, Role
 from dragoman.store import JobRecord, RunRecorder, SessionRecord, Store, StoreWriter
 from tests.aio import aio
 from tests.unit.store.stores import SECRET, chunk, job, open_store, session, update
 
 
-def place(dialect: str) -> Place:
-    return Place(model.Source(dialect, "c1"), itertools.count(), "theirs")
+def place(dialect: str) -> EventEnvelope:
+    return EventEnvelope(model.Source(dialect, "c1"), itertools.count(), "theirs")
 
 
-def of_acp(line: bytes, where: Place) -> list[model.Event]:
+def of_acp(line: bytes, where: EventEnvelope) -> list[model.Event]:
     raw = b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % line
     heard = decode(line, updates.SessionNotification)
-    return list(meaning.of_update(heard.update, where, raw))
+    return list(translate.of_update(heard.update, where, raw))
 
 
-def ended(where: Place, **fields: object) -> model.TurnEnded:
+def ended(where: EventEnvelope, **fields: object) -> model.TurnEnded:
     told = {"outcome": Outcome.OK, "stop": "end_turn", **fields}
     return model.TurnEnded(*where.base("session/prompt", None), **told)  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ import pytest
 from dragoman.client.conversation import Conversation, Peer
 from dragoman.errors import CallTimeout, InvalidAnswer, RemoteError
 from dragoman.events import model
-from dragoman.events.parts import Capabilities, Choice, Option
+from dragoman.events.parts import Capabilities, Choice, SessionOption
 from dragoman.verify import probes
 from tests.aio import aio
 
@@ -36,7 +36,7 @@ def peer(
     return cast(Peer, made)
 
 
-def settings(*options: Option, modes: tuple[Option, ...] = ()) -> list[model.Event]:
+def settings(*options: SessionOption, modes: tuple[SessionOption, ...] = ()) -> list[model.Event]:
     base = (SOURCE, 1, "s", None, "session/new", b"", False)
     changed = model.SettingsChanged(*base, options=options)
     if modes:
@@ -95,8 +95,8 @@ async def test_the_code_of_an_answer_is_that_of_its_error_and_zero_where_there_i
 @aio
 async def test_models_and_modes_come_from_the_options_of_a_session() -> None:
     choices = (Choice("m-1", "One"), Choice("m-2-preview", "Two"))
-    option = Option("model", "Model", "m-1", choices, "model")
-    told = settings(option, modes=(Option("ask", "Ask", "ask"),))
+    option = SessionOption("model", "Model", "m-1", choices, "model")
+    told = settings(option, modes=(SessionOption("ask", "Ask", "ask"),))
     here = cast(Conversation, SimpleNamespace(session=SimpleNamespace(models=None)))
     assert await probes.models_of(peer(), here, told) == ("m-1", "m-2-preview")
     assert probes.modes_of(told) == ("ask",)
@@ -118,7 +118,7 @@ async def test_what_a_session_does_not_say_is_unknown() -> None:
 
 
 def test_modes_may_be_an_option_like_others() -> None:
-    option = Option("mode", "Mode", "a", (Choice("a", "A"), Choice("b", "B")), "mode")
+    option = SessionOption("mode", "Mode", "a", (Choice("a", "A"), Choice("b", "B")), "mode")
     assert probes.modes_of(settings(option)) == ("a", "b")
 
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 import msgspec
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.dialects.acp.v1.table import Method
 from dragoman.errors import RemoteError, Unsupported
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, Source
 from dragoman.events.parts import Block
-from dragoman.events.place import Place
 from dragoman.rpc import boundary
 from dragoman.wire.messages import NO_PARAMS, UNDECODABLE, Notification, Request
 
@@ -34,7 +34,7 @@ R = TypeVar("R")
 log: Final = logging.getLogger("dragoman.agent")
 
 
-class Voice(Protocol):
+class DialectWriter(Protocol):
     """A dialect's words for what happens in a session."""
 
     def tell(self, event: Event) -> list[tuple[str, Any]]: ...
@@ -49,10 +49,10 @@ class DocumentSpeech:
         self.server = server
         self.greeted = False
         """Whether the client has shaken hands; one that has not may still turn out another."""
-        self.voices: dict[str, Voice] = {}
+        self.voices: dict[str, DialectWriter] = {}
         self._requests: dict[str, tuple[Any, Callable[[Any], Any]]] = {}
         source = Source(self.dialect, server.connection.name)
-        self._place = Place(source, itertools.count(1), None)
+        self._place = EventEnvelope(source, itertools.count(1), None)
 
     def serve(self, names: str | Iterable[str], shape: Any, handler: Callable[[Any], Any]) -> None:
         """Answer requests with these names."""
@@ -88,7 +88,7 @@ class DocumentSpeech:
         voice = self.voices.get(session_id)
         if voice is None:
             return
-        for event in meaning.of_update(update, self._place, None):
+        for event in translate.of_update(update, self._place, None):
             for method, params in voice.tell(event):
                 await self.server.connection.notify(method, params)
 
@@ -123,7 +123,7 @@ class DocumentSpeech:
         self, session_id: str, blocks: Sequence[Block]
     ) -> Coroutine[Any, Any, acp.PromptResponse]:
         """Begin a turn, now; what is returned ends with it."""
-        wire = [meaning.to_block(block) for block in blocks]
+        wire = [translate.to_block(block) for block in blocks]
         return self.server.perform(
             acp.SESSION_PROMPT, acp.PromptRequest(session_id=session_id, prompt=wire)
         )
@@ -142,5 +142,7 @@ async def outcome_of(
 def tokens_of(response: acp.PromptResponse) -> tuple[int | None, int | None]:
     """The tokens that a turn used, where the agent told them."""
     source = Source("", "")
-    usage = meaning.of_answer(response, Place(source, itertools.count(), None), None).usage
+    usage = translate.of_answer(
+        response, EventEnvelope(source, itertools.count(), None), None
+    ).usage
     return (None, None) if usage is None else (usage.input_tokens, usage.output_tokens)

@@ -3,7 +3,7 @@
 Owns the answers under any of its names, in the family of names that the client used, and turns
 that go on after their prompt was answered: a notification ends them. A session of an earlier time
 is opened by the first prompt for it, since nothing else in the dialect does. A list has messages
-of the sessions that this client has used. The shapes are in `dragoman.dialects.chained`.
+of the sessions that this client has used. The shapes are in `dragoman.dialects.legacy.chained`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from dragoman.agent.speech.base import DocumentSpeech, outcome_of
-from dragoman.dialects import chained
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.legacy import chained
 from dragoman.errors import ConnectionLost, RemoteError
 from dragoman.events import model
 from dragoman.events.model import Event
@@ -125,7 +125,7 @@ class ChainedSpeech(DocumentSpeech):
         blocks += [Image(each.data, each.type) for each in params.attachments]
         work = self.prompt(params.session_id, blocks)
         turn_id = f"turn-{secrets.token_hex(8)}"
-        voice = chained.Voice(params.session_id, turn_id, self._family)
+        voice = chained.AgentEnd(params.session_id, turn_id, self._family)
         self.voices[params.session_id] = voice
         self._said[params.session_id].append(chained.SessionMessage("user", params.message))
         turn = self._turn(work, voice, self._said[params.session_id])
@@ -135,7 +135,7 @@ class ChainedSpeech(DocumentSpeech):
     async def _turn(
         self,
         work: Coroutine[Any, Any, acp.PromptResponse],
-        voice: chained.Voice,
+        voice: chained.AgentEnd,
         said: list[chained.SessionMessage],
     ) -> None:
         connection = self.server.connection

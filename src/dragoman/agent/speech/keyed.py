@@ -1,7 +1,7 @@
 """The keyed dialect on the agent's side.
 
 Owns its handshake, sessions, modes and prompts, and the translation of what an agent asks of its
-client: permissions, files, terminals. The shapes are in `dragoman.dialects.keyed.shapes`.
+client: permissions, files, terminals. The shapes are in `dragoman.dialects.legacy.keyed.shapes`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import msgspec
 
 from dragoman.agent.speech.base import DocumentSpeech
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning as acp_meaning
+from dragoman.dialects.acp.v1 import translate as acp_meaning
 from dragoman.dialects.acp.v1.table import Method
-from dragoman.dialects.keyed import meaning, shapes
+from dragoman.dialects.legacy.keyed import shapes
+from dragoman.dialects.legacy.keyed import translate as keyed_translate
 from dragoman.errors import InvalidAnswer
 from dragoman.wire.messages import UNDECODABLE, Notification
 
@@ -38,7 +39,7 @@ class Login(str):
 class KeyedSpeech(DocumentSpeech):
     """One client of the keyed dialect."""
 
-    dialect = meaning.DIALECT
+    dialect = keyed_translate.DIALECT
 
     def __init__(self, server: Server) -> None:
         super().__init__(server)
@@ -69,7 +70,7 @@ class KeyedSpeech(DocumentSpeech):
         info = self.server.agent.info
         methods = [m.id for m in self.server.agent.auth_methods] or ["none"]
         return shapes.Initialized(
-            meaning.VERSION,
+            keyed_translate.VERSION,
             shapes.Info(info.name, info.title, info.version),
             shapes.AgentCapabilities(modes=bool(self.server.agent.choices.modes), plan=True),
             methods,
@@ -88,7 +89,7 @@ class KeyedSpeech(DocumentSpeech):
             meta = {"model": f"{params.model.provider}/{params.model.model}"}
         opened = await self.new_session(params.cwd, _servers(params.mcp_servers), meta)
         session_id = opened.session_id
-        self.voices[session_id] = meaning.Voice(session_id)
+        self.voices[session_id] = keyed_translate.AgentEnd(session_id)
         if meta is not None:
             await self._set_model(session_id, meta["model"])
         modes = opened.modes
@@ -111,7 +112,7 @@ class KeyedSpeech(DocumentSpeech):
 
     async def _load(self, params: shapes.LoadSession) -> shapes.Opened:
         session_id = params.session_id
-        self.voices[session_id] = meaning.Voice(session_id)
+        self.voices[session_id] = keyed_translate.AgentEnd(session_id)
         loaded = await self.server.perform(
             acp.SESSION_LOAD,
             acp.LoadSessionRequest(
@@ -130,9 +131,9 @@ class KeyedSpeech(DocumentSpeech):
         )
 
     def _prompt(self, params: shapes.Prompt) -> Coroutine[Any, Any, shapes.Stopped]:
-        work = self.prompt(params.session_id, [meaning.block(b) for b in params.content])
+        work = self.prompt(params.session_id, [keyed_translate.block(b) for b in params.content])
         voice = self.voices.get(params.session_id)
-        if isinstance(voice, meaning.Voice):
+        if isinstance(voice, keyed_translate.AgentEnd):
             voice.begin()
         return _stopped(work)
 
@@ -171,7 +172,7 @@ class KeyedSpeech(DocumentSpeech):
     ) -> acp.RequestPermissionResponse:
         call = params.tool_call
         content = [
-            meaning.to_block(acp_meaning.block(item.content))
+            keyed_translate.to_block(acp_meaning.block(item.content))
             for item in call.content or ()
             if isinstance(item, acp.Content)
         ]
@@ -181,7 +182,7 @@ class KeyedSpeech(DocumentSpeech):
                 params.session_id,
                 f"permission-{next(self._permissions)}",
                 call.title or call.tool_call_id,
-                meaning.permission_kind(call.kind),
+                keyed_translate.permission_kind(call.kind),
                 call.tool_call_id,
                 content or None,
             ),
@@ -201,7 +202,7 @@ class KeyedSpeech(DocumentSpeech):
 
 
 async def _stopped(work: Coroutine[Any, Any, acp.PromptResponse]) -> shapes.Stopped:
-    return shapes.Stopped(meaning.stop_reason((await work).stop_reason))
+    return shapes.Stopped(keyed_translate.stop_reason((await work).stop_reason))
 
 
 def _opened(

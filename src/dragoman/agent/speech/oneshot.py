@@ -1,7 +1,7 @@
 """The oneshot dialect on the agent's side.
 
 Owns the one session there is, which opens with the first prompt, and the result that ends a turn:
-its text, its reason, what it used. The shapes are in `dragoman.dialects.oneshot`.
+its text, its reason, what it used. The shapes are in `dragoman.dialects.legacy.oneshot`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dragoman.agent.speech.base import DocumentSpeech, tokens_of
-from dragoman.dialects import oneshot
+from dragoman.dialects.legacy import oneshot
 from dragoman.events.parts import Text
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class OneshotSpeech(DocumentSpeech):
     async def _prompt(self, params: oneshot.Prompt) -> oneshot.Answer:
         session_id = await self._session()
         work = self.prompt(session_id, [Text(params.text)])
-        voice = self.voices[session_id] = oneshot.Voice()
+        voice = self.voices[session_id] = oneshot.AgentEnd()
         response = await work
         used = oneshot.Usage(*tokens_of(response))
         return oneshot.Answer(

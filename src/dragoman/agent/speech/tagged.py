@@ -2,7 +2,7 @@
 
 Owns its handshake, its numbered sessions and its prompts. A handler that fails, and a command that
 does not exist, end a turn with the stop reason ``error``; a cancel is a request that is answered at
-once. The shapes are in `dragoman.dialects.tagged`.
+once. The shapes are in `dragoman.dialects.legacy.tagged`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.agent import commands
 from dragoman.agent.speech.base import DocumentSpeech, outcome_of
-from dragoman.dialects import tagged
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.legacy import tagged
 from dragoman.errors import RemoteError
 from dragoman.events.parts import Block, Text
 
@@ -57,7 +57,7 @@ class TaggedSpeech(DocumentSpeech):
     async def _new(self, params: tagged.NewSession) -> tagged.SessionAnswer:
         cwd = params.metadata.get("workDir")
         opened = await self.new_session(cwd, meta=dict(params.metadata))
-        self.voices[opened.session_id] = tagged.Voice(opened.session_id)
+        self.voices[opened.session_id] = tagged.AgentEnd(opened.session_id)
         return tagged.SessionAnswer(tagged.Session(opened.session_id, params.metadata))
 
     def _prompt(self, params: tagged.Prompt) -> Any:

@@ -1,7 +1,7 @@
 """The dialect of threads on the agent's side.
 
 Owns the threads of one client and their history, which a resumed thread is answered with. A turn
-that failed is answered with a result that says so. The shapes are in `dragoman.dialects.threads`.
+that failed is answered with a result that says so. The shapes are in `dragoman.dialects.legacy.threads`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from dragoman.agent.speech.base import DocumentSpeech, outcome_of, tokens_of
-from dragoman.dialects import threads
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.legacy import threads
 from dragoman.errors import RemoteError
 from dragoman.events import model
 from dragoman.events.model import Event
@@ -82,12 +82,12 @@ class ThreadsSpeech(DocumentSpeech):
 
     def _turn(self, params: threads.Turn) -> Coroutine[Any, Any, threads.Result]:
         work = self.prompt(params.thread_id, [Text(params.text)])
-        voice = threads.Voice(params.thread_id, f"turn-{next(self._turns)}")
+        voice = threads.AgentEnd(params.thread_id, f"turn-{next(self._turns)}")
         self.voices[params.thread_id] = voice
         return self._result(work, voice, params.text)
 
     async def _result(
-        self, work: Coroutine[Any, Any, acp.PromptResponse], voice: threads.Voice, asked: str
+        self, work: Coroutine[Any, Any, acp.PromptResponse], voice: threads.AgentEnd, asked: str
     ) -> threads.Result:
         ended = await outcome_of(work)
         result = threads.Result(voice.thread_id, voice.turn_id)

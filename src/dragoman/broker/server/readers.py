@@ -21,7 +21,7 @@ from dragoman.broker.server.event_log import EventLog
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import ConnectionLost
 from dragoman.events import model
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.gateway.acp_filter import Unannounced
 from dragoman.gateway.relay import UPDATE, session_of
 from dragoman.rpc import Connection
@@ -73,7 +73,7 @@ class EventReader:
         self._instead: Callable[[Raw], Sequence[acp.SessionUpdate] | None] | None = None
         """What the caller gets in place of an update that it did not announce."""
         if capabilities is not None:
-            place = Place(model.Source("acp", "broker"), itertools.count(1), session_id)
+            place = EventEnvelope(model.Source("acp", "broker"), itertools.count(1), session_id)
             unannounced = Unannounced(capabilities, place)
             self._instead = unannounced.instead if unannounced.strange else None
         self.takes_all = self._instead is None

@@ -23,7 +23,7 @@ from dragoman.broker.server.jobs import Job, Jobs
 from dragoman.broker.server.queue import Full, Queue
 from dragoman.client.results import explain
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import (
     BudgetExceeded,
     ConnectionLost,
@@ -35,8 +35,8 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Cost, Usage
-from dragoman.events.place import Place
 from dragoman.gateway import answers
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.wire import codes
@@ -52,7 +52,7 @@ log: Final = logging.getLogger("dragoman.broker")
 
 PROMPT: Final = acp.SESSION_PROMPT.name
 CANCELLED: Final = Raw(b'{"stopReason":"cancelled"}')
-_NOWHERE: Final = Place(model.Source("acp", "broker"), itertools.count(), None)
+_NOWHERE: Final = EventEnvelope(model.Source("acp", "broker"), itertools.count(), None)
 """Where the end of a turn happens for which nobody makes events."""
 
 MAX_TRIES: Final = 3
@@ -275,7 +275,7 @@ class Turns:
             response = acp.SESSION_PROMPT.decode_result(result)
         except msgspec.ValidationError as error:
             return InvalidAnswer(f"the answer to {PROMPT} is malformed: {error}")
-        ended = meaning.of_answer(response, _NOWHERE, None)
+        ended = translate.of_answer(response, _NOWHERE, None)
         usage = _used(ended.usage, job.session.spent())
         outcome, told = ended.outcome, None
         if job.expired is not None:

@@ -20,7 +20,7 @@ from dragoman.cli.output.terminal import paint_for, put
 from dragoman.events import fold, model
 from dragoman.events.parts import FileChange, Location, Text
 from dragoman.events.view import Tool, View
-from dragoman.events.words import INVALID_UPDATE, PlanStatus, Role, Stage, ToolStatus
+from dragoman.events.words import INVALID_UPDATE, ChangeStage, PlanStatus, Role, ToolStatus
 
 if TYPE_CHECKING:
     from dragoman.errors import DragomanError
@@ -251,7 +251,7 @@ class TextShow(Renderer):
                 self._tool(event.tool_id)
             for change in event.changes:
                 self._diff(change)
-        if event.stage in (Stage.DECLINED, Stage.FAILED):
+        if event.stage in (ChangeStage.DECLINED, ChangeStage.FAILED):
             self._line(f"  not changed: {event.stage.value}", "red")
 
     def _diff(self, change: FileChange) -> None:

@@ -18,11 +18,11 @@ import msgspec
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.results import explain
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import CallError, ConnectionLost, ProcessExited
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import PeerInfo
-from dragoman.events.place import Place
 from dragoman.rpc import Call
 from dragoman.wire import messages
 
@@ -43,7 +43,7 @@ class EventSource:
         self._client = client
         self._numbers = itertools.count(1)
         self._requests = itertools.count(1)
-        self._source = model.Source(meaning.DIALECT, client.connection.name)
+        self._source = model.Source(translate.DIALECT, client.connection.name)
         self._place = self.place(None)
         self._told: bytes | None = None
         self.on_event: Callable[[model.Event], None] | None = None
@@ -53,8 +53,8 @@ class EventSource:
         """How many updates were told for sessions that are not open yet."""
         client.watch_with(self)
 
-    def place(self, session_id: str | None) -> Place:
-        return Place(self._source, self._numbers, session_id)
+    def place(self, session_id: str | None) -> EventEnvelope:
+        return EventEnvelope(self._source, self._numbers, session_id)
 
     def new_request_id(self) -> str:
         """A name for a question: the ids on the wire may come again."""
@@ -103,10 +103,10 @@ class EventSource:
             model.ConnectionReady(
                 *self._place.base(call.method, call.line),
                 peer_info(agent),
-                meaning.capabilities(agent.agent_capabilities),
+                translate.capabilities(agent.agent_capabilities),
                 str(agent.protocol_version),
                 tuple(
-                    meaning.auth_method(method, self._client.login_command(method))
+                    translate.auth_method(method, self._client.login_command(method))
                     for method in agent.auth_methods
                 ),
             )
@@ -133,11 +133,11 @@ class EventSource:
 
     def early(self, message: acp.SessionNotification, line: bytes) -> None:
         self.early_told[message.session_id] += 1
-        for event in meaning.of_update(message.update, self.place(message.session_id), line):
+        for event in translate.of_update(message.update, self.place(message.session_id), line):
             self.emit(event)
 
     def served(self, method: str, session_id: str, line: bytes) -> None:
-        self.emit(meaning.of_service(method, self.place(session_id), line))
+        self.emit(translate.of_service(method, self.place(session_id), line))
 
     def elicited(
         self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
@@ -148,7 +148,7 @@ class EventSource:
             request_id = request.elicitation_id
         else:
             request_id = self.new_request_id()
-        self.emit(meaning.of_elicitation(request, request_id, place, line))
+        self.emit(translate.of_elicitation(request, request_id, place, line))
 
         def answered(action: str) -> None:
             base = place.base(acp.ELICITATION_CREATE.name, None)

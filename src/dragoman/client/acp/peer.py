@@ -33,7 +33,7 @@ from dragoman.client.conversation import (
 from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Answer, Decision, Denial, Permit, Question
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import meaning
+from dragoman.dialects.acp.v1 import translate
 from dragoman.errors import CallCancelled, ConnectionLost, DragomanError
 from dragoman.events import model
 from dragoman.events.parts import (
@@ -94,7 +94,7 @@ async def open_peer(stream: Stream, terms: Terms, options: ClientOptions | None 
 class AcpPeer(Peer):
     """An agent that speaks ACP v1. May be made before or after its client shakes hands."""
 
-    dialect = meaning.DIALECT
+    dialect = translate.DIALECT
     client: AcpClient
 
     def __init__(self, client: AcpClient, workspace: Path) -> None:
@@ -108,13 +108,13 @@ class AcpPeer(Peer):
 
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
-        can = meaning.capabilities(self.client.agent.agent_capabilities)
+        can = translate.capabilities(self.client.agent.agent_capabilities)
         return can if self.client.options.unstable else replace(can, fork=False)
 
     @property
     def auth_methods(self) -> tuple[AuthMethod, ...]:  # type: ignore[override]
         return tuple(
-            meaning.auth_method(method, self.client.login_command(method))
+            translate.auth_method(method, self.client.login_command(method))
             for method in self.client.agent.auth_methods
         )
 
@@ -227,7 +227,7 @@ class AcpSession(Session):
 
     def settings_changed(self, native: str = "", line: bytes | None = None) -> None:
         """Tell the settings as they are now."""
-        fields = meaning.settings(self.modes, self.config_options, self.models)
+        fields = translate.settings(self.modes, self.config_options, self.models)
         if fields:
             event = model.SettingsChanged(*self.place.base(native, line), **fields)
             self._hand_over(event, 0)
@@ -248,7 +248,7 @@ class AcpSession(Session):
             return
         size = len(line)
         on_event = self.record.on_event
-        for event in meaning.of_update(update, self.place, line):
+        for event in translate.of_update(update, self.place, line):
             if on_event is not None:
                 self.record.emit(event)
             turn.event(event, size)  # type: ignore[attr-defined]
@@ -262,7 +262,7 @@ class AcpSession(Session):
             place = self.place
             place.turn = None
             place.replay = self.replaying
-            for event in meaning.of_update(update, place, line):
+            for event in translate.of_update(update, place, line):
                 self.record.emit(event)
                 if place.replay:
                     self.events.append(event)
@@ -290,7 +290,7 @@ class AcpSession(Session):
         if self.turn is None:
             self.place.turn = None
         size = len(line)
-        for event in meaning.of_permission(request, request_id, self.place, line):
+        for event in translate.of_permission(request, request_id, self.place, line):
             self._hand_over(event, size)
             size = 0
         return request_id
@@ -351,7 +351,7 @@ class AcpConversation(Conversation):
     ) -> ConversationTurn:
         """A turn with this prompt; `meta` travels with it as its `_meta`."""
         blocks = blocks_of(prompt)
-        wire = [meaning.to_block(block) for block in blocks]
+        wire = [translate.to_block(block) for block in blocks]
         self.session.client.require_content(wire)
         return AcpConversationTurn(self.session, blocks, wire, meta)
 
@@ -463,7 +463,7 @@ class AcpConversationTurn(ConversationTurn):
             except DragomanError as invalid:
                 error = invalid
             else:
-                self._answered(meaning.of_answer(response, self._here.place, self._line()))
+                self._answered(translate.of_answer(response, self._here.place, self._line()))
         if error is not None:
             self.failed(self._client.explain(error))
 

@@ -24,7 +24,7 @@ from dragoman.client.inquiries import Inquire
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import explain
 from dragoman.dialects import discovery
-from dragoman.dialects.codex import meaning, shapes
+from dragoman.dialects.codex import shapes, translate
 from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.errors import (
     CallError,
@@ -36,8 +36,8 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Capabilities, Limit
-from dragoman.events.place import Place
 from dragoman.rpc import Call, Connection, End, Settings
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
@@ -184,8 +184,8 @@ class CodexClient:
         self.connection.on_answer = self._answered
         self.connection.on_end = self._lost
         self.numbers = itertools.count(1)
-        self.source = model.Source(meaning.DIALECT, self.connection.name)
-        self._place = Place(self.source, self.numbers, None)
+        self.source = model.Source(translate.DIALECT, self.connection.name)
+        self._place = EventEnvelope(self.source, self.numbers, None)
         self._questions = ServerRequests(self)
 
     # -- life
@@ -260,7 +260,7 @@ class CodexClient:
         """What the account may still use. Only a login at OpenAI has such limits."""
         told = await self.ask("account/rateLimits/read", {}, shapes.GetAccountRateLimitsResponse)
         found = (told.rate_limits_by_limit_id or {}).values() or [told.rate_limits]
-        return tuple(limit for each in found for limit in meaning.limits_of(each))
+        return tuple(limit for each in found for limit in translate.limits_of(each))
 
     @property
     def needs_login(self) -> bool:
@@ -326,8 +326,8 @@ class CodexClient:
             if event.session == conversation.id:
                 conversation.deliver(conversation.seen(event), 0)
 
-    def place(self, thread_id: str | None, turn_id: str | None = None) -> Place:
-        place = Place(self.source, self.numbers, thread_id)
+    def place(self, thread_id: str | None, turn_id: str | None = None) -> EventEnvelope:
+        place = EventEnvelope(self.source, self.numbers, thread_id)
         place.turn = turn_id
         return place
 
@@ -338,7 +338,7 @@ class CodexClient:
 
     def notification(self, notification: Notification) -> None:
         size = len(notification.line)
-        for event in meaning.of_notification(
+        for event in translate.of_notification(
             notification.method, notification.params, self._place, notification.line
         ):
             if type(event) is model.MessageDelta:
@@ -372,7 +372,7 @@ class CodexClient:
             answer = messages.decode(call.line)
             if isinstance(answer, messages.Result):
                 self.watch(
-                    model.ConnectionReady(*base, meaning.peer_info(answer.result), ABILITIES)
+                    model.ConnectionReady(*base, translate.peer_info(answer.result), ABILITIES)
                 )
                 return
         failure = None if error is None else explain(error)[1]

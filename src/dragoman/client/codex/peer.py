@@ -26,7 +26,7 @@ from dragoman.client.codex.thread import (
 from dragoman.client.conversation import Opening, Peer, SessionSummary, absolute
 from dragoman.client.inquiries import Inquire
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.codex import meaning, shapes
+from dragoman.dialects.codex import shapes, translate
 from dragoman.errors import DragomanError, ProtocolMismatch, Unsupported
 from dragoman.events import model
 from dragoman.rpc.tasks import finish
@@ -71,14 +71,14 @@ class CodexPeer(Peer):
     """A Codex app-server."""
 
     client: CodexClient
-    dialect = meaning.DIALECT
+    dialect = translate.DIALECT
     capabilities = ABILITIES
     auth_methods = ()
 
     def __init__(self, client: CodexClient, workspace: Path) -> None:
         self.client = client
         self.workspace = workspace
-        self.info = meaning.named(client.server.user_agent)
+        self.info = translate.named(client.server.user_agent)
         self._listed: Sequence[shapes.Model] | None = None
 
     @classmethod
@@ -198,7 +198,7 @@ class CodexPeer(Peer):
         place = self.client.place(session_id)
         place.replay = True
         turns = answer.thread.turns
-        return [event for turn in turns for event in meaning.of_turn(turn, place, "thread/read")]
+        return [event for turn in turns for event in translate.of_turn(turn, place, "thread/read")]
 
     async def rename_session(self, session_id: str, title: str) -> None:
         await self.client.ask("thread/name/set", {"threadId": session_id, "name": title}, dict)

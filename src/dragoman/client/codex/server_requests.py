@@ -24,7 +24,7 @@ from dragoman.dialects.codex import shapes
 from dragoman.dialects.codex.items import UNREADABLE
 from dragoman.errors import UsageError
 from dragoman.events import model
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.rpc import boundary
 from dragoman.wire.messages import Request
 
@@ -110,7 +110,11 @@ class ServerRequests:
         return self._approved(approval, question, place, request)
 
     async def _approved(
-        self, approval: approvals.Approval, question: Question, place: Place, request: Request
+        self,
+        approval: approvals.Approval,
+        question: Question,
+        place: EventEnvelope,
+        request: Request,
     ) -> Any:
         client = self._client
         conversation = client.conversations.get(approval.thread_id)
@@ -155,7 +159,7 @@ class ServerRequests:
         return self._questions_answered(asked, place, request, name)
 
     async def _questions_answered(
-        self, asked: shapes.UserInputRequest, place: Place, request: Request, name: str
+        self, asked: shapes.UserInputRequest, place: EventEnvelope, request: Request, name: str
     ) -> Any:
         nothing: dict[str, Sequence[str]] = {}
         answers = nothing
@@ -189,7 +193,7 @@ class ServerRequests:
         return self._filled_in(wanted, place, request, name)
 
     async def _filled_in(
-        self, wanted: shapes.ElicitationRequest, place: Place, request: Request, name: str
+        self, wanted: shapes.ElicitationRequest, place: EventEnvelope, request: Request, name: str
     ) -> Any:
         reply = inquiries.DECLINED
         filling = self._client.options.answer_form
@@ -208,7 +212,7 @@ class ServerRequests:
         work = _replied(inquire, inquiry)
         return await self._ask(thread_id, work, name, inquiries.CANCELLED)
 
-    def _settled(self, place: Place, request: Request, name: str, *, action: str) -> None:
+    def _settled(self, place: EventEnvelope, request: Request, name: str, *, action: str) -> None:
         base = place.base(request.method, None)
         self._client.emit(model.InputAnswered(*base, name, action), 0)
 

@@ -16,7 +16,7 @@ from dragoman.client.codex.prompt import input_of
 from dragoman.client.codex.turn import CodexTurn
 from dragoman.client.conversation import Conversation, blocks_of
 from dragoman.client.permissions import Answer, Decision, Denial, Question
-from dragoman.dialects.codex import meaning, shapes
+from dragoman.dialects.codex import shapes, translate
 from dragoman.errors import (
     CallTimeout,
     DragomanError,
@@ -26,8 +26,8 @@ from dragoman.errors import (
 )
 from dragoman.errors.usage import alternatives
 from dragoman.events import model
-from dragoman.events.parts import Block, Choice, FileChange, Option, Usage
-from dragoman.events.words import Stage
+from dragoman.events.parts import Block, Choice, FileChange, SessionOption, Usage
+from dragoman.events.words import ChangeStage
 
 T = TypeVar("T")
 
@@ -94,17 +94,17 @@ class CodexConversation(Conversation):
             return
         place.replay = True
         for turn in thread.turns:
-            for event in meaning.of_turn(turn, place, native):
+            for event in translate.of_turn(turn, place, native):
                 self.replayed.append(event)
                 self.client.watch(event)
 
-    def _model_option(self) -> Option:
+    def _model_option(self) -> SessionOption:
         """The models to choose from. Another provider than OpenAI has others than those that the
         server lists, so that any name can be asked for there."""
         known = [Choice(each.model, each.display_name) for each in self._listed]
         if all(choice.value != self.model for choice in known):
             known.insert(0, Choice(self.model, self.model))
-        return Option(
+        return SessionOption(
             MODEL_OPTION,
             "Model",
             self.model,
@@ -116,9 +116,9 @@ class CodexConversation(Conversation):
     def _tell_settings(self, native: str) -> None:
         told = model.SettingsChanged(
             *self.client.place(self.id).base(native, None),
-            options=(meaning.policy_option(self.policy), self._model_option()),
+            options=(translate.policy_option(self.policy), self._model_option()),
             mode=self.mode,
-            modes=tuple(Option(mode, mode, mode) for mode in meaning.MODES),
+            modes=tuple(SessionOption(mode, mode, mode) for mode in translate.MODES),
             model=self.model,
         )
         self.client.emit(told, 0)
@@ -149,7 +149,7 @@ class CodexConversation(Conversation):
     async def set_mode(self, mode_id: str) -> None:
         """Choose the sandbox for the turns to come."""
         require_mode(mode_id)
-        self._wanted["sandboxPolicy"] = {"type": meaning.MODES[mode_id]}
+        self._wanted["sandboxPolicy"] = {"type": translate.MODES[mode_id]}
         self.mode = mode_id
         self._tell_settings("turn/start")
 
@@ -166,7 +166,7 @@ class CodexConversation(Conversation):
         if option_id == MODEL_OPTION and isinstance(value, str):
             await self.set_model(value)
             return
-        if option_id != meaning.POLICY_OPTION:
+        if option_id != translate.POLICY_OPTION:
             raise Unsupported(f"Codex has no option {option_id!r}")
         self.policy = require_policy(value)
         self._wanted["approvalPolicy"] = self.policy
@@ -182,7 +182,7 @@ class CodexConversation(Conversation):
 
     def took(self, sent: dict[str, Any]) -> None:
         """A turn has begun with these changes."""
-        words = {word: mode for mode, word in meaning.MODES.items()}
+        words = {word: mode for mode, word in translate.MODES.items()}
         mode, policy = self._in_force
         if "sandboxPolicy" in sent:
             mode = words[sent["sandboxPolicy"]["type"]]
@@ -252,7 +252,7 @@ class CodexConversation(Conversation):
             case model.FilesChanged(tool_id=str(tool_id), changes=changes, stage=stage):
                 # What is over is not asked about, and may be large.
                 self._changes.pop(tool_id, None)
-                if stage is Stage.PROPOSED:
+                if stage is ChangeStage.PROPOSED:
                     self._changes[tool_id] = changes
             case model.TurnStarted() | model.TurnEnded():
                 self._titles.clear()
@@ -320,14 +320,14 @@ class CodexConversation(Conversation):
 
 
 def require_mode(mode: str) -> str:
-    if mode not in meaning.MODES:
-        raise Unsupported(f"Codex has no mode {mode!r}; it has {', '.join(meaning.MODES)}")
+    if mode not in translate.MODES:
+        raise Unsupported(f"Codex has no mode {mode!r}; it has {', '.join(translate.MODES)}")
     return mode
 
 
 def require_policy(policy: str | bool) -> str:
-    if not isinstance(policy, str) or policy not in meaning.POLICIES:
-        known = ", ".join(meaning.POLICIES)
+    if not isinstance(policy, str) or policy not in translate.POLICIES:
+        known = ", ".join(translate.POLICIES)
         raise Unsupported(f"Codex has no approval policy {policy!r}; it has {known}")
     return policy
 
@@ -341,7 +341,7 @@ async def require_model(client: CodexClient, wanted: str) -> None:
 
 def require_safe(answer: shapes.ThreadResponse, mode: str, policy: str) -> None:
     """Fail closed if the server did not take a setting that keeps a thread safe."""
-    found = meaning.mode_of(answer.sandbox)
+    found = translate.mode_of(answer.sandbox)
     if found != mode or answer.approval_policy != policy:
         raise ProtocolMismatch(
             f"Codex was asked for the sandbox {mode!r} and the approval policy {policy!r}, but "

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.dialects.base import Message
 from dragoman.dialects.discovery import Cache, MemoryCache, Program, not_executed
+from dragoman.dialects.legacy.base import Message
 from dragoman.errors import DragomanError, RemoteError, Unsupported
 
 NOBODY = Program("", 0, 0)

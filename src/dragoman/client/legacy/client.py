@@ -24,8 +24,8 @@ from dragoman.client.legacy import inbound
 from dragoman.client.legacy.chains import Chains, proves_nothing_ran
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import explain
-from dragoman.dialects.base import ClientEnd, Message
-from dragoman.dialects.keyed.shapes import AUTHENTICATE
+from dragoman.dialects.legacy.base import ClientEnd, Message
+from dragoman.dialects.legacy.keyed.shapes import AUTHENTICATE
 from dragoman.errors import (
     CallError,
     ConnectionClosed,
@@ -37,7 +37,7 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.events import model
-from dragoman.events.place import Place
+from dragoman.events.envelope import EventEnvelope
 from dragoman.rpc import Call, Connection, End, Settings
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
@@ -125,7 +125,7 @@ class DocumentClient:
         self.connection.on_answer = self._answered
         self.numbers = itertools.count(1)
         self.source = model.Source(end.name, self.connection.name)
-        self._place = Place(self.source, self.numbers, None)
+        self._place = EventEnvelope(self.source, self.numbers, None)
 
     # -- life
 
@@ -211,13 +211,13 @@ class DocumentClient:
 
     # -- events
 
-    def place_of(self, session_id: str | None) -> Place:
+    def place_of(self, session_id: str | None) -> EventEnvelope:
         if session_id is None:
             return self._place if self.active is None else self.active.place
         conversation = self.conversations.get(session_id)
         if conversation is not None:
             return conversation.place
-        return Place(self.source, self.numbers, session_id)
+        return EventEnvelope(self.source, self.numbers, session_id)
 
     def emit(self, event: model.Event, size: int) -> None:
         """Hand an event to its conversation and to whoever watches."""

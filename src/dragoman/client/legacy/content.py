@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.base import ClientEnd
+from dragoman.dialects.legacy.base import ClientEnd
 from dragoman.errors import Unsupported
 from dragoman.events.parts import (
     Audio,

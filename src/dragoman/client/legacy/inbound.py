@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.client import file_guard
 from dragoman.client.permissions import Answer, Permit, Question, settled
-from dragoman.dialects.keyed import meaning, shapes
+from dragoman.dialects.legacy.keyed import shapes, translate
 from dragoman.errors import (
     ArgumentInvalid,
     FileMissing,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def answer(client: DocumentClient, request: Request) -> Any:
     """Answer a request. One that is refused here, with `RemoteError`, was told to nobody."""
     known = _REQUESTS.get(request.method)
-    if known is None or client.end.name != meaning.DIALECT or not known[2](client):
+    if known is None or client.end.name != translate.DIALECT or not known[2](client):
         raise boundary.method_not_found(request.method)
     shape, serve, _ = known
     try:
@@ -69,7 +69,7 @@ def _permission(
     if times > 1:
         params = msgspec.structs.replace(params, permission_id=f"{params.permission_id}#{times}")
     # Now and not in the coroutine, which begins behind everything that arrived together.
-    for event in meaning.of_permission(params, conversation.place, request.line):
+    for event in translate.of_permission(params, conversation.place, request.line):
         client.emit(event, len(request.line))
     return _decided(client, conversation, params)
 
@@ -82,14 +82,14 @@ async def _decided(
         tool_call_id=params.tool_call_id or params.permission_id,
         title=params.title,
         kind=params.kind,
-        options=meaning.OPTIONS,
+        options=translate.OPTIONS,
         tool_call=params,
         request_id=params.permission_id,
     )
     fail = functools.partial(_fail, conversation)
     deciding = file_guard.decided(client.options.permit, question, fail)
     given = await conversation.asking(deciding, Answer.CANCEL)
-    option, answer = settled(meaning.OPTIONS, given)
+    option, answer = settled(translate.OPTIONS, given)
     conversation.answered(question, answer)
     client.emit(
         model.PermissionAnswered(

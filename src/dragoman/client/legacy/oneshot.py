@@ -10,7 +10,7 @@ import logging
 from typing import Any, Final
 
 from dragoman.client.legacy.exchange import Exchange, OnNotification
-from dragoman.dialects import oneshot
+from dragoman.dialects.legacy import oneshot
 from dragoman.errors import ProtocolMismatch
 
 log: Final = logging.getLogger("dragoman.client")

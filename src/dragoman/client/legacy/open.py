@@ -18,9 +18,9 @@ from dragoman.client.legacy.chains import Chains
 from dragoman.client.legacy.client import DocumentClient, DocumentOptions
 from dragoman.client.legacy.peer import DocumentPeer, KeyedPeer
 from dragoman.client.programs import launch_of, program_of
-from dragoman.dialects import chained, keyed, oneshot, tagged, threads
-from dragoman.dialects.base import ClientEnd
 from dragoman.dialects.discovery import Cache, Program
+from dragoman.dialects.legacy import chained, keyed, oneshot, tagged, threads
+from dragoman.dialects.legacy.base import ClientEnd
 from dragoman.errors import SpawnError, Unsupported
 from dragoman.transports import spawn
 from dragoman.transports.base import Stream

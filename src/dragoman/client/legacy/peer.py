@@ -34,16 +34,16 @@ from dragoman.client.permissions import Answer, Decision, Denial, Question
 from dragoman.client.services.files import Files
 from dragoman.client.services.terminals import Terminals
 from dragoman.client.services.workspace import Workspace
-from dragoman.dialects.base import Listed
-from dragoman.dialects.keyed import shapes as keyed
+from dragoman.dialects.legacy.base import Listed
+from dragoman.dialects.legacy.keyed import shapes as keyed
 from dragoman.errors import (
     RemoteError,
     Unsupported,
     UsageError,
 )
 from dragoman.events import model
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Block
-from dragoman.events.place import Place
 from dragoman.rpc.tasks import finish
 
 
@@ -249,7 +249,7 @@ class DocumentConversation(Conversation):
         self.modes: tuple[str, ...] = ()
         self.peer = peer
         self.client = peer.client
-        self.place = Place(self.client.source, self.client.numbers, session_id)
+        self.place = EventEnvelope(self.client.source, self.client.numbers, session_id)
         self._turns = itertools.count(1)
         self._questions: set[asyncio.Task[Any]] = set()
         self._files: Files | None = None

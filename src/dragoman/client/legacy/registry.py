@@ -12,7 +12,7 @@ from dragoman.client.connect import AUTO, OPENERS
 from dragoman.client.legacy.client import DocumentOptions
 from dragoman.client.legacy.open import DIALECTS
 from dragoman.dialects import discovery
-from dragoman.dialects.base import ClientEnd
+from dragoman.dialects.legacy.base import ClientEnd
 from dragoman.errors import UsageError
 
 

@@ -8,7 +8,7 @@ status ``error``: it does not raise.
 from __future__ import annotations
 
 from dragoman.client.legacy.exchange import Exchange, OnNotification
-from dragoman.dialects import threads
+from dragoman.dialects.legacy import threads
 
 
 class ThreadsClient(Exchange):

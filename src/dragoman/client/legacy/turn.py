@@ -16,7 +16,7 @@ from msgspec import Raw
 from dragoman.client.conversation import ConversationTurn
 from dragoman.client.legacy.chains import proves_nothing_ran
 from dragoman.client.turns import TurnStage
-from dragoman.dialects.base import Message
+from dragoman.dialects.legacy.base import Message
 from dragoman.errors import (
     CallCancelled,
     ConnectionLost,

@@ -14,13 +14,13 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from dragoman.events.view import Tool
-from dragoman.events.words import Stage, ToolKind, ToolStatus
+from dragoman.events.words import ChangeStage, ToolKind, ToolStatus
 
 WRITING: Final = frozenset({ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
 """Kinds of tools whose locations are files that they write. Others name what they read."""
 
 _NOT_DONE: Final = frozenset({ToolStatus.FAILED, ToolStatus.DECLINED, ToolStatus.CANCELLED})
-_NOT_MADE: Final = frozenset({Stage.PROPOSED, Stage.DECLINED, Stage.FAILED})
+_NOT_MADE: Final = frozenset({ChangeStage.PROPOSED, ChangeStage.DECLINED, ChangeStage.FAILED})
 
 
 def outside_writes(tools: Iterable[Tool], roots: Sequence[Path]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What went wrong, in the common words.
 
 Owns the kinds of the errors that turns end with and that calls are answered with. It does not know
-how a turn ends otherwise; `meaning` does.
+how a turn ends otherwise; `translate` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the items of a turn mean: messages, plans, and tool calls with the files they change.
 
-Owns the mapping of one item to events, whether it comes live (`meaning`) or from the history of a
+Owns the mapping of one item to events, whether it comes live (`translate`) or from the history of a
 thread. It keeps nothing.
 """
 
@@ -14,9 +14,9 @@ from msgspec import UNSET, Raw
 
 from dragoman.dialects.codex import shapes
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event
-from dragoman.events.place import Place
-from dragoman.events.words import FileOp, Role, Stage, ToolKind, ToolStatus
+from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatus
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -26,7 +26,7 @@ PART_BREAK: Final = "\n\n"
 _decode = msgspec.json.Decoder(shapes.Item).decode
 
 
-def of_history(raw: Raw, place: Place, native: str) -> list[Event]:
+def of_history(raw: Raw, place: EventEnvelope, native: str) -> list[Event]:
     """What an item of a thread's history says. One that is not as expected is `Unknown`."""
     try:
         item = _decode(raw)
@@ -36,7 +36,7 @@ def of_history(raw: Raw, place: Place, native: str) -> list[Event]:
 
 
 def of_item(
-    item: shapes.Item, place: Place, raw: bytes | None, native: str, *, final: bool
+    item: shapes.Item, place: EventEnvelope, raw: bytes | None, native: str, *, final: bool
 ) -> list[Event]:
     """What an item says: a message, a plan, or a tool call with the files it changes."""
     native = f"{native}:{item.type}"
@@ -69,7 +69,7 @@ def _message(
     role: Role,
     blocks: tuple[parts.Block, ...],
     item: shapes.Item,
-    place: Place,
+    place: EventEnvelope,
     raw: bytes | None,
     native: str,
     final: bool,
@@ -151,7 +151,7 @@ def _title(item: shapes.Item) -> str:
 
 
 def _tool(
-    item: shapes.Item, place: Place, raw: bytes | None, native: str, *, final: bool
+    item: shapes.Item, place: EventEnvelope, raw: bytes | None, native: str, *, final: bool
 ) -> list[Event]:
     status = ToolStatus.COMPLETED if final else ToolStatus.RUNNING
     if item.status is not None:
@@ -175,19 +175,19 @@ def _tool(
             model.FilesChanged(
                 *place.base(native, raw),
                 changes_of(item.changes),
-                _STAGES.get(status, Stage.UNKNOWN),
+                _STAGES.get(status, ChangeStage.UNKNOWN),
                 item.id,
             )
         )
     return events
 
 
-_STAGES: Final[dict[ToolStatus, Stage]] = {
-    ToolStatus.RUNNING: Stage.PROPOSED,
-    ToolStatus.PENDING: Stage.PROPOSED,
-    ToolStatus.COMPLETED: Stage.APPLIED,
-    ToolStatus.FAILED: Stage.FAILED,
-    ToolStatus.DECLINED: Stage.DECLINED,
+_STAGES: Final[dict[ToolStatus, ChangeStage]] = {
+    ToolStatus.RUNNING: ChangeStage.PROPOSED,
+    ToolStatus.PENDING: ChangeStage.PROPOSED,
+    ToolStatus.COMPLETED: ChangeStage.APPLIED,
+    ToolStatus.FAILED: ChangeStage.FAILED,
+    ToolStatus.DECLINED: ChangeStage.DECLINED,
 }
 
 

@@ -21,12 +21,12 @@ from dragoman.events.parts import (
     Usage,
 )
 from dragoman.events.words import (
+    ChangeStage,
     FileOp,
     Outcome,
     PermissionKind,
     PlanStatus,
     Role,
-    Stage,
     ToolKind,
     ToolStatus,
 )
@@ -143,9 +143,9 @@ def test_a_change_is_shown_once_before_it_is_allowed() -> None:
     change = FileChange("a.py", FileOp.MODIFY, "old\n", "new\n")
     lines = shown(
         happened(model.ToolChanged, "c1", title="Edit", kind=ToolKind.EDIT),
-        happened(model.FilesChanged, (change,), Stage.PROPOSED, "c1"),
-        happened(model.FilesChanged, (change,), Stage.DECLINED, "c1"),
-        happened(model.FilesChanged, (change,), Stage.APPLIED),
+        happened(model.FilesChanged, (change,), ChangeStage.PROPOSED, "c1"),
+        happened(model.FilesChanged, (change,), ChangeStage.DECLINED, "c1"),
+        happened(model.FilesChanged, (change,), ChangeStage.APPLIED),
     ).splitlines()
     assert lines == [
         "[tool] Edit (edit)",
@@ -249,7 +249,7 @@ def test_no_word_of_an_agent_has_power() -> None:
             locations=(Location(evil, 1),),
             content=(Text(evil),),
         ),
-        happened(model.FilesChanged, (change,), Stage.PROPOSED, "c2"),
+        happened(model.FilesChanged, (change,), ChangeStage.PROPOSED, "c2"),
         happened(model.PlanSet, (PlanEntry(evil, PlanStatus.PENDING),)),
         happened(model.PlanSet, text=evil, plan_id="other"),
         happened(model.PermissionAsked, "r1", options, evil),

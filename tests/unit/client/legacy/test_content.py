@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman.client.legacy.content import prompt_blocks, servers
-from dragoman.dialects import keyed, oneshot, tagged
 from dragoman.dialects.acp import v1 as acp
+from dragoman.dialects.legacy import keyed, oneshot, tagged
 from dragoman.errors import Unsupported
 from dragoman.events.parts import (
     Audio,

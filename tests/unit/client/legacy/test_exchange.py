@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.client.legacy.exchange import MAX_LINE_SIZE
 from dragoman.client.legacy.oneshot import OneshotClient
-from dragoman.dialects.oneshot import Answer
+from dragoman.dialects.legacy.oneshot import Answer
 from dragoman.errors import (
     ConnectionEnded,
     InvalidAnswer,

@@ -14,7 +14,7 @@ import pytest
 from dragoman.client.conversation import Conversation
 from dragoman.client.legacy import DocumentOptions
 from dragoman.client.permissions import Answer, Permit, Question, approve_all
-from dragoman.dialects.keyed import shapes
+from dragoman.dialects.legacy.keyed import shapes
 from dragoman.events import model
 from dragoman.events.words import Outcome
 from tests.aio import aio

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.client.legacy.oneshot import OneshotClient
-from dragoman.dialects.oneshot import Usage
+from dragoman.dialects.legacy.oneshot import Usage
 from dragoman.errors import ConnectionClosed, ProtocolMismatch, RemoteError
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio

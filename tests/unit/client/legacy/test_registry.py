@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.client.connect import OPENERS, connect
 from dragoman.client.legacy import DIALECTS, register, unregister
-from dragoman.dialects.base import BareEnd
+from dragoman.dialects.legacy.base import BareEnd
 from dragoman.errors import UsageError
 from dragoman.testing.scripted import command
 from tests.aio import aio

@@ -10,7 +10,7 @@ import pytest
 from dragoman.delegation.worktree.outside_writes import outside_writes
 from dragoman.events.parts import FileChange, Location
 from dragoman.events.view import Tool
-from dragoman.events.words import Stage, ToolKind, ToolStatus
+from dragoman.events.words import ChangeStage, ToolKind, ToolStatus
 
 
 def edit(*paths: str, status: ToolStatus = ToolStatus.COMPLETED) -> Tool:
@@ -62,5 +62,5 @@ def test_locations_are_writes_only_for_tools_that_write(kind: ToolKind, count: i
 def test_what_was_refused_failed_or_only_proposed_was_not_written() -> None:
     tools = [edit("/x", status=status) for status in (ToolStatus.FAILED, ToolStatus.DECLINED)]
     proposed = edit("/y")
-    proposed.stage = Stage.PROPOSED
+    proposed.stage = ChangeStage.PROPOSED
     assert outside_writes([*tools, proposed, edit("")], [Path("/workspace")]) == ()

@@ -11,12 +11,12 @@ from msgspec import UNSET, Raw
 
 from dragoman.dialects.codex import items, shapes
 from dragoman.events import model, parts
-from dragoman.events.place import Place
-from dragoman.events.words import FileOp, Role, Stage, ToolKind, ToolStatus
+from dragoman.events.envelope import EventEnvelope
+from dragoman.events.words import ChangeStage, FileOp, Role, ToolKind, ToolStatus
 
 
-def place() -> Place:
-    here = Place(model.Source("codex", "c"), itertools.count(1), "t")
+def place() -> EventEnvelope:
+    here = EventEnvelope(model.Source("codex", "c"), itertools.count(1), "t")
     here.turn = "u"
     return here
 
@@ -136,7 +136,7 @@ def test_a_change_of_files_tells_every_file() -> None:
     assert isinstance(tool, model.ToolChanged)
     assert (tool.title, tool.kind) == ("Edit /a, /b, /d, /e", ToolKind.EDIT)
     assert isinstance(files, model.FilesChanged)
-    assert (files.stage, files.tool_id) == (Stage.APPLIED, "i")
+    assert (files.stage, files.tool_id) == (ChangeStage.APPLIED, "i")
     assert [(c.path, c.op, c.old_path) for c in files.changes] == [
         ("/a", FileOp.ADD, None),
         ("/c", FileOp.MOVE, "/b"),
@@ -155,13 +155,13 @@ def test_a_change_of_files_tells_every_file() -> None:
 @pytest.mark.parametrize(
     ("status", "stage"),
     [
-        ("inProgress", Stage.PROPOSED),
-        ("declined", Stage.DECLINED),
-        ("failed", Stage.FAILED),
-        ("new word", Stage.UNKNOWN),
+        ("inProgress", ChangeStage.PROPOSED),
+        ("declined", ChangeStage.DECLINED),
+        ("failed", ChangeStage.FAILED),
+        ("new word", ChangeStage.UNKNOWN),
     ],
 )
-def test_a_change_is_made_or_not(status: str, stage: Stage) -> None:
+def test_a_change_is_made_or_not(status: str, stage: ChangeStage) -> None:
     changes = [{"path": "/a", "kind": {"type": "add"}, "diff": "+"}]
     _, files = events_of(type="fileChange", status=status, changes=changes)
     assert isinstance(files, model.FilesChanged)

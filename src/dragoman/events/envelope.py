@@ -10,7 +10,7 @@ from itertools import count
 from dragoman.events.model import Source
 
 
-class Place:
+class EventEnvelope:
     """Where events come from: made once for each session, changed when a turn begins or ends."""
 
     __slots__ = ("numbers", "replay", "session", "source", "turn")

@@ -11,24 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from dragoman.dialects.codex import meaning, shapes
+from dragoman.dialects.codex import shapes, translate
 from dragoman.events import model, parts
-from dragoman.events.place import Place
-from dragoman.events.words import ErrorKind, Outcome, PlanStatus, Role, Stage, TurnPhase
+from dragoman.events.envelope import EventEnvelope
+from dragoman.events.words import ChangeStage, ErrorKind, Outcome, PlanStatus, Role, TurnPhase
 from tests.amounts import SOME
 
 HERE = {"threadId": "t", "turnId": "u"}
 
 
-def place() -> Place:
-    here = Place(model.Source("codex", "c"), itertools.count(1), "another thread")
+def place() -> EventEnvelope:
+    here = EventEnvelope(model.Source("codex", "c"), itertools.count(1), "another thread")
     here.turn = "another turn"
     return here
 
 
-def events_of(method: str, params: Any, at: Place | None = None) -> list[Any]:
+def events_of(method: str, params: Any, at: EventEnvelope | None = None) -> list[Any]:
     raw = Raw(json.dumps(params).encode())
-    return list(meaning.of_notification(method, raw, at or place(), b"raw"))
+    return list(translate.of_notification(method, raw, at or place(), b"raw"))
 
 
 def only(method: str, **params: Any) -> Any:
@@ -86,7 +86,7 @@ def test_items_begin_and_end() -> None:
 def test_a_change_that_is_still_being_written() -> None:
     changes = [{"path": "/a", "kind": {"type": "add"}, "diff": "+"}]
     event = only("item/fileChange/patchUpdated", **HERE, itemId="i", changes=changes)
-    assert (event.stage, event.tool_id, event.changes[0].path) == (Stage.PROPOSED, "i", "/a")
+    assert (event.stage, event.tool_id, event.changes[0].path) == (ChangeStage.PROPOSED, "i", "/a")
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_settings() -> None:
     notice, changed = events_of("model/rerouted", {**HERE, "fromModel": "a", "toModel": "b"})
     assert notice.title == "The model a was replaced by b"
     assert changed.model == "b"
-    assert meaning.mode_of("nonsense") is None
-    assert meaning.mode_of({"type": "externalSandbox"}) is None
+    assert translate.mode_of("nonsense") is None
+    assert translate.mode_of({"type": "externalSandbox"}) is None
 
 
 def test_an_error_that_is_retried_is_a_notice_and_another_an_error() -> None:
@@ -248,7 +248,7 @@ def test_what_is_not_as_expected_is_kept_with_its_reason() -> None:
 
 @SOME
 @given(
-    method=st.sampled_from(sorted(meaning._NOTIFICATIONS)),
+    method=st.sampled_from(sorted(translate._NOTIFICATIONS)),
     params=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
         lambda inner: (
@@ -269,25 +269,25 @@ def test_garbage_never_raises(method: str, params: Any) -> None:
 
 @pytest.mark.parametrize("params", [b"", b"{", b'{"threadId": "\xff"}', b"[" * 5000])
 def test_what_is_not_even_json_never_raises(params: bytes) -> None:
-    (event,) = meaning.of_notification("turn/completed", Raw(params), place(), b"raw")
+    (event,) = translate.of_notification("turn/completed", Raw(params), place(), b"raw")
     assert isinstance(event, model.Unknown)
 
 
 def test_a_turn_of_a_history_begins_and_ends() -> None:
     turn = shapes.Turn("u", "completed", None, [Raw(b'{"type": "agentMessage", "id": "i"}')])
-    events = list(meaning.of_turn(turn, place(), "thread/load"))
+    events = list(translate.of_turn(turn, place(), "thread/load"))
     assert [type(event) for event in events] == [
         model.TurnStarted,
         model.MessageSet,
         model.TurnEnded,
     ]
     assert {event.turn for event in events} == {"u"}
-    running = list(meaning.of_turn(shapes.Turn("u", "inProgress"), place(), "thread/load"))
+    running = list(translate.of_turn(shapes.Turn("u", "inProgress"), place(), "thread/load"))
     assert [type(event) for event in running] == [model.TurnStarted]
 
 
 def test_the_version_is_in_the_user_agent() -> None:
-    assert meaning.named("dragoman/0.166.0 (Debian 12) dumb").version == "0.166.0"
-    assert meaning.named("nonsense").version is None
-    assert meaning.peer_info(Raw(b'{"userAgent": "x/1.2.3"}')).version == "1.2.3"
-    assert meaning.peer_info(Raw(b"[]")) == parts.PeerInfo()
+    assert translate.named("dragoman/0.166.0 (Debian 12) dumb").version == "0.166.0"
+    assert translate.named("nonsense").version is None
+    assert translate.peer_info(Raw(b'{"userAgent": "x/1.2.3"}')).version == "1.2.3"
+    assert translate.peer_info(Raw(b"[]")) == parts.PeerInfo()

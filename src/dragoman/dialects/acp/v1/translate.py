@@ -26,10 +26,10 @@ from dragoman.dialects.acp.v1 import (
     updates,
 )
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.place import Place
-from dragoman.events.words import Role, Stage
+from dragoman.events.words import ChangeStage, Role
 
 DIALECT: Final = "acp"
 
@@ -110,8 +110,12 @@ def _other(value: Any) -> content.ContentBlock:
 # -- updates
 
 
-def _chunk(role: Role, native: str) -> Callable[[Any, Place, bytes | None], Iterable[Event]]:
-    def events(update: updates.ContentChunk, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _chunk(
+    role: Role, native: str
+) -> Callable[[Any, EventEnvelope, bytes | None], Iterable[Event]]:
+    def events(
+        update: updates.ContentChunk, place: EventEnvelope, raw: bytes | None
+    ) -> Iterable[Event]:
         piece = update.content
         if type(piece) is content.TextContent:
             if update.meta is not None and not piece.text:
@@ -149,7 +153,7 @@ def _given(value: Any) -> Any:
 
 def _tool(
     update: updates.ToolCall | tools.ToolCallUpdate,
-    place: Place,
+    place: EventEnvelope,
     raw: bytes | None,
     native: str,
 ) -> list[Event]:
@@ -206,27 +210,29 @@ def _change(diff: tools.Diff) -> parts.FileChange:
     return parts.FileChange(diff.path, op, diff.old_text, diff.new_text)
 
 
-def _stage(status: str | None) -> Stage:
+def _stage(status: str | None) -> ChangeStage:
     match status:
         case "completed":
-            return Stage.APPLIED
+            return ChangeStage.APPLIED
         case "failed":
-            return Stage.FAILED
+            return ChangeStage.FAILED
         case _:
-            return Stage.PROPOSED
+            return ChangeStage.PROPOSED
 
 
-def _tool_call(update: updates.ToolCall, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _tool_call(
+    update: updates.ToolCall, place: EventEnvelope, raw: bytes | None
+) -> Iterable[Event]:
     return _tool(update, place, raw, "session/update:tool_call")
 
 
 def _tool_progress(
-    update: updates.ToolCallProgress, place: Place, raw: bytes | None
+    update: updates.ToolCallProgress, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
     return _tool(update, place, raw, "session/update:tool_call_update")
 
 
-def _plan(update: updates.Plan, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _plan(update: updates.Plan, place: EventEnvelope, raw: bytes | None) -> Iterable[Event]:
     entries = tuple(
         parts.PlanEntry(entry.content, words.plan_status(entry.status), entry.priority)
         for entry in update.entries
@@ -235,45 +241,51 @@ def _plan(update: updates.Plan, place: Place, raw: bytes | None) -> Iterable[Eve
 
 
 def _commands(
-    update: updates.AvailableCommandsUpdate, place: Place, raw: bytes | None
+    update: updates.AvailableCommandsUpdate, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
     commands = tuple(
-        parts.Command(c.name, c.description, c.input.hint if c.input else None)
+        parts.SlashCommand(c.name, c.description, c.input.hint if c.input else None)
         for c in update.available_commands
     )
     base = place.base("session/update:available_commands_update", raw)
     return (model.CommandsChanged(*base, commands),)
 
 
-def _mode(update: updates.CurrentModeUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _mode(
+    update: updates.CurrentModeUpdate, place: EventEnvelope, raw: bytes | None
+) -> Iterable[Event]:
     base = place.base("session/update:current_mode_update", raw)
     return (model.SettingsChanged(*base, mode=update.current_mode_id),)
 
 
-def _config(update: updates.ConfigOptionUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _config(
+    update: updates.ConfigOptionUpdate, place: EventEnvelope, raw: bytes | None
+) -> Iterable[Event]:
     base = place.base("session/update:config_option_update", raw)
     return (model.SettingsChanged(*base, **settings(None, update.config_options)),)
 
 
-def _info(update: updates.SessionInfoUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _info(
+    update: updates.SessionInfoUpdate, place: EventEnvelope, raw: bytes | None
+) -> Iterable[Event]:
     base = place.base("session/update:session_info_update", raw)
     return (model.SessionChanged(*base, title=update.title, updated_at=update.updated_at),)
 
 
-def _usage(update: updates.UsageUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _usage(update: updates.UsageUpdate, place: EventEnvelope, raw: bytes | None) -> Iterable[Event]:
     cost = None if update.cost is None else parts.Cost(update.cost.amount, update.cost.currency)
     usage = parts.Usage(context_used=update.used, context_size=update.size, cost=cost)
     base = place.base("session/update:usage_update", raw)
     return (model.UsageReported(*base, "context", usage),)
 
 
-def _notice(update: updates.Notice, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _notice(update: updates.Notice, place: EventEnvelope, raw: bytes | None) -> Iterable[Event]:
     base = place.base("session/update:notice", raw)
     return (model.Noticed(*base, update.severity, update.title, update.description),)
 
 
 def _compaction(
-    update: updates.CompactionUpdate, place: Place, raw: bytes | None
+    update: updates.CompactionUpdate, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
     summary = None
     if not isinstance(update.summary, UnsetType) and update.summary is not None:
@@ -286,7 +298,7 @@ def _compaction(
 
 
 def _compaction_chunk(
-    update: updates.CompactionSummaryChunk, place: Place, raw: bytes | None
+    update: updates.CompactionSummaryChunk, place: EventEnvelope, raw: bytes | None
 ) -> Iterable[Event]:
     piece = update.content
     text = piece.text if isinstance(piece, content.TextContent) else None
@@ -294,12 +306,14 @@ def _compaction_chunk(
     return (model.Compacted(*base, "in_progress", update.compaction_id, text),)
 
 
-def _unknown(update: updates.UnknownUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+def _unknown(
+    update: updates.UnknownUpdate, place: EventEnvelope, raw: bytes | None
+) -> Iterable[Event]:
     kind = update.raw.get("sessionUpdate", "")
     return (model.Unknown(*place.base(f"session/update:{kind}", raw), "an unknown update"),)
 
 
-_UPDATES: Final[dict[type, Callable[[Any, Place, bytes | None], Iterable[Event]]]] = {
+_UPDATES: Final[dict[type, Callable[[Any, EventEnvelope, bytes | None], Iterable[Event]]]] = {
     updates.UserMessageChunk: _chunk(Role.USER, "session/update:user_message_chunk"),
     updates.AgentMessageChunk: _chunk(Role.AGENT, "session/update:agent_message_chunk"),
     updates.AgentThoughtChunk: _chunk(Role.THOUGHT, "session/update:agent_thought_chunk"),
@@ -318,7 +332,9 @@ _UPDATES: Final[dict[type, Callable[[Any, Place, bytes | None], Iterable[Event]]
 }
 
 
-def of_update(update: updates.SessionUpdate, place: Place, raw: bytes | None) -> Iterable[Event]:
+def of_update(
+    update: updates.SessionUpdate, place: EventEnvelope, raw: bytes | None
+) -> Iterable[Event]:
     """What an update says."""
     return _UPDATES[type(update)](update, place, raw)
 
@@ -378,7 +394,7 @@ def settings(
     if modes is not None:
         fields["mode"] = modes.current_mode_id
         fields["modes"] = tuple(
-            parts.Option(mode.id, mode.name, mode.id) for mode in modes.available_modes
+            parts.SessionOption(mode.id, mode.name, mode.id) for mode in modes.available_modes
         )
     if models is not None:
         fields["model"] = models.current_model_id
@@ -391,10 +407,12 @@ def settings(
     return fields
 
 
-def _option(option: config.SessionConfigOption) -> parts.Option | None:
+def _option(option: config.SessionConfigOption) -> parts.SessionOption | None:
     match option:
         case config.SessionConfigBoolean():
-            return parts.Option(option.id, option.name, option.current_value, (), option.category)
+            return parts.SessionOption(
+                option.id, option.name, option.current_value, (), option.category
+            )
         case config.SessionConfigSelect():
             choices: list[parts.Choice] = []
             for entry in option.options:
@@ -405,7 +423,7 @@ def _option(option: config.SessionConfigOption) -> parts.Option | None:
                     ]
                 else:
                     choices.append(parts.Choice(entry.value, entry.name, entry.description))
-            return parts.Option(
+            return parts.SessionOption(
                 option.id,
                 option.name,
                 option.current_value,
@@ -428,7 +446,9 @@ class _PromptUsage(msgspec.Struct, rename="camel"):
     cached_write_tokens: int | None = None
 
 
-def of_answer(response: session.PromptResponse, place: Place, raw: bytes | None) -> model.TurnEnded:
+def of_answer(
+    response: session.PromptResponse, place: EventEnvelope, raw: bytes | None
+) -> model.TurnEnded:
     """The end of a turn."""
     stop = stop_of(response)
     return model.TurnEnded(
@@ -483,7 +503,10 @@ def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def of_permission(
-    request: permissions.RequestPermissionRequest, request_id: str, place: Place, raw: bytes | None
+    request: permissions.RequestPermissionRequest,
+    request_id: str,
+    place: EventEnvelope,
+    raw: bytes | None,
 ) -> list[Event]:
     """A request for permission: the tool call it is about, and the question."""
     native = "session/request_permission"
@@ -509,7 +532,7 @@ def of_permission(
 def of_elicitation(
     request: elicitation.CreateElicitationRequest,
     request_id: str,
-    place: Place,
+    place: EventEnvelope,
     raw: bytes | None,
 ) -> model.InputAsked:
     """A question to the user: a form, or a page to visit."""
@@ -524,7 +547,7 @@ def of_elicitation(
             return model.InputAsked(*base, request_id, "other", str(unknown.get("message", "")))
 
 
-def of_service(method: str, place: Place, raw: bytes | None) -> model.ServiceCalled:
+def of_service(method: str, place: EventEnvelope, raw: bytes | None) -> model.ServiceCalled:
     """A request for one of our services, such as ``fs/read_text_file``."""
     service, _, operation = method.partition("/")
     return model.ServiceCalled(*place.base(method, raw), service, operation)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.dialects import oneshot
+from dragoman.dialects.legacy import oneshot
 from dragoman.errors import ProtocolMismatch
 from dragoman.events import model
 from dragoman.events.parts import FileChange, Text, Usage
-from dragoman.events.words import FileOp, Outcome, Role, Stage, ToolKind, ToolStatus
+from dragoman.events.words import ChangeStage, FileOp, Outcome, Role, ToolKind, ToolStatus
 from tests.fixtures.documents import load
 from tests.unit.dialects.document_reading import (
     Places,
@@ -131,7 +131,7 @@ def test_a_file_change_is_told_without_claiming_that_it_was_made() -> None:
     (event,) = tell(oneshot.ClientEnd(), EXAMPLES["file"])
     assert isinstance(event, model.FilesChanged)
     assert event.changes == (FileChange("...", FileOp.UNKNOWN, diff="..."),)
-    assert event.stage is Stage.UNKNOWN
+    assert event.stage is ChangeStage.UNKNOWN
 
 
 def test_the_answer_ends_the_turn_with_text_and_usage() -> None:
@@ -152,20 +152,20 @@ def test_what_is_not_known_or_not_as_expected_is_kept(method: str, params: Any) 
 
 
 def test_what_the_agent_says_is_told_in_the_documents_words() -> None:
-    voice = oneshot.Voice()
+    voice = oneshot.AgentEnd()
     said = voice.tell(model.MessageDelta(*base(), Role.AGENT, "..."))
     assert plain(said) == [(EXAMPLES["chunk"].method, EXAMPLES["chunk"].body)]
     assert voice.text == "..."
 
 
 def test_a_tool_call_is_told_once_and_its_change_when_it_is_made() -> None:
-    voice = oneshot.Voice()
+    voice = oneshot.AgentEnd()
     started = model.ToolChanged(
         *base(), "t1", title="...", kind=ToolKind.EDIT, status=ToolStatus.RUNNING, input="..."
     )
     assert plain(voice.tell(started)) == [(EXAMPLES["tool"].method, EXAMPLES["tool"].body)]
     change = FileChange("/a.txt", FileOp.MODIFY, "old\n", "new\n")
-    assert voice.tell(model.FilesChanged(*base(), (change,), Stage.PROPOSED, "t1")) == []
+    assert voice.tell(model.FilesChanged(*base(), (change,), ChangeStage.PROPOSED, "t1")) == []
     told = plain(voice.tell(model.ToolChanged(*base(), "t1", status=ToolStatus.COMPLETED)))
     diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n"
     assert told == [("file_change", {"path": "/a.txt", "diff": diff})]
@@ -173,23 +173,25 @@ def test_a_tool_call_is_told_once_and_its_change_when_it_is_made() -> None:
 
 
 def test_a_change_that_was_never_made_is_not_told() -> None:
-    voice = oneshot.Voice()
+    voice = oneshot.AgentEnd()
     voice.tell(model.ToolChanged(*base(), "t1", title="edit"))
     change = FileChange("/a.txt", FileOp.MODIFY, "old\n", "new\n")
-    voice.tell(model.FilesChanged(*base(), (change,), Stage.PROPOSED, "t1"))
+    voice.tell(model.FilesChanged(*base(), (change,), ChangeStage.PROPOSED, "t1"))
     assert voice.tell(model.ToolChanged(*base(), "t1", status=ToolStatus.FAILED)) == []
     assert voice.tell(model.ToolChanged(*base(), "t1", status=ToolStatus.COMPLETED)) == []
 
 
 def test_a_change_that_is_made_at_once_is_told_at_once() -> None:
     change = FileChange("/a.txt", FileOp.ADD, None, "new", None)
-    told = plain(oneshot.Voice().tell(model.FilesChanged(*base(), (change,), Stage.APPLIED, None)))
+    told = plain(
+        oneshot.AgentEnd().tell(model.FilesChanged(*base(), (change,), ChangeStage.APPLIED, None))
+    )
     diff = "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+new\n"
     assert told == [("file_change", {"path": "/a.txt", "diff": diff})]
 
 
 def test_what_has_no_word_here_is_not_said() -> None:
-    voice = oneshot.Voice()
+    voice = oneshot.AgentEnd()
     assert voice.tell(model.MessageDelta(*base(), Role.THOUGHT, "hm")) == []
     assert voice.tell(model.PlanSet(*base())) == []
     assert voice.text == ""

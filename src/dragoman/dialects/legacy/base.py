@@ -16,12 +16,12 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Raw
 
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event, Unknown
 from dragoman.events.parts import AuthMethod, Block, Capabilities, PeerInfo, Text
-from dragoman.events.place import Place
 
 Message: TypeAlias = tuple[str, Any]
-PlaceOf: TypeAlias = Callable[[str | None], Place]
+PlaceOf: TypeAlias = Callable[[str | None], EventEnvelope]
 """Where the events of a session belong; None is the session whose turn runs, if one does."""
 
 Cancel: TypeAlias = Literal["request", "notification", "end"]
@@ -103,7 +103,7 @@ class ClientEnd(Protocol):
 
     def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]: ...
 
-    def answered(self, result: Raw, place: Place) -> list[Event]:
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         """What the answer to a prompt says; a `TurnEnded` in it ends the turn."""
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
@@ -112,7 +112,7 @@ class ClientEnd(Protocol):
     def worked(self, method: str) -> None:
         """The other side has this method."""
 
-    def closing(self, place: Place) -> list[Event]:
+    def closing(self, place: EventEnvelope) -> list[Event]:
         """What has to be said before a turn's last event, however it ends."""
 
     def cancelling(self, session_id: str) -> Message | None: ...
@@ -171,7 +171,7 @@ class BareEnd:
     def prompting(self, session_id: str, blocks: Sequence[Block]) -> Sequence[Message]:
         raise NotImplementedError
 
-    def answered(self, result: Raw, place: Place) -> list[Event]:
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         raise NotImplementedError
 
     def notified(self, method: str, params: Raw, line: bytes, place_of: PlaceOf) -> Sequence[Event]:
@@ -180,7 +180,7 @@ class BareEnd:
     def worked(self, method: str) -> None:
         pass
 
-    def closing(self, place: Place) -> list[Event]:
+    def closing(self, place: EventEnvelope) -> list[Event]:
         return []
 
     def cancelling(self, session_id: str) -> Message | None:

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.place import Place
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role, ToolStatus
 from dragoman.wire.messages import UNDECODABLE
 
@@ -259,7 +259,7 @@ class ClientEnd:
         result: Raw | None,
         session_id: str | None,
         how: str,
-        place_of: Callable[[str | None], Place],
+        place_of: Callable[[str | None], EventEnvelope],
     ) -> tuple[str, list[Event]]:
         if result is not None:
             return msgspec.json.decode(result, type=Created).session_id, []
@@ -290,7 +290,7 @@ class ClientEnd:
         body = Send(session_id, text, images)
         return [(name, body) for name in self._chain(PROMPT)]
 
-    def answered(self, result: Raw, place: Place) -> list[Event]:
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         sent = Sent() if bytes(result) == b"null" else msgspec.json.decode(result, type=Sent)
         place.turn = sent.turn or place.turn
         # An answer that only acknowledges ends nothing. One that calls itself done does.
@@ -304,7 +304,7 @@ class ClientEnd:
     # -- notifications
 
     def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], Place]
+        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
     ) -> Sequence[Event]:
         known = _NOTIFICATIONS.get(method)
         if known is None:
@@ -327,7 +327,7 @@ class ClientEnd:
             self._remember(place)
         return events
 
-    def _remember(self, place: Place) -> None:
+    def _remember(self, place: EventEnvelope) -> None:
         if place.turn is not None:
             over = self._over.setdefault(place.session, deque(maxlen=_ENDED))
             over.append(place.turn)
@@ -337,7 +337,7 @@ class ClientEnd:
         family = family_of(method)
         self.family = self.family if family is None else family
 
-    def closing(self, place: Place) -> list[Event]:
+    def closing(self, place: EventEnvelope) -> list[Event]:
         return []
 
     def cancelling(self, session_id: str) -> None:
@@ -347,7 +347,7 @@ class ClientEnd:
         return None
 
 
-def history(session: Session, place: Place) -> list[Event]:
+def history(session: Session, place: EventEnvelope) -> list[Event]:
     """The messages of a listed session as a replay."""
     roles = {"user": Role.USER, "assistant": Role.AGENT, "agent": Role.AGENT}
     replay, place.replay = place.replay, True
@@ -364,19 +364,19 @@ def history(session: Session, place: Place) -> list[Event]:
     return events
 
 
-def _text(m: Delta, place: Place, native: str, line: bytes) -> list[Event]:
+def _text(m: Delta, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     if m.type == "tool":
         return [model.ToolDelta(*place.base(native, line), "", "output", m.delta)]
     role = Role.THOUGHT if m.type == "reasoning" else Role.AGENT
     return [model.MessageDelta(*place.base(native, line), role, m.delta)]
 
 
-def _reasoning(m: Reasoning, place: Place, native: str, line: bytes) -> list[Event]:
+def _reasoning(m: Reasoning, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     base = place.base(native, line)
     return [model.MessageDelta(*base, Role.THOUGHT, m.delta, None, None, m.mode)]
 
 
-def _tool_start(m: ToolStart, place: Place, native: str, line: bytes) -> list[Event]:
+def _tool_start(m: ToolStart, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     return [
         model.ToolChanged(
             *place.base(native, line),
@@ -390,7 +390,7 @@ def _tool_start(m: ToolStart, place: Place, native: str, line: bytes) -> list[Ev
     ]
 
 
-def _tool_result(m: ToolResult, place: Place, native: str, line: bytes) -> list[Event]:
+def _tool_result(m: ToolResult, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     failed = m.error is not None
     return [
         model.ToolChanged(
@@ -403,7 +403,7 @@ def _tool_result(m: ToolResult, place: Place, native: str, line: bytes) -> list[
     ]
 
 
-def _status(m: Status, place: Place, native: str, line: bytes) -> list[Event]:
+def _status(m: Status, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     if m.status == "processing":
         return [model.TurnState(*place.base(native, line), words.TurnPhase.RUNNING)]
     if m.status not in ("completed", "error"):
@@ -428,7 +428,7 @@ _VAGUE: Final = frozenset({ErrorKind.PEER, ErrorKind.INTERNAL})
 """Kinds that the words of an error may still refine."""
 
 
-def _error(m: ErrorNote, place: Place, native: str, line: bytes) -> list[Event]:
+def _error(m: ErrorNote, place: EventEnvelope, native: str, line: bytes) -> list[Event]:
     code = m.error.code
     kind = ErrorKind.PEER if code is None else _CODES.get(code, ErrorKind.PEER)
     # The document's own example of an error has a code that says nothing, and these words.
@@ -444,7 +444,9 @@ def _error(m: ErrorNote, place: Place, native: str, line: bytes) -> list[Event]:
     ]
 
 
-_NOTIFICATIONS: Final[dict[str, tuple[Any, Callable[[Any, Place, str, bytes], list[Event]]]]] = {
+_NOTIFICATIONS: Final[
+    dict[str, tuple[Any, Callable[[Any, EventEnvelope, str, bytes], list[Event]]]]
+] = {
     **{name: (Delta, _text) for name in TEXT},
     **{name: (Reasoning, _reasoning) for name in REASONING},
     **{name: (ToolStart, _tool_start) for name in TOOL_START},
@@ -457,7 +459,7 @@ _NOTIFICATIONS: Final[dict[str, tuple[Any, Callable[[Any, Place, str, bytes], li
 # -- the agent's end
 
 
-class Voice:
+class AgentEnd:
     """What an agent does in one turn, in the words of this dialect, in one family of names."""
 
     def __init__(self, session_id: str, turn_id: str, family: int = 0) -> None:

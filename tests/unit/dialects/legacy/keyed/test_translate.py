@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from dragoman.dialects import keyed
-from dragoman.dialects.keyed import meaning, shapes
+from dragoman.dialects.legacy import keyed
+from dragoman.dialects.legacy.keyed import shapes, translate
 from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model
 from dragoman.events.parts import (
@@ -26,7 +26,15 @@ from dragoman.events.parts import (
     TerminalRef,
     Text,
 )
-from dragoman.events.words import FileOp, Outcome, PlanStatus, Role, Stage, ToolKind, ToolStatus
+from dragoman.events.words import (
+    ChangeStage,
+    FileOp,
+    Outcome,
+    PlanStatus,
+    Role,
+    ToolKind,
+    ToolStatus,
+)
 from tests.fixtures.documents import load
 from tests.unit.dialects.document_reading import (
     Places,
@@ -117,13 +125,13 @@ def test_a_prompt_is_sent_as_the_document_shows() -> None:
 
 
 def test_blocks_go_both_ways_and_an_unknown_one_is_kept() -> None:
-    assert [meaning.block(meaning.to_block(block)) for block in BLOCKS] == BLOCKS
-    assert [meaning.block(value) for value in EXAMPLES["prompt"].body["content"]] == BLOCKS
+    assert [translate.block(translate.to_block(block)) for block in BLOCKS] == BLOCKS
+    assert [translate.block(value) for value in EXAMPLES["prompt"].body["content"]] == BLOCKS
     strange = {"type": "hologram", "data": "x"}
-    assert meaning.block(strange) == OtherBlock("hologram", strange)
-    assert meaning.block(7) == OtherBlock("", 7)
+    assert translate.block(strange) == OtherBlock("hologram", strange)
+    assert translate.block(7) == OtherBlock("", 7)
     with pytest.raises(Unsupported):
-        meaning.to_block(OtherBlock("hologram", strange))
+        translate.to_block(OtherBlock("hologram", strange))
 
 
 def test_a_chunk_has_its_message_and_its_place() -> None:
@@ -144,14 +152,18 @@ def test_a_tool_call_has_its_diff_as_a_change() -> None:
     assert tool.content == (Text("done"),)
     assert tool.locations == (Location("/project/c.py", 3),)
     assert change.changes == (FileChange("/project/c.py", FileOp.MODIFY, "pass", "return"),)
-    assert (change.stage, change.tool_id) == (Stage.APPLIED, "call_1")
+    assert (change.stage, change.tool_id) == (ChangeStage.APPLIED, "call_1")
 
 
 @pytest.mark.parametrize(
     ("status", "stage"),
-    [("failed", Stage.FAILED), ("in_progress", Stage.PROPOSED), (None, Stage.PROPOSED)],
+    [
+        ("failed", ChangeStage.FAILED),
+        ("in_progress", ChangeStage.PROPOSED),
+        (None, ChangeStage.PROPOSED),
+    ],
 )
-def test_a_change_is_as_far_as_its_tool(status: str | None, stage: Stage) -> None:
+def test_a_change_is_as_far_as_its_tool(status: str | None, stage: ChangeStage) -> None:
     call: dict[str, Any] = {"toolCallId": "c", "diff": {"path": "/new", "newContent": "x"}}
     if status is not None:
         call["status"] = status
@@ -220,26 +232,26 @@ def test_cancel_and_modes_are_sent_as_the_document_shows() -> None:
 def test_a_question_is_a_tool_call_and_three_answers() -> None:
     example = EXAMPLES["permission"]
     asked = msgspec.json.decode(example.raw, type=shapes.AskPermission)
-    tool, question = meaning.of_permission(asked, Places("keyed")("ses_1"), example.line)
+    tool, question = translate.of_permission(asked, Places("keyed")("ses_1"), example.line)
     assert isinstance(tool, model.ToolChanged) and tool.content == (Text("a diff"),)
     assert isinstance(question, model.PermissionAsked)
     assert (question.request_id, question.kind) == ("per_1", ToolKind.EDIT)
     assert [option.option_id for option in question.options] == ["once", "always", "reject"]
     bare = shapes.AskPermission("ses_1", "per_2", "Run it", "execute")
-    assert len(meaning.of_permission(bare, Places("keyed")("ses_1"), b"")) == 1
+    assert len(translate.of_permission(bare, Places("keyed")("ses_1"), b"")) == 1
 
 
 # -- the agent's end
 
 
-def said(voice: keyed.Voice, event: model.Event) -> list[Any]:
+def said(voice: keyed.AgentEnd, event: model.Event) -> list[Any]:
     told = plain(voice.tell(event))
     assert all(method == "session/update" for method, _ in told)
     return [params for _, params in told]
 
 
 def test_the_agents_words_are_the_documents() -> None:
-    voice = keyed.Voice("ses_1")
+    voice = keyed.AgentEnd("ses_1")
     chunk = model.MessageDelta(*base(), Role.AGENT, "Looking", None, "prt_1")
     assert said(voice, chunk) == [EXAMPLES["chunk"].body]
     entries = (
@@ -253,7 +265,7 @@ def test_the_agents_words_are_the_documents() -> None:
 
 
 def test_a_tool_call_and_its_diff_are_told_as_the_document_does() -> None:
-    voice = keyed.Voice("ses_1")
+    voice = keyed.AgentEnd("ses_1")
     tool = model.ToolChanged(
         *base(),
         "call_1",
@@ -265,13 +277,13 @@ def test_a_tool_call_and_its_diff_are_told_as_the_document_does() -> None:
     )
     change = FileChange("/project/c.py", FileOp.MODIFY, "pass", "return")
     (call,) = said(voice, tool)
-    (diff,) = said(voice, model.FilesChanged(*base(), (change,), Stage.APPLIED, "call_1"))
+    (diff,) = said(voice, model.FilesChanged(*base(), (change,), ChangeStage.APPLIED, "call_1"))
     merged = {**call["toolCall"], **diff["toolCall"]}
     assert merged == EXAMPLES["tool"].body["toolCall"]
 
 
 def test_chunks_are_counted_and_a_turn_begins_another_message() -> None:
-    voice = keyed.Voice("ses_1")
+    voice = keyed.AgentEnd("ses_1")
     chunks = []
     for _ in range(2):
         voice.begin()
@@ -282,7 +294,7 @@ def test_chunks_are_counted_and_a_turn_begins_another_message() -> None:
 
 
 def test_what_has_no_word_here_is_not_said() -> None:
-    voice = keyed.Voice("ses_1")
+    voice = keyed.AgentEnd("ses_1")
     assert voice.tell(model.MessageDelta(*base(), Role.THOUGHT, "hm")) == []
     assert voice.tell(model.SettingsChanged(*base(), options=(), mode="code")) == []
     tool = model.ToolChanged(*base(), "c", status=ToolStatus.CANCELLED)
@@ -300,16 +312,18 @@ def test_what_has_no_word_here_is_not_said() -> None:
     ],
 )
 def test_the_reason_is_one_of_the_documents(stop: str, reason: str) -> None:
-    assert meaning.stop_reason(stop) == reason
+    assert translate.stop_reason(stop) == reason
 
 
 def test_only_some_kinds_can_be_asked_for() -> None:
-    kinds = [meaning.permission_kind(kind) for kind in ("edit", "execute", "delete", "read", None)]
+    kinds = [
+        translate.permission_kind(kind) for kind in ("edit", "execute", "delete", "read", None)
+    ]
     assert kinds == ["edit", "execute", "delete", "other", "other"]
 
 
 def test_messages_without_ids_end_where_a_tool_is_used_or_somebody_else_speaks() -> None:
-    voice = meaning.Voice("s")
+    voice = translate.AgentEnd("s")
     voice.begin()
     events: list[model.Event] = [
         model.MessageDelta(*base(), Role.AGENT, "a"),

@@ -1,6 +1,6 @@
 """The bodies of this dialect's messages, and the names of its methods.
 
-Owns the wire spelling and nothing else; what it means is in `meaning`. What may be left out has a
+Owns the wire spelling and nothing else; what it means is in `translate`. What may be left out has a
 default and is left out when sent.
 """
 

@@ -16,14 +16,14 @@ from msgspec import Raw
 
 from dragoman.dialects.codex import failures, items, shapes
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.model import Event
-from dragoman.events.place import Place
-from dragoman.events.words import Outcome, Role, Stage
+from dragoman.events.words import ChangeStage, Outcome, Role
 
 DIALECT: Final = "codex"
 
 T = TypeVar("T")
-Meaning: TypeAlias = Callable[[Any, Place, bytes | None, str], Iterable[Event]]
+Meaning: TypeAlias = Callable[[Any, EventEnvelope, bytes | None, str], Iterable[Event]]
 
 MODES: Final = {
     "read-only": "readOnly",
@@ -58,14 +58,16 @@ def mode_of(sandbox: Any) -> str | None:
     return next((mode for mode, word in MODES.items() if word == kind), None)
 
 
-def policy_option(policy: Any) -> parts.Option:
+def policy_option(policy: Any) -> parts.SessionOption:
     """The approval policy as an option of a session."""
     choices = tuple(parts.Choice(word, word) for word in POLICIES)
     value = policy if isinstance(policy, str) else "granular"
-    return parts.Option(POLICY_OPTION, "Approval policy", value, choices)
+    return parts.SessionOption(POLICY_OPTION, "Approval policy", value, choices)
 
 
-def of_notification(method: str, params: Raw, place: Place, raw: bytes | None) -> Iterable[Event]:
+def of_notification(
+    method: str, params: Raw, place: EventEnvelope, raw: bytes | None
+) -> Iterable[Event]:
     """What a notification says. One that is not known, or not as expected, is `Unknown`."""
     known = _NOTIFICATIONS.get(method)
     if known is None:
@@ -79,7 +81,7 @@ def of_notification(method: str, params: Raw, place: Place, raw: bytes | None) -
 
 
 def _unknown(
-    method: str, params: Raw, place: Place, raw: bytes | None, reason: str
+    method: str, params: Raw, place: EventEnvelope, raw: bytes | None, reason: str
 ) -> tuple[Event, ...]:
     """What is not understood still belongs to the thread that it names."""
     try:
@@ -90,7 +92,7 @@ def _unknown(
     return (model.Unknown(*base, reason),)
 
 
-def _at(place: Place, thread: str | None, turn: str | None) -> Place:
+def _at(place: EventEnvelope, thread: str | None, turn: str | None) -> EventEnvelope:
     place.session = thread
     place.turn = turn
     return place
@@ -99,7 +101,7 @@ def _at(place: Place, thread: str | None, turn: str | None) -> Place:
 # -- messages and items
 
 
-def _agent_delta(m: shapes.ItemDelta, place: Place, raw: bytes | None, native: str) -> Any:
+def _agent_delta(m: shapes.ItemDelta, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     # Spelled out because this is the commonest event of all.
     return (
         model.MessageDelta(
@@ -118,7 +120,9 @@ def _agent_delta(m: shapes.ItemDelta, place: Place, raw: bytes | None, native: s
     )
 
 
-def _summary_delta(m: shapes.SummaryTextDelta, place: Place, raw: bytes | None, native: str) -> Any:
+def _summary_delta(
+    m: shapes.SummaryTextDelta, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (
         model.MessageDelta(
@@ -127,7 +131,9 @@ def _summary_delta(m: shapes.SummaryTextDelta, place: Place, raw: bytes | None, 
     )
 
 
-def _summary_part(m: shapes.SummaryPartAdded, place: Place, raw: bytes | None, native: str) -> Any:
+def _summary_part(
+    m: shapes.SummaryPartAdded, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     text = items.PART_BREAK if m.summary_index else ""
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (
@@ -136,7 +142,7 @@ def _summary_part(m: shapes.SummaryPartAdded, place: Place, raw: bytes | None, n
 
 
 def _thought_delta(
-    m: shapes.ReasoningTextDelta, place: Place, raw: bytes | None, native: str
+    m: shapes.ReasoningTextDelta, place: EventEnvelope, raw: bytes | None, native: str
 ) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (
@@ -144,54 +150,66 @@ def _thought_delta(
     )
 
 
-def _plan_delta(m: shapes.ItemDelta, place: Place, raw: bytes | None, native: str) -> Any:
+def _plan_delta(m: shapes.ItemDelta, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (model.PlanDelta(*base, m.delta, m.item_id),)
 
 
-def _output_delta(m: shapes.ItemDelta, place: Place, raw: bytes | None, native: str) -> Any:
+def _output_delta(m: shapes.ItemDelta, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (model.ToolDelta(*base, m.item_id, "output", m.delta),)
 
 
-def _stdin(m: shapes.TerminalInteraction, place: Place, raw: bytes | None, native: str) -> Any:
+def _stdin(
+    m: shapes.TerminalInteraction, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (model.ToolDelta(*base, m.item_id, "stdin", m.stdin),)
 
 
-def _progress(m: shapes.McpToolCallProgress, place: Place, raw: bytes | None, native: str) -> Any:
+def _progress(
+    m: shapes.McpToolCallProgress, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (model.ToolDelta(*base, m.item_id, "progress", m.message),)
 
 
-def _patch(m: shapes.PatchUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+def _patch(m: shapes.PatchUpdated, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
-    return (model.FilesChanged(*base, items.changes_of(m.changes), Stage.PROPOSED, m.item_id),)
+    return (
+        model.FilesChanged(*base, items.changes_of(m.changes), ChangeStage.PROPOSED, m.item_id),
+    )
 
 
-def _started(m: shapes.ItemNotification, place: Place, raw: bytes | None, native: str) -> Any:
+def _started(
+    m: shapes.ItemNotification, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     return items.of_item(m.item, _at(place, m.thread_id, m.turn_id), raw, native, final=False)
 
 
-def _completed(m: shapes.ItemNotification, place: Place, raw: bytes | None, native: str) -> Any:
+def _completed(
+    m: shapes.ItemNotification, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     return items.of_item(m.item, _at(place, m.thread_id, m.turn_id), raw, native, final=True)
 
 
 # -- turns
 
 
-def _turn_started(m: shapes.TurnNotification, place: Place, raw: bytes | None, native: str) -> Any:
+def _turn_started(
+    m: shapes.TurnNotification, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     return (model.TurnStarted(*_at(place, m.thread_id, m.turn.id).base(native, raw)),)
 
 
 def _turn_completed(
-    m: shapes.TurnNotification, place: Place, raw: bytes | None, native: str
+    m: shapes.TurnNotification, place: EventEnvelope, raw: bytes | None, native: str
 ) -> Any:
     _at(place, m.thread_id, m.turn.id)
     return (ending(m.turn, place, raw, native),)
 
 
-def ending(turn: shapes.TurnOutline, place: Place, raw: bytes | None, native: str) -> Event:
+def ending(turn: shapes.TurnOutline, place: EventEnvelope, raw: bytes | None, native: str) -> Event:
     """How a turn ended."""
     failure = None if turn.error is None else failures.failure_of(turn.error)
     outcome = words.outcome_of(turn.status)
@@ -200,7 +218,7 @@ def ending(turn: shapes.TurnOutline, place: Place, raw: bytes | None, native: st
     return model.TurnEnded(*place.base(native, raw), outcome, turn.status, failure)
 
 
-def of_turn(turn: shapes.Turn, place: Place, native: str) -> Iterable[Event]:
+def of_turn(turn: shapes.Turn, place: EventEnvelope, native: str) -> Iterable[Event]:
     """What a turn in the history of a thread says."""
     place.turn = turn.id
     yield model.TurnStarted(*place.base(native, None))
@@ -210,18 +228,20 @@ def of_turn(turn: shapes.Turn, place: Place, native: str) -> Iterable[Event]:
         yield ending(turn, place, None, native)
 
 
-def _plan(m: shapes.TurnPlanUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+def _plan(m: shapes.TurnPlanUpdated, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     entries = tuple(parts.PlanEntry(step.step, words.plan_status(step.status)) for step in m.plan)
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (model.PlanSet(*base, entries, explanation=m.explanation),)
 
 
-def _diff(m: shapes.TurnDiffUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+def _diff(m: shapes.TurnDiffUpdated, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
-    return (model.FilesChanged(*base, (parts.FileChange("", diff=m.diff),), Stage.UNKNOWN),)
+    return (model.FilesChanged(*base, (parts.FileChange("", diff=m.diff),), ChangeStage.UNKNOWN),)
 
 
-def _usage(m: shapes.ThreadTokenUsageUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+def _usage(
+    m: shapes.ThreadTokenUsageUpdated, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     _at(place, m.thread_id, m.turn_id)
     size = m.token_usage.model_context_window
     return [
@@ -242,7 +262,9 @@ def _breakdown(part: shapes.TokenUsageBreakdown, size: int | None) -> parts.Usag
     )
 
 
-def _status(m: shapes.ThreadStatusChanged, place: Place, raw: bytes | None, native: str) -> Any:
+def _status(
+    m: shapes.ThreadStatusChanged, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, m.thread_id, None).base(native, raw)
     match m.status.type:
         case "active":
@@ -258,12 +280,14 @@ def _status(m: shapes.ThreadStatusChanged, place: Place, raw: bytes | None, nati
 # -- the rest
 
 
-def _name(m: shapes.ThreadNameUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+def _name(m: shapes.ThreadNameUpdated, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, None).base(native, raw)
     return (model.SessionChanged(*base, title=m.thread_name),)
 
 
-def _settings(m: shapes.ThreadSettingsUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+def _settings(
+    m: shapes.ThreadSettingsUpdated, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, m.thread_id, None).base(native, raw)
     told = m.thread_settings
     options = (policy_option(told.approval_policy),)
@@ -271,16 +295,18 @@ def _settings(m: shapes.ThreadSettingsUpdated, place: Place, raw: bytes | None, 
     return (model.SettingsChanged(*base, options=options, mode=mode, model=told.model),)
 
 
-def _back(m: shapes.ThreadScoped, place: Place, raw: bytes | None, native: str) -> Any:
+def _back(m: shapes.ThreadScoped, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, None).base(native, raw)
     return (model.SessionChanged(*base, status=native.rpartition("/")[2]),)
 
 
-def _closed(m: shapes.ThreadScoped, place: Place, raw: bytes | None, native: str) -> Any:
+def _closed(m: shapes.ThreadScoped, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     return (model.SessionClosed(*_at(place, m.thread_id, None).base(native, raw), native),)
 
 
-def _error(m: shapes.ErrorNotification, place: Place, raw: bytes | None, native: str) -> Any:
+def _error(
+    m: shapes.ErrorNotification, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     failure = failures.failure_of(m.error)
     if m.will_retry:
@@ -289,17 +315,19 @@ def _error(m: shapes.ErrorNotification, place: Place, raw: bytes | None, native:
     return (model.ErrorReported(*base, "turn", failure),)
 
 
-def _warning(m: shapes.Warning, place: Place, raw: bytes | None, native: str) -> Any:
+def _warning(m: shapes.Warning, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, None).base(native, raw)
     return (model.Noticed(*base, "warning", m.message),)
 
 
-def _config_warning(m: shapes.ConfigWarning, place: Place, raw: bytes | None, native: str) -> Any:
+def _config_warning(
+    m: shapes.ConfigWarning, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, None, None).base(native, raw)
     return (model.Noticed(*base, "warning", m.summary, m.details),)
 
 
-def _rerouted(m: shapes.ModelRerouted, place: Place, raw: bytes | None, native: str) -> Any:
+def _rerouted(m: shapes.ModelRerouted, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     _at(place, m.thread_id, m.turn_id)
     title = f"The model {m.from_model} was replaced by {m.to_model}"
     return (
@@ -308,24 +336,28 @@ def _rerouted(m: shapes.ModelRerouted, place: Place, raw: bytes | None, native: 
     )
 
 
-def _resolved(m: shapes.ServerRequestResolved, place: Place, raw: bytes | None, native: str) -> Any:
+def _resolved(
+    m: shapes.ServerRequestResolved, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, m.thread_id, None).base(native, raw)
     return (model.InputAnswered(*base, str(m.request_id), "completed"),)
 
 
-def _account(m: shapes.AccountUpdated, place: Place, raw: bytes | None, native: str) -> Any:
+def _account(m: shapes.AccountUpdated, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, None, None).base(native, raw)
     mode = m.auth_mode if isinstance(m.auth_mode, str) else None
     return (model.LoginChanged(*base, m.auth_mode is not None, mode),)
 
 
-def _login(m: shapes.AccountLoginCompleted, place: Place, raw: bytes | None, native: str) -> Any:
+def _login(
+    m: shapes.AccountLoginCompleted, place: EventEnvelope, raw: bytes | None, native: str
+) -> Any:
     base = _at(place, None, None).base(native, raw)
     return (model.LoginChanged(*base, m.success or None, None, m.error),)
 
 
 def _limits(
-    m: shapes.AccountRateLimitsUpdated, place: Place, raw: bytes | None, native: str
+    m: shapes.AccountRateLimitsUpdated, place: EventEnvelope, raw: bytes | None, native: str
 ) -> Any:
     base = _at(place, None, None).base(native, raw)
     return (model.UsageReported(*base, "account", parts.Usage(limits=limits_of(m.rate_limits))),)
@@ -344,12 +376,12 @@ def limits_of(told: shapes.RateLimitSnapshot) -> tuple[parts.Limit, ...]:
     )
 
 
-def _compacted(m: shapes.TurnScoped, place: Place, raw: bytes | None, native: str) -> Any:
+def _compacted(m: shapes.TurnScoped, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     base = _at(place, m.thread_id, m.turn_id).base(native, raw)
     return (model.Compacted(*base, "completed"),)
 
 
-def _new(m: shapes.ThreadNotification, place: Place, raw: bytes | None, native: str) -> Any:
+def _new(m: shapes.ThreadNotification, place: EventEnvelope, raw: bytes | None, native: str) -> Any:
     """The answer to the call that started the thread has said it; one we did not start is new."""
     base = _at(place, m.thread.id, None).base(native, raw)
     return (model.SessionChanged(*base, status="started"),)

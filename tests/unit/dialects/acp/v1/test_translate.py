@@ -8,15 +8,15 @@ import pytest
 from msgspec import UNSET
 
 from dragoman.dialects.acp import v1 as acp
-from dragoman.dialects.acp.v1 import codec, meaning, updates
+from dragoman.dialects.acp.v1 import codec, translate, updates
 from dragoman.events import model, parts
 from dragoman.events.words import (
+    ChangeStage,
     FileOp,
     Outcome,
     PermissionKind,
     PlanStatus,
     Role,
-    Stage,
     ToolKind,
     ToolStatus,
 )
@@ -27,7 +27,7 @@ TEXT = acp.TextContent(text="t")
 
 
 def events(update: Any) -> list[Any]:
-    return list(meaning.of_update(update, place(), LINE))
+    return list(translate.of_update(update, place(), LINE))
 
 
 def only(update: Any) -> Any:
@@ -111,15 +111,15 @@ def test_a_piece_with_text_is_a_piece_whatever_comes_with_it() -> None:
     ids=lambda block: type(block).__name__,
 )
 def test_content_goes_there_and_back(block: Any) -> None:
-    assert meaning.to_block(meaning.block(block)) == block
+    assert translate.to_block(translate.block(block)) == block
 
 
 def test_content_of_an_unknown_kind_goes_there_and_back_too() -> None:
     raw = {"type": "hologram", "light": 1}
     block = acp.decode(b'{"type":"hologram","light":1}', acp.ContentBlock)
-    there = meaning.block(block)
+    there = translate.block(block)
     assert there == parts.OtherBlock("hologram", raw)
-    assert acp.encode(meaning.to_block(there)) == acp.encode(block)
+    assert acp.encode(translate.to_block(there)) == acp.encode(block)
 
 
 def test_a_first_report_leaves_open_what_it_does_not_say() -> None:
@@ -145,7 +145,7 @@ def test_diffs_of_a_tool_are_changed_files_and_not_content() -> None:
     )
     assert tool.content == (parts.Text("t"), parts.TerminalRef("x"))
     assert tool.locations == (parts.Location("/a", 3),)
-    assert (files.tool_id, files.stage) == ("t", Stage.APPLIED)
+    assert (files.tool_id, files.stage) == ("t", ChangeStage.APPLIED)
     assert files.changes == (
         parts.FileChange("/a", FileOp.ADD, None, "n"),
         parts.FileChange("/b", FileOp.MODIFY, "o", "n"),
@@ -155,9 +155,15 @@ def test_diffs_of_a_tool_are_changed_files_and_not_content() -> None:
 
 @pytest.mark.parametrize(
     ("status", "stage"),
-    [("failed", Stage.FAILED), (None, Stage.PROPOSED), ("pending", Stage.PROPOSED)],
+    [
+        ("failed", ChangeStage.FAILED),
+        (None, ChangeStage.PROPOSED),
+        ("pending", ChangeStage.PROPOSED),
+    ],
 )
-def test_a_change_is_applied_only_when_its_tool_is_done(status: str | None, stage: Stage) -> None:
+def test_a_change_is_applied_only_when_its_tool_is_done(
+    status: str | None, stage: ChangeStage
+) -> None:
     diff = acp.Diff(path="/a", new_text="n")
     _, files = events(acp.ToolCallProgress(tool_call_id="t", status=status, content=[diff]))
     assert files.stage is stage
@@ -191,8 +197,8 @@ def test_plans_usage_and_settings_are_in_common_words() -> None:
     assert settings.model == "a"
     assert settings.mode is UNSET
     assert settings.options == (
-        parts.Option("model", "Model", "a", (parts.Choice("a", "A", None, "g"),), "model"),
-        parts.Option("fast", "Fast", True),
+        parts.SessionOption("model", "Model", "a", (parts.Choice("a", "A", None, "g"),), "model"),
+        parts.SessionOption("fast", "Fast", True),
     )
 
 
@@ -216,11 +222,11 @@ def test_an_answer_ends_the_turn_with_its_own_word_and_usage_where_it_is_told() 
     response = acp.decode(
         b'{"stopReason":"max_tokens","usage":{"inputTokens":1,"totalTokens":3}}', acp.PromptResponse
     )
-    ended = meaning.of_answer(response, place(), LINE)
+    ended = translate.of_answer(response, place(), LINE)
     assert (ended.outcome, ended.stop, ended.raw) == (Outcome.TRUNCATED, "max_tokens", LINE)
     assert ended.usage == parts.Usage(input_tokens=1, total_tokens=3)
     odd = acp.decode(b'{"stopReason":"bored","usage":{"inputTokens":"many"}}', acp.PromptResponse)
-    ended = meaning.of_answer(odd, place(), LINE)
+    ended = translate.of_answer(odd, place(), LINE)
     assert (ended.outcome, ended.usage) == (Outcome.UNKNOWN, None)
 
 
@@ -241,7 +247,7 @@ def test_tokens_are_found_where_one_real_agent_puts_them(
 ) -> None:
     line = f'{{"stopReason":"end_turn","_meta":{{"quota":{quota}}}}}'
     response = acp.decode(line.encode(), acp.PromptResponse)
-    assert meaning.of_answer(response, place(), LINE).usage == usage
+    assert translate.of_answer(response, place(), LINE).usage == usage
 
 
 def test_a_request_for_permission_tells_its_tool_call_and_asks() -> None:
@@ -253,7 +259,7 @@ def test_a_request_for_permission_tells_its_tool_call_and_asks() -> None:
             acp.PermissionOption(option_id="m", name="Maybe", kind="odd"),
         ],
     )
-    tool, asked = meaning.of_permission(request, "q1", place(), LINE)
+    tool, asked = translate.of_permission(request, "q1", place(), LINE)
     assert isinstance(tool, model.ToolChanged)
     assert isinstance(asked, model.PermissionAsked)
     assert (asked.request_id, asked.title, asked.kind) == ("q1", "Dig", ToolKind.EXECUTE)
@@ -271,25 +277,25 @@ def test_questions_to_the_user_are_forms_pages_or_something_else() -> None:
             properties={"name": acp.StringPropertySchema(title="Name")}
         ),
     )
-    asked = meaning.of_elicitation(form, "q", place(), LINE)
+    asked = translate.of_elicitation(form, "q", place(), LINE)
     assert (asked.mode, asked.message) == ("form", "Who?")
     assert asked.schema["properties"]["name"]["title"] == "Name"
     url = acp.ElicitationUrl(
         session_id="s", message="Go", elicitation_id="e", url="https://example.com"
     )
-    asked = meaning.of_elicitation(url, "e", place(), LINE)
+    asked = translate.of_elicitation(url, "e", place(), LINE)
     assert (asked.mode, asked.url) == ("url", "https://example.com")
     odd = acp.UnknownElicitation({"mode": "dance", "message": "Dance!"})
-    assert meaning.of_elicitation(odd, "q", place(), LINE).mode == "other"
+    assert translate.of_elicitation(odd, "q", place(), LINE).mode == "other"
 
 
 def test_a_service_is_named_by_its_method() -> None:
-    called = meaning.of_service("fs/read_text_file", place(), LINE)
+    called = translate.of_service("fs/read_text_file", place(), LINE)
     assert (called.service, called.operation, called.raw) == ("fs", "read_text_file", LINE)
 
 
 def test_capabilities_say_yes_no_and_unknown() -> None:
-    able = meaning.capabilities(
+    able = translate.capabilities(
         acp.decode(
             b'{"loadSession":true,"promptCapabilities":{"image":true},'
             b'"sessionCapabilities":{"list":{},"fork":{}},"mcpCapabilities":{"http":true}}',
@@ -302,9 +308,9 @@ def test_capabilities_say_yes_no_and_unknown() -> None:
 
 
 def test_ways_to_log_in_say_what_they_are() -> None:
-    agent = meaning.auth_method(acp.AuthMethodAgent(id="a", name="A"))
-    terminal = meaning.auth_method(acp.AuthMethodTerminal(id="t", name="T"), "x login")
-    variable = meaning.auth_method(
+    agent = translate.auth_method(acp.AuthMethodAgent(id="a", name="A"))
+    terminal = translate.auth_method(acp.AuthMethodTerminal(id="t", name="T"), "x login")
+    variable = translate.auth_method(
         acp.AuthMethodEnvVar(id="v", name="V", vars=[acp.AuthEnvVar(name="KEY")])
     )
     assert [method.kind for method in (agent, terminal, variable)] == [
@@ -333,14 +339,14 @@ def test_an_empty_list_takes_a_tools_content_away_and_null_does_not() -> None:
 @pytest.mark.parametrize("usage", [{"totalTokens": "many"}, 7, []])
 def test_strange_token_counts_do_not_spoil_the_end_of_a_turn(usage: Any) -> None:
     response = codec.convert({"stopReason": "end_turn", "usage": usage}, acp.PromptResponse)
-    ended = meaning.of_answer(response, place(), LINE)
+    ended = translate.of_answer(response, place(), LINE)
     assert (ended.outcome, ended.usage) == (Outcome.OK, None)
 
 
 @pytest.mark.parametrize("fork", [None, True, "yes"])
 def test_only_an_object_says_that_an_agent_can_fork(fork: Any) -> None:
     told = codec.convert({"sessionCapabilities": {"fork": fork}}, acp.AgentCapabilities)
-    assert meaning.capabilities(told).fork is False
+    assert translate.capabilities(told).fork is False
 
 
 def test_options_of_every_sort_are_told_and_unknown_ones_left_out() -> None:
@@ -355,11 +361,11 @@ def test_options_of_every_sort_are_told_and_unknown_ones_left_out() -> None:
             {"type": "slider", "id": "x", "name": "X", "currentValue": 3},
         )
     ]
-    assert meaning.settings(None, options) == {
+    assert translate.settings(None, options) == {
         "options": (
-            parts.Option("web", "Web", True),
-            parts.Option("flat", "E", "low", (parts.Choice("low", "Low", "d"),)),
-            parts.Option("deep", "E", "low", (parts.Choice("low", "Low", "d", "g"),)),
+            parts.SessionOption("web", "Web", True),
+            parts.SessionOption("flat", "E", "low", (parts.Choice("low", "Low", "d"),)),
+            parts.SessionOption("deep", "E", "low", (parts.Choice("low", "Low", "d", "g"),)),
         )
     }
 
@@ -369,8 +375,8 @@ def test_an_option_for_the_model_says_more_than_the_list_of_models() -> None:
     option = acp.SessionConfigSelect(
         id="llm", name="LLM", category="model", current_value="new", options=[]
     )
-    assert meaning.settings(None, None, models) == {"model": "old"}
-    assert meaning.settings(None, [option], models)["model"] == "new"
+    assert translate.settings(None, None, models) == {"model": "old"}
+    assert translate.settings(None, [option], models)["model"] == "new"
 
 
 @pytest.mark.parametrize(
@@ -383,4 +389,4 @@ def test_an_option_for_the_model_says_more_than_the_list_of_models() -> None:
     ],
 )
 def test_content_of_another_dialect_is_said_in_words(value: Any, text: str) -> None:
-    assert meaning.to_block(parts.OtherBlock("odd", value)) == acp.TextContent(text=text)
+    assert translate.to_block(parts.OtherBlock("odd", value)) == acp.TextContent(text=text)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.dialects import threads
+from dragoman.dialects.legacy import threads
 from dragoman.events import model
 from dragoman.events.parts import Text, Usage
 from dragoman.events.words import ErrorKind, Outcome, Role
@@ -161,7 +161,7 @@ def test_progress_without_a_name_is_kept_in_its_thread() -> None:
 
 
 def test_the_agents_words_are_progress_and_become_the_content() -> None:
-    voice = threads.Voice("thread-1", "turn-1")
+    voice = threads.AgentEnd("thread-1", "turn-1")
     told = plain(voice.tell(model.MessageDelta(*base(), Role.AGENT, "hi")))
     assert told == [("turn_progress", {"threadId": "thread-1", "turnId": "turn-1", "text": "hi"})]
     assert voice.tell(model.MessageDelta(*base(), Role.THOUGHT, "hm")) == []

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.place import Place
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
 from dragoman.wire.messages import UNDECODABLE
 
@@ -225,7 +225,7 @@ class ClientEnd:
         result: Raw | None,
         session_id: str | None,
         how: str,
-        place_of: Callable[[str | None], Place],
+        place_of: Callable[[str | None], EventEnvelope],
     ) -> tuple[str, list[Event]]:
         assert result is not None
         return msgspec.json.decode(result, type=SessionAnswer).session.id, []
@@ -245,13 +245,13 @@ class ClientEnd:
             command = CommandInput(found[1], (found[2] or "").strip())
         return ((PROMPT, Prompt(session_id, [_part(block) for block in blocks], command)),)
 
-    def answered(self, result: Raw, place: Place) -> list[Event]:
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         stop = msgspec.json.decode(result, type=Stopped).stop_reason
         base = place.base(PROMPT, bytes(result))
         return [model.TurnEnded(*base, words.outcome_of(stop), stop)]
 
     def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], Place]
+        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
     ) -> Sequence[Event]:
         if method != UPDATE:
             base = place_of(None).base(method, line)
@@ -276,7 +276,7 @@ class ClientEnd:
     def worked(self, method: str) -> None:
         pass
 
-    def closing(self, place: Place) -> list[Event]:
+    def closing(self, place: EventEnvelope) -> list[Event]:
         return []
 
     def cancelling(self, session_id: str) -> tuple[str, Any]:
@@ -314,7 +314,7 @@ def block_of(part: PromptPart) -> parts.Block:
             return parts.OtherBlock(part.type, msgspec.to_builtins(part))
 
 
-def _tool(call: ToolCall, place: Place, native: str, line: bytes) -> Event:
+def _tool(call: ToolCall, place: EventEnvelope, native: str, line: bytes) -> Event:
     status = words.tool_status(call.status)
     return model.ToolChanged(
         *place.base(native, line),
@@ -342,7 +342,7 @@ def stop_reason(stop: str) -> str:
     return "endTurn" if words.outcome_of(stop) is Outcome.OK else "error"
 
 
-class Voice:
+class AgentEnd:
     """What an agent does in one session, in the words of this dialect."""
 
     def __init__(self, session_id: str) -> None:

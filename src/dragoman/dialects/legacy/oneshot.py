@@ -17,10 +17,10 @@ from msgspec import Raw, Struct, field
 
 from dragoman.errors import ProtocolMismatch
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.place import Place
-from dragoman.events.words import FileOp, Role, Stage, ToolStatus
+from dragoman.events.words import ChangeStage, FileOp, Role, ToolStatus
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "oneshot"
@@ -168,7 +168,7 @@ class ClientEnd:
         result: Raw | None,
         session_id: str | None,
         how: str,
-        place_of: Callable[[str | None], Place],
+        place_of: Callable[[str | None], EventEnvelope],
     ) -> tuple[str, list[Event]]:
         return SESSION, []
 
@@ -183,7 +183,7 @@ class ClientEnd:
     ) -> Sequence[tuple[str, Any]]:
         return ((PROMPT, Prompt(text_of(blocks))),)
 
-    def answered(self, result: Raw, place: Place) -> list[Event]:
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         answer = msgspec.json.decode(result, type=Answer)
         usage = usage_of(answer.usage)
         return [
@@ -199,7 +199,7 @@ class ClientEnd:
         ]
 
     def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], Place]
+        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
     ) -> Sequence[Event]:
         place = place_of(None)
         try:
@@ -217,7 +217,7 @@ class ClientEnd:
             return (model.Unknown(*place.base(method, line), str(error)),)
         return (model.Unknown(*place.base(method, line), "an unknown notification"),)
 
-    def _tool(self, call: ToolCall, place: Place, line: bytes) -> Event:
+    def _tool(self, call: ToolCall, place: EventEnvelope, line: bytes) -> Event:
         tool_id = f"tool-{next(self._ids)}"
         self._running.append(tool_id)
         return model.ToolChanged(
@@ -230,18 +230,18 @@ class ClientEnd:
             input=call.input,
         )
 
-    def _file(self, change: FileChange, place: Place, line: bytes) -> Event:
+    def _file(self, change: FileChange, place: EventEnvelope, line: bytes) -> Event:
         # A message names one file, and the event all that the turn has changed.
         known = self._changed.get(change.path)
         diff = change.diff if known is None else f"{known.diff}{change.diff}"
         self._changed[change.path] = parts.FileChange(change.path, FileOp.UNKNOWN, diff=diff)
         files = tuple(self._changed.values())
-        return model.FilesChanged(*place.base(FILE, line), files, Stage.UNKNOWN)
+        return model.FilesChanged(*place.base(FILE, line), files, ChangeStage.UNKNOWN)
 
     def worked(self, method: str) -> None:
         pass
 
-    def closing(self, place: Place) -> list[Event]:
+    def closing(self, place: EventEnvelope) -> list[Event]:
         self._changed.clear()
         running, self._running = self._running, []
         return [
@@ -294,7 +294,7 @@ def finish_reason(stop: str) -> str:
     return _FINISH.get(stop, stop)
 
 
-class Voice:
+class AgentEnd:
     """What an agent does in one turn, in the words of this dialect."""
 
     def __init__(self, session_id: str = SESSION) -> None:
@@ -316,7 +316,7 @@ class Voice:
             case model.FilesChanged(changes=changes, stage=stage, tool_id=tool_id):
                 # A change that is only proposed may never be made: it waits for its tool's end.
                 self._changes[tool_id] = changes
-                return self._tell_files(tool_id) if stage is Stage.APPLIED else []
+                return self._tell_files(tool_id) if stage is ChangeStage.APPLIED else []
             case _:
                 return []
 

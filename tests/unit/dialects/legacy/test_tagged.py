@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.dialects import tagged
+from dragoman.dialects.legacy import tagged
 from dragoman.events import model
 from dragoman.events.parts import Audio, Block, Image, OtherBlock, PeerInfo, PlanEntry, Text
 from dragoman.events.words import Outcome, PlanStatus, Role, ToolStatus
@@ -205,13 +205,13 @@ def test_a_cancel_is_a_request() -> None:
 
 
 def test_the_agents_words_are_the_documents() -> None:
-    voice = tagged.Voice("session-1")
+    voice = tagged.AgentEnd("session-1")
     said = model.MessageDelta(*base(), Role.AGENT, "Processing your request...\n")
     assert plain(voice.tell(said)) == [("session/update", EXAMPLES["processing"].body)]
 
 
 def test_a_tool_call_is_told_whole_each_time() -> None:
-    voice = tagged.Voice("session-1")
+    voice = tagged.AgentEnd("session-1")
     started = model.ToolChanged(
         *base(), "call-1", title="read_file", status=ToolStatus.RUNNING, input="/path/to/file.go"
     )
@@ -237,7 +237,7 @@ def test_a_plan_travels_as_text() -> None:
         PlanEntry("two", PlanStatus.RUNNING),
         PlanEntry("three", PlanStatus.PENDING),
     )
-    ((_, told),) = plain(tagged.Voice("s").tell(model.PlanSet(*base(), entries)))
+    ((_, told),) = plain(tagged.AgentEnd("s").tell(model.PlanSet(*base(), entries)))
     assert told["update"] == {
         "type": "planUpdate",
         "chunk": "- [x] one\n- [>] two\n- [ ] three",
@@ -245,7 +245,7 @@ def test_a_plan_travels_as_text() -> None:
 
 
 def test_what_has_no_word_here_is_not_said() -> None:
-    assert tagged.Voice("s").tell(model.CommandsChanged(*base(), ())) == []
+    assert tagged.AgentEnd("s").tell(model.CommandsChanged(*base(), ())) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What the messages of this dialect mean as events, and how events are put into them.
 
-Owns both ends: `ClientEnd` reads what an agent says, `Voice` says what an agent does. One update
+Owns both ends: `ClientEnd` reads what an agent says, `AgentEnd` says what an agent does. One update
 may carry several things; each becomes an event, in the order text, tool, plan, mode. Shapes are in
 `shapes`; how messages travel is known elsewhere.
 """
@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw
 
-from dragoman.dialects.keyed import shapes
+from dragoman.dialects.legacy.keyed import shapes
 from dragoman.errors import ProtocolMismatch, Unsupported
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.place import Place
-from dragoman.events.words import FileOp, PermissionKind, Role, Stage, ToolStatus
+from dragoman.events.words import ChangeStage, FileOp, PermissionKind, Role, ToolStatus
 from dragoman.wire.messages import UNDECODABLE
 
 DIALECT: Final = "keyed"
@@ -164,7 +164,7 @@ class ClientEnd:
         result: Raw | None,
         session_id: str | None,
         how: str,
-        place_of: Callable[[str | None], Place],
+        place_of: Callable[[str | None], EventEnvelope],
     ) -> tuple[str, list[Event]]:
         assert result is not None
         if session_id is not None and bytes(result) == b"null":
@@ -175,7 +175,7 @@ class ClientEnd:
             raise msgspec.ValidationError("Object missing required field `sessionId`")
         if answer.modes is None and answer.current_mode_id is None:
             return opened, []
-        modes = tuple(parts.Option(m.id, m.name or m.id, m.id) for m in answer.modes or ())
+        modes = tuple(parts.SessionOption(m.id, m.name or m.id, m.id) for m in answer.modes or ())
         base = place_of(opened).base(shapes.NEW, bytes(result))
         return opened, [model.SettingsChanged(*base, mode=answer.current_mode_id, modes=modes)]
 
@@ -190,13 +190,13 @@ class ClientEnd:
     ) -> Sequence[tuple[str, Any]]:
         return ((shapes.PROMPT, shapes.Prompt(session_id, [to_block(b) for b in blocks])),)
 
-    def answered(self, result: Raw, place: Place) -> list[Event]:
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         stop = msgspec.json.decode(result, type=shapes.Stopped).stop_reason
         base = place.base(shapes.PROMPT, bytes(result))
         return [model.TurnEnded(*base, words.outcome_of(stop), stop)]
 
     def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], Place]
+        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
     ) -> Sequence[Event]:
         if method != shapes.UPDATE:
             base = place_of(None).base(method, line)
@@ -233,7 +233,7 @@ class ClientEnd:
     def worked(self, method: str) -> None:
         pass
 
-    def closing(self, place: Place) -> list[Event]:
+    def closing(self, place: EventEnvelope) -> list[Event]:
         return []
 
     def cancelling(self, session_id: str) -> tuple[str, Any]:
@@ -287,7 +287,7 @@ def to_block(value: parts.Block) -> shapes.ContentBlock:
             raise Unsupported(f"this dialect has no block of the kind {value.kind!r}")
 
 
-def _tool(call: shapes.ToolCall, place: Place, line: bytes) -> list[Event]:
+def _tool(call: shapes.ToolCall, place: EventEnvelope, line: bytes) -> list[Event]:
     native = "session/update:toolCall"
     events: list[Event] = [
         model.ToolChanged(
@@ -303,8 +303,8 @@ def _tool(call: shapes.ToolCall, place: Place, line: bytes) -> list[Event]:
         )
     ]
     if call.diff is not None:
-        stage = {"completed": Stage.APPLIED, "failed": Stage.FAILED}.get(
-            call.status or "", Stage.PROPOSED
+        stage = {"completed": ChangeStage.APPLIED, "failed": ChangeStage.FAILED}.get(
+            call.status or "", ChangeStage.PROPOSED
         )
         old, new = call.diff.old_content, call.diff.new_content
         op = FileOp.ADD if old is None else FileOp.MODIFY
@@ -314,7 +314,7 @@ def _tool(call: shapes.ToolCall, place: Place, line: bytes) -> list[Event]:
     return events
 
 
-def of_permission(ask: shapes.AskPermission, place: Place, line: bytes) -> list[Event]:
+def of_permission(ask: shapes.AskPermission, place: EventEnvelope, line: bytes) -> list[Event]:
     """A request for permission as events: the tool call it is about, where it names one."""
     events: list[Event] = []
     if ask.tool_call_id is not None and ask.content is not None:
@@ -364,7 +364,7 @@ def permission_kind(kind: str | None) -> str:
     return kind if kind in _ASKABLE else "other"
 
 
-class Voice:
+class AgentEnd:
     """What an agent does in one session, in the words of this dialect."""
 
     def __init__(self, session_id: str) -> None:

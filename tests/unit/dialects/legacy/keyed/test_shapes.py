@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.keyed import shapes
+from dragoman.dialects.legacy.keyed import shapes
 from tests.fixtures.documents import load
 from tests.unit.dialects.document_reading import includes, round_trip
 

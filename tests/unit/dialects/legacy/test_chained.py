@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.dialects import chained
+from dragoman.dialects.legacy import chained
 from dragoman.events import model
 from dragoman.events.parts import Image, Text
 from dragoman.events.words import ErrorKind, Outcome, Role, ToolStatus, TurnPhase
@@ -263,8 +263,8 @@ def test_what_is_not_known_or_not_as_expected_is_kept(method: str, params: Any) 
 # -- the agent's end
 
 
-def voice(family: int = 0) -> chained.Voice:
-    return chained.Voice("session-uuid-123", "turn-uuid-789", family)
+def voice(family: int = 0) -> chained.AgentEnd:
+    return chained.AgentEnd("session-uuid-123", "turn-uuid-789", family)
 
 
 def test_the_agents_words_are_the_documents() -> None:

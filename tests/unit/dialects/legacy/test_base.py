@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.client.legacy import DIALECTS, DocumentOptions
-from dragoman.dialects import base, chained, keyed, oneshot, tagged, threads
+from dragoman.dialects.legacy import base, chained, keyed, oneshot, tagged, threads
 from dragoman.events import model
 from tests.unit.dialects.document_reading import Places, opening, tell_raw
 

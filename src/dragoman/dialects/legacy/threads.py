@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.events import model, parts, words
+from dragoman.events.envelope import EventEnvelope
 from dragoman.events.losses import Loss, Part
 from dragoman.events.model import Event
-from dragoman.events.place import Place
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome, Role
 from dragoman.wire.messages import UNDECODABLE
 
@@ -193,7 +193,7 @@ class ClientEnd:
         result: Raw | None,
         session_id: str | None,
         how: str,
-        place_of: Callable[[str | None], Place],
+        place_of: Callable[[str | None], EventEnvelope],
     ) -> tuple[str, list[Event]]:
         if result is None:
             assert self._first is not None
@@ -218,13 +218,13 @@ class ClientEnd:
         text = "\n".join(block.text for block in blocks if isinstance(block, parts.Text))
         return ((TURN, Turn(session_id, text)),)
 
-    def answered(self, result: Raw, place: Place) -> list[Event]:
+    def answered(self, result: Raw, place: EventEnvelope) -> list[Event]:
         answer = msgspec.json.decode(result, type=Result)
         place.turn = answer.turn_id or place.turn
         return of_result(answer, place, bytes(result))
 
     def notified(
-        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], Place]
+        self, method: str, params: Raw, line: bytes, place_of: Callable[[str | None], EventEnvelope]
     ) -> Sequence[Event]:
         try:
             thread_id = _decode_thread(params).thread_id
@@ -236,7 +236,7 @@ class ClientEnd:
     def worked(self, method: str) -> None:
         pass
 
-    def closing(self, place: Place) -> list[Event]:
+    def closing(self, place: EventEnvelope) -> list[Event]:
         return []
 
     def cancelling(self, session_id: str) -> None:
@@ -249,7 +249,7 @@ class ClientEnd:
 _decode_thread = msgspec.json.Decoder(Thread).decode
 
 
-def of_result(result: Result, place: Place, raw: bytes | None) -> list[Event]:
+def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[Event]:
     """How a turn ended."""
     failure: parts.Failure | None = None
     events: list[Event] = []
@@ -273,7 +273,7 @@ def of_result(result: Result, place: Place, raw: bytes | None) -> list[Event]:
     return events
 
 
-def history(state: State, place: Place) -> list[Event]:
+def history(state: State, place: EventEnvelope) -> list[Event]:
     """The turns of a thread as a replay, the last known result behind them."""
     turns = state.turns or state.history
     last = state.last_result
@@ -295,7 +295,7 @@ def history(state: State, place: Place) -> list[Event]:
 # -- the agent's end
 
 
-class Voice:
+class AgentEnd:
     """What an agent does in one turn, in the words of this dialect."""
 
     def __init__(self, thread_id: str, turn_id: str) -> None:

@@ -1,0 +1,1 @@
+"""Dialects that are described in documents only: oneshot, threads, tagged, keyed, chained."""
