@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from bench import script
 from dragoman.events.model import MessageDelta
-from dragoman.rpc import Connection, End, Router, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End, Router
 from dragoman.transports import open_stdio, spawn
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ async def server() -> None:
     router = Router()
     served = Server(router)
     # Codex neither sends nor expects the `jsonrpc` member.
-    settings = Settings(jsonrpc=False)
+    settings = ConnectionSettings(jsonrpc=False)
     stream = await open_stdio()
     async with Connection(stream, End.AGENT, router, settings=settings) as served.connection:
         await served.connection.wait_ended()

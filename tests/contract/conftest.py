@@ -20,12 +20,13 @@ from typing import cast
 import pytest
 
 from dragoman.errors import ConnectionLost
-from dragoman.transports import duplex, process, websocket_stream
+from dragoman.transports import duplex, websocket_stream
 from dragoman.transports.base import Receiver, Stream
-from dragoman.transports.child import ShutdownTimes
 from dragoman.transports.duplex import DuplexStream
 from dragoman.transports.memory import MemoryStream, memory_pair
-from dragoman.transports.process import ProcessStream, spawn
+from dragoman.transports.process import stream as process_stream
+from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.stream import ProcessStream, spawn
 from dragoman.transports.sockets import connect_unix, listen_unix
 from dragoman.transports.stdio import open_stdio
 from dragoman.transports.websocket import connect_websocket, listen_websocket
@@ -397,6 +398,6 @@ def open_(
 ) -> Iterator[Opener]:
     # A far side that refuses our bytes is given up after these; a test need not wait so long.
     monkeypatch.setattr(duplex, "BROKEN_TIMEOUT", 0.05)
-    monkeypatch.setattr(process, "BROKEN_TO_EXIT_TIMEOUT", 0.05)
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.05)
     yield Opener(request.param, tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == [], "a socket file was left"

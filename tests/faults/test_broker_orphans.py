@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, state_of
-from dragoman.transports.warden import parent_of
+from dragoman.transports.process.identity import ProcessIdentity, ProcessState, identify, state_of
+from dragoman.transports.process.warden import parent_of
 from tests.integration.broker_places import wait_dead
 from tests.integration.cli_shell import Cli, warm_cli
 

@@ -25,10 +25,10 @@ from dragoman.config.files import write_whole
 from dragoman.errors import BrokerUnavailable
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
-from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, state_of
-from dragoman.transports.process import reap_detached, spawn
+from dragoman.transports.process.identity import ProcessIdentity, ProcessState, identify, state_of
+from dragoman.transports.process.stream import reap_detached, spawn
+from dragoman.transports.process.warden import parent_of
 from dragoman.transports.sockets import listen_unix
-from dragoman.transports.warden import parent_of
 from tests.aio import aio
 from tests.integration.broker_places import (
     PROGRAM,

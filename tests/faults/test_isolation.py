@@ -17,7 +17,7 @@ from dragoman.delegation.worktree import Isolation, sweep
 from dragoman.delegation.worktree import git as git_module
 from dragoman.errors import ConnectionLost
 from dragoman.transports import spawn
-from dragoman.transports.process import ProcessStream
+from dragoman.transports.process.stream import ProcessStream
 from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import git, make, tree, with_submodule
 

@@ -22,7 +22,7 @@ from dragoman.catalogue.launch import LaunchSpec
 from dragoman.testing.chaos import command, faults
 from dragoman.testing.chaos.canaries import TRIGGERS
 from dragoman.testing.chaos.table import OTHER, TABLE, Row
-from dragoman.transports.child import ShutdownTimes
+from dragoman.transports.process.child import ShutdownTimes
 from dragoman.verify.ladder import RUNGS, climb
 from dragoman.verify.limits import LadderLimits
 from tests.aio import aio

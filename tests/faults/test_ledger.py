@@ -21,7 +21,7 @@ from dragoman.store.damage import aside_of
 from dragoman.store.ledger import PROCESS_GONE, Ledger
 from dragoman.store.ledger.schema import FORM
 from dragoman.store.values import Arm
-from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
+from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
 from tests.faults.children import CHILD_TIMEOUT, child, go, heard, last_words, run, small_disk
 
 PRELUDE = """
@@ -31,7 +31,7 @@ from msgspec import structs
 from dragoman.errors import *
 from dragoman.delegation.bandit import Arm, Posterior
 from dragoman.store.ledger import *
-from dragoman.transports.identity import own_identity
+from dragoman.transports.process.identity import own_identity
 
 folder = Path(sys.argv[1])
 name = sys.argv[2]

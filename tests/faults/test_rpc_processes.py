@@ -28,7 +28,7 @@ from dragoman.errors import (
     Overflow,
     ProcessExited,
 )
-from dragoman.rpc import Connection, End, Router, Settings, outbox
+from dragoman.rpc import Connection, ConnectionSettings, End, Router, outbox
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.testing.scripted import (
     CloseStdin,
@@ -48,8 +48,9 @@ from dragoman.testing.scripted import (
     Step,
     command,
 )
-from dragoman.transports import process, spawn
-from dragoman.transports.child import ShutdownTimes
+from dragoman.transports import spawn
+from dragoman.transports.process import stream as process_stream
+from dragoman.transports.process.child import ShutdownTimes
 from dragoman.wire.peer import Noise, Stray
 from tests.aio import aio
 from tests.unit.rpc.other_side import soon, turns
@@ -142,7 +143,7 @@ class News(Struct):
 async def talk(*steps: Step) -> AsyncIterator[tuple[Connection, Peer]]:
     peer = Peer()
     stream = await spawn(command(Notify("ready"), *steps), times=TIMES)
-    settings = Settings(max_line_size=LINE_SIZE)
+    settings = ConnectionSettings(max_line_size=LINE_SIZE)
     async with Connection(stream, End.CLIENT, peer.router, settings=settings) as connection:
         # A timeout of a call shall not run out while the interpreter of the peer still starts.
         await soon(peer.ready.wait())
@@ -151,7 +152,7 @@ async def talk(*steps: Step) -> AsyncIterator[tuple[Connection, Peer]]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "END_TO_EXIT_TIMEOUT", 0.05)
+    monkeypatch.setattr(process_stream, "END_TO_EXIT_TIMEOUT", 0.05)
 
 
 every_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -286,7 +287,7 @@ async def test_the_end_of_a_process_tells_how_it_ended_and_its_last_words() -> N
             await connection.call("a", timeout=WAIT_TIMEOUT)
         assert caught.value.exit_code == 7
         assert "the same complaint" in caught.value.stderr_tail
-        assert len(caught.value.stderr_tail) <= process.STDERR_TAIL_SIZE
+        assert len(caught.value.stderr_tail) <= process_stream.STDERR_TAIL_SIZE
     async with talk(Expect("a"), Die(signal.SIGSEGV)) as (connection, _):
         with pytest.raises(ProcessExited) as caught:
             await connection.call("a", timeout=WAIT_TIMEOUT)
@@ -320,7 +321,7 @@ async def test_a_peer_that_dies_at_any_byte_of_its_answer(size: int) -> None:
 async def test_a_peer_that_stops_reading_breaks_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "BROKEN_TO_EXIT_TIMEOUT", 0.05)
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.05)
     steps = (Expect("a"), CloseStdin(), Notify("news", {"n": 1}), GoSilent())
     async with talk(*steps) as (connection, peer):
         first = connection.tasks.start(connection.call("a"), "first")

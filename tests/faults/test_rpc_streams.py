@@ -24,7 +24,7 @@ from dragoman.errors import (
     DragomanError,
     RemoteError,
 )
-from dragoman.rpc import Connection, End, Router, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End, Router
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.testing.faults import Cut, FaultyStream, HalfClosed, Silent, Slow
 from dragoman.transports.memory import MemoryStream, memory_pair
@@ -199,7 +199,7 @@ async def test_every_call_settles_with_its_own_end_and_every_request_is_answered
     ours, theirs = memory_pair()
     ledger = Ledger(theirs)
     tasks = TaskOwner("test")
-    settings = Settings(cancel_notice=calling_off)
+    settings = ConnectionSettings(cancel_notice=calling_off)
     results: dict[int, Any] = {}
     async with (
         Connection(theirs, End.AGENT, chaos.router) as chaos.connection,

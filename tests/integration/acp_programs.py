@@ -13,8 +13,8 @@ import dragoman
 from dragoman.client.acp import AcpClient, ClientOptions, use_agent
 from dragoman.testing.scripted import Expect, Reply, Step, command
 from dragoman.transports import spawn
-from dragoman.transports.child import ShutdownTimes
-from dragoman.transports.process import DEFAULT_TIMES
+from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.stream import DEFAULT_TIMES
 
 TIMEOUT = 30.0
 """Seconds until a wait is a failure; the machine may be busy with other tests."""

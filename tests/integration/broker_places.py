@@ -20,7 +20,13 @@ from dragoman.broker.client.hello import STATUS, ask_broker
 from dragoman.broker.endpoint import Endpoint, endpoint_of
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.broker.spec import BrokerSpec, Folders, endpoint_name
-from dragoman.transports.identity import ProcessIdentity, ProcessState, identify, kill, state_of
+from dragoman.transports.process.identity import (
+    ProcessIdentity,
+    ProcessState,
+    identify,
+    kill,
+    state_of,
+)
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("broker_standin.py")))
 GONE_TIMEOUT = 10.0

@@ -14,8 +14,8 @@ import textwrap
 from collections.abc import Callable
 
 from dragoman.errors import ConnectionLost
-from dragoman.transports.child import ShutdownTimes
-from dragoman.transports.warden import is_zombie
+from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.warden import is_zombie
 
 TIMEOUT = 20.0
 """Seconds until a wait is a failure. Generous, because the machine may be busy with other tests."""

@@ -20,7 +20,7 @@ import dragoman
 from dragoman.broker.client.list import list_brokers
 from dragoman.cli.entry import run
 from dragoman.paths import find_paths
-from dragoman.transports.identity import kill
+from dragoman.transports.process.identity import kill
 from tests.integration.pty_terminal import Terminal, in_terminal
 
 AGENT = (sys.executable, str(Path(__file__).with_name("cli_agent.py")))

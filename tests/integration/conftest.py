@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.transports.environment import owner
-from dragoman.transports.guard import guard
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.guard import guard
+from dragoman.transports.process.strays import find_owned
 
 THREAD_TIMEOUT = 5.0
 """Seconds for a thread that was told to end to end."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman import connect
-from dragoman.transports.process import spawn
+from dragoman.transports.process.stream import spawn
 from tests.aio import aio
 from tests.integration.children import Inbox
 from tests.integration.peers import AGENT, ENVIRONMENT, WAIT_TIMEOUT

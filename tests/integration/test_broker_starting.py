@@ -22,8 +22,8 @@ from dragoman.broker.client.list import list_brokers, reap, status_of, stop_brok
 from dragoman.broker.spec import BrokerSpec, FileIdentity
 from dragoman.errors import BrokerUnavailable, HandshakeFailed
 from dragoman.paths import VARIABLES, Paths
-from dragoman.transports.identity import ProcessState, identify, state_of
-from dragoman.transports.process import start_child
+from dragoman.transports.process.identity import ProcessState, identify, state_of
+from dragoman.transports.process.stream import start_child
 from tests.aio import aio
 from tests.integration.broker_places import PROGRAM, Place, broker_place, peer_of, until, wait_dead
 

@@ -20,7 +20,7 @@ import pytest
 from dragoman.broker.client.list import list_brokers
 from dragoman.broker.records import BrokerRecord
 from dragoman.paths import find_paths
-from dragoman.transports.identity import ProcessState, kill, state_of
+from dragoman.transports.process.identity import ProcessState, kill, state_of
 from tests.integration.cli_shell import Cli, Done, warm_cli
 from tests.keys import KEYS
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.client.acp.open import open_agent
-from dragoman.transports.identity import identify
+from dragoman.transports.process.identity import identify
 from tests.integration.broker_places import wait_dead
 from tests.integration.cli_shell import Cli, warm_cli
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process.strays import find_owned
 from tests.integration.cli_shell import Cli, cli_in
 from tests.integration.pty_terminal import CTRL_C, CTRL_D
 

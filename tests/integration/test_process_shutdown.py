@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.errors import ConnectionClosed, ProcessExited
-from dragoman.transports.child import ShutdownTimes
-from dragoman.transports.process import ProcessStream, spawn, start_child, start_detached
-from dragoman.transports.strays import find_strays
+from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.strays import find_strays
+from dragoman.transports.process.stream import ProcessStream, spawn, start_child, start_detached
 from tests.aio import aio
 from tests.integration.children import QUICK, TIMEOUT, Inbox, is_dead, python, wait_dead
 

@@ -22,9 +22,9 @@ from dragoman.errors import (
     SpawnError,
     UsageError,
 )
-from dragoman.transports import process
 from dragoman.transports.base import HIGH_WATER_SIZE
-from dragoman.transports.process import ProcessStream, spawn
+from dragoman.transports.process import stream as process_stream
+from dragoman.transports.process.stream import ProcessStream, spawn
 from tests.aio import aio
 from tests.integration.children import QUICK, TIMEOUT, Inbox, python, wait_dead
 
@@ -203,7 +203,7 @@ async def test_a_stream_that_was_never_started_can_be_closed() -> None:
 async def test_a_child_that_closes_its_output_and_lives_on_is_told_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "END_TO_EXIT_TIMEOUT", 0.05)
+    monkeypatch.setattr(process_stream, "END_TO_EXIT_TIMEOUT", 0.05)
     stream = await spawn(python("import os, sys; os.close(1); sys.stdin.read(); os._exit(0)"))
     inbox = Inbox()
     stream.start(inbox)
@@ -258,7 +258,7 @@ async def test_a_last_answer_arrives_after_the_child_stopped_reading(tmp_path: P
 async def test_a_child_that_stops_reading_and_lives_on_breaks_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "BROKEN_TO_EXIT_TIMEOUT", 0.05)
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.05)
     program = """
     import os, signal
     os.close(0)
@@ -282,7 +282,7 @@ async def test_a_death_outweighs_the_input_that_broke_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Less than the time that the orphan's output is waited for.
-    monkeypatch.setattr(process, "BROKEN_TO_EXIT_TIMEOUT", 0.2)
+    monkeypatch.setattr(process_stream, "BROKEN_TO_EXIT_TIMEOUT", 0.2)
     program = """
     import os, signal
     if os.fork() == 0:

@@ -21,15 +21,15 @@ from typing import Any
 import pytest
 
 import dragoman.errors
-from dragoman.transports.warden import is_zombie
+from dragoman.transports.process.warden import is_zombie
 from tests.integration.children import TIMEOUT, wait_dead
 
 SOURCE = Path(dragoman.errors.__file__).parents[1]
 
 HOST = """
 import asyncio, json, os, signal, sys
-from dragoman.transports.process import spawn, start_detached
-from dragoman.transports.guard import guard
+from dragoman.transports.process.stream import spawn, start_detached
+from dragoman.transports.process.guard import guard
 
 TREE = '''
 import json, os, signal, subprocess, sys

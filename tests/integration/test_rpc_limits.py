@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw, Struct
 
 from dragoman.errors import Overflow
-from dragoman.rpc import Connection, End, Lane, Limits, Router, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End, Lane, Limits, Router
 from dragoman.rpc import outbox as outbox_module
 from dragoman.rpc.lanes import ITEM_SIZE
 from dragoman.transports.base import HIGH_WATER_SIZE
@@ -29,8 +29,10 @@ class Update(Struct):
     n: int
 
 
-def limits(*, stall: float = HOUR, overflow: float = HOUR, hard: int = 100 * SMALL) -> Settings:
-    return Settings(
+def limits(
+    *, stall: float = HOUR, overflow: float = HOUR, hard: int = 100 * SMALL
+) -> ConnectionSettings:
+    return ConnectionSettings(
         limits=Limits(SMALL, hard, stall_interval=stall, overflow_timeout=overflow),
     )
 

@@ -26,10 +26,10 @@ from dragoman.errors import (
     TooManyTerminals,
     UsageError,
 )
-from dragoman.transports import child
-from dragoman.transports.child import ShutdownTimes
-from dragoman.transports.environment import owner
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process import child
+from dragoman.transports.process.child import ShutdownTimes
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.strays import find_owned
 from tests.aio import aio
 
 TIMEOUT = 20.0

@@ -29,9 +29,9 @@ from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import Result
 from dragoman.events import model as happened
 from dragoman.testing.fake_model import FakeModel
-from dragoman.transports.environment import owner
-from dragoman.transports.strays import find_owned, find_strays
-from dragoman.transports.warden import MARK_NAME, read_environ
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.strays import find_owned, find_strays
+from dragoman.transports.process.warden import MARK_NAME, read_environ
 from tests.peers.programs import peer_environment
 
 P = ParamSpec("P")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.transports.warden import list_processes, read_environ
+from dragoman.transports.process.warden import list_processes, read_environ
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

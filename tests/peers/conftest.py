@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transports.environment import owner
-from dragoman.transports.guard import guard
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.guard import guard
+from dragoman.transports.process.strays import find_owned
 from tests.integration.conftest import own_children
 
 # Before it is imported: its assertions shall tell as much as those of a test file.

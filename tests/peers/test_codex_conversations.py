@@ -35,8 +35,8 @@ from dragoman.events.words import (
     ToolStatus,
     TurnPhase,
 )
-from dragoman.transports.environment import owner
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.strays import find_owned
 from scripts.peers import install
 from tests.aio import aio
 from tests.peers.codex import OPTIONS, WITH_KEY, WITH_LOGIN, codex, soon, with_budgets

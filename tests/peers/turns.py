@@ -25,8 +25,8 @@ from dragoman.events.parts import Capabilities, Image, Text
 from dragoman.events.view import View
 from dragoman.events.words import ErrorKind, Outcome, Role, ToolStatus
 from dragoman.testing.fake_model import FakeModel
-from dragoman.transports.environment import owner
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.strays import find_owned
 from scripts.peers import install
 from tests.aio import aio
 from tests.integration.conftest import own_children

@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 
 from dragoman.wire import codes
 from dragoman.wire.messages import Id, Request
-from dragoman.wire.peer import Answered, End, Event, Failed, Peer, Repeated, Stray, Unanswered
+from dragoman.wire.peer import (
+    End,
+    Event,
+    Failed,
+    PeerState,
+    Repeated,
+    ResultReceived,
+    Stray,
+    Unanswered,
+)
 
 # A step is two bytes: what to do, then at which side and with which of the things there. Both sides
 # count their ids up from zero, so equal ids are under way in both directions nearly all the time.
@@ -32,7 +41,7 @@ class Side:
     """One end, and everything that a plain account of it would hold."""
 
     name: str
-    peer: Peer[str]
+    peer: PeerState[str]
     outbound: list[bytes] = field(default_factory=list)
     """Lines on their way to the other side."""
     waiting: dict[Id, str] = field(default_factory=dict)
@@ -86,7 +95,7 @@ class Side:
             case Repeated(request=request, reply=reply):
                 assert request.id in self.working
                 self.outbound.append(reply)
-            case Answered(slot=slot, id=id, result=result):
+            case ResultReceived(slot=slot, id=id, result=result):
                 assert self.waiting.pop(id) == slot
                 assert msgspec.json.decode(result) == slot
                 self.settled.add(id)
@@ -131,7 +140,10 @@ def travel(sender: Side, receiver: Side, how: str, choice: int, count: int) -> N
 @pytest.mark.timeout(300)
 @given(conversation=conversations)
 def test_a_request_settles_once_at_most_and_with_its_own_answer(conversation: bytes) -> None:
-    sides = [Side("client", Peer(End.CLIENT)), Side("agent", Peer(End.AGENT, jsonrpc=False))]
+    sides = [
+        Side("client", PeerState(End.CLIENT)),
+        Side("agent", PeerState(End.AGENT, jsonrpc=False)),
+    ]
     for first, second in zip(conversation[::2], conversation[1::2], strict=False):
         what = (WORK + TRAVEL)[first % 16]
         side, other = sides if second & 1 else sides[::-1]

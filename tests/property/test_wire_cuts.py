@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.wire.framing import Framer
-from dragoman.wire.peer import End, Event, Noise, Overrun, Peer
+from dragoman.wire.peer import End, Event, Noise, Overrun, PeerState
 
 LIMIT = 64
 BOM = b"\xef\xbb\xbf"
@@ -92,7 +92,7 @@ def framed(chunks: Iterable[bytes], limit: int) -> tuple[list[bytes], bool]:
 
 def said(end: End, chunks: Iterable[bytes]) -> list[object]:
     """The events of a stream, for a peer that has asked three times and given up once."""
-    peer: Peer[str] = Peer(end, max_line_size=LIMIT)
+    peer: PeerState[str] = PeerState(end, max_line_size=LIMIT)
     for slot in ("zero", "one", "two"):
         peer.request("m", slot)
     peer.abandon(2)

@@ -19,24 +19,24 @@ from dragoman.wire.messages import (
     BLANK,
     MAX_ID_LENGTH,
     NO_PARAMS,
-    Failure,
+    ErrorResponse,
     Malformed,
     Message,
     Notification,
     Request,
-    Result,
+    ResultResponse,
     decode,
 )
 from dragoman.wire.peer import (
-    Answered,
     End,
     Event,
     Failed,
     Invalid,
     Noise,
     Overrun,
-    Peer,
+    PeerState,
     Repeated,
+    ResultReceived,
     Stray,
 )
 
@@ -93,9 +93,9 @@ def fits(event: Event[str], message: Message) -> bool:
             return event == message
         case Request():
             return event == message or (isinstance(event, Repeated) and event.request == message)
-        case Result():
-            return isinstance(event, Answered | Stray) and event.id == message.id
-        case Failure():
+        case ResultResponse():
+            return isinstance(event, ResultReceived | Stray) and event.id == message.id
+        case ErrorResponse():
             return isinstance(event, Failed | Stray) and event.error == message.error
         case Malformed():
             return isinstance(event, Noise | Invalid | Stray) and event.line == message.line
@@ -104,7 +104,7 @@ def fits(event: Event[str], message: Message) -> bool:
 @pytest.mark.timeout(300)
 @given(chunks=st.lists(streams, min_size=1, max_size=3), end=st.sampled_from(End))
 def test_any_bytes_are_read_or_end_in_an_overrun(chunks: list[bytes], end: End) -> None:
-    peer: Peer[str] = Peer(end, max_line_size=LIMIT)
+    peer: PeerState[str] = PeerState(end, max_line_size=LIMIT)
     for slot in ("zero", "one", "two"):
         peer.request("m", slot)
     peer.abandon(1)
@@ -214,10 +214,10 @@ def kind(message: dict[str, Any]) -> tuple[type[Message], int | None]:
             return Notification, None
         return (Malformed, codes.INVALID_REQUEST) if message["id"] is None else (Request, None)
     if message.get("error") is not None:
-        return Failure, None
+        return ErrorResponse, None
     if "result" not in message:
         return Malformed, codes.INVALID_REQUEST
-    return (Malformed if message.get("id") is None else Result), None
+    return (Malformed if message.get("id") is None else ResultResponse), None
 
 
 @pytest.mark.timeout(300)
@@ -241,10 +241,10 @@ def test_json_is_understood_as_the_rules_say(
         case Request(id=id):
             assert type(id) is type(message["id"])
             assert id == message["id"]
-        case Result(id=id, result=result):
+        case ResultResponse(id=id, result=result):
             assert id == message["id"]
             assert json.loads(bytes(result)) == mended(message["result"])
-        case Failure(id=id, error=error):
+        case ErrorResponse(id=id, error=error):
             assert id == message.get("id")
             sent = message["error"]
             if isinstance(sent, dict) and type(sent.get("code")) is int:

@@ -39,7 +39,7 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.gateway import answers
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.tasks import finish
 from dragoman.runs.context import RunContext, load_context
 from dragoman.store.records import new_session_key
@@ -132,7 +132,7 @@ class AcpServer:
 
         A client that asks for nothing within `greeting_timeout` seconds is sent away.
         """
-        settings = Settings(
+        settings = ConnectionSettings(
             max_line_size=self._front.max_line_size,
             cancel_notice=_cancel_notice,
             reserved=RESERVED,

@@ -21,7 +21,7 @@ from dragoman.agent.settings import SessionSettings as Choices
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.codec import RESERVED
 from dragoman.errors import ConnectionLost, UsageError
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.transports import open_stdio
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
@@ -96,7 +96,7 @@ class Agent:
         )
         self._mcp_capabilities = acp.McpCapabilities(http=mcp_http, sse=mcp_sse)
         self._additional_directories = additional_directories
-        self._settings = Settings(
+        self._settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
             cancel_notice=_cancel_notice,
             reserved=RESERVED,

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from dragoman.broker.endpoint import RECORD
 from dragoman.config.files import write_whole
-from dragoman.transports.identity import ProcessIdentity, identify
+from dragoman.transports.process.identity import ProcessIdentity, identify
 
 MAX_SIZE: Final = 256 * 1024
 """A record has a few hundred bytes; what is larger is none."""

@@ -23,7 +23,7 @@ from dragoman.catalogue.validate import AUTO, PYTHON
 from dragoman.client.budgets import Budgets
 from dragoman.config.schema import Settings
 from dragoman.errors import NotInstalled, WrongLaunch
-from dragoman.transports import programs
+from dragoman.transports.process import programs
 
 Which = Callable[..., str | None]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.errors import NotInstalled
-from dragoman.hub.questioning import ask_program
-from dragoman.transports.programs import which
+from dragoman.transports.process.programs import which
+from dragoman.transports.process.query import ask_program
 
 if TYPE_CHECKING:
     from dragoman.catalogue.launch import LaunchSpec

@@ -13,7 +13,7 @@ from typing import Final
 
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.npm_package import package_version
-from dragoman.hub.questioning import ask_program
+from dragoman.transports.process.query import ask_program
 
 FLAG_TIMEOUT: Final = 15.0
 """Seconds for a program to print its version: some load all of themselves first, and real ones

@@ -14,7 +14,7 @@ from dragoman.broker.spec import BrokerSpec
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.options import RunPlan
 from dragoman.cli.permission_flags import unattended
-from dragoman.hub.joining import join
+from dragoman.rpc.splice import join
 from dragoman.transports.stdio import open_stdio
 
 

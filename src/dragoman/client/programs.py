@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dragoman.dialects.discovery import Program
 from dragoman.errors import UsageError
-from dragoman.transports.programs import which
+from dragoman.transports.process.programs import which
 
 
 def program_of(argv: Sequence[str]) -> Program | None:

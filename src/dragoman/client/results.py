@@ -24,7 +24,7 @@ from dragoman.errors import (
     RemoteError,
     UsageError,
 )
-from dragoman.errors.talking import own_words
+from dragoman.errors.connections import own_words
 from dragoman.events.parts import Failure, Usage
 from dragoman.events.words import ERROR_OUTCOMES, ErrorKind, Outcome
 

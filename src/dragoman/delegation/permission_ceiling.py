@@ -19,7 +19,7 @@ from dragoman.config.schema import Permissions, Settings
 from dragoman.errors import ConfigInvalid
 from dragoman.policy import Policy, for_whom, narrowed, of_settings, preset
 from dragoman.runs.lineage import Lineage, ancestors
-from dragoman.transports.identity import PROC
+from dragoman.transports.process.identity import PROC
 
 VARIABLE: Final = "DRAGOMAN_CEILING"
 

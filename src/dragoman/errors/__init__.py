@@ -79,33 +79,7 @@ from dragoman.errors.base import (
     DragomanError,
     UsageError,
 )
-from dragoman.errors.keeping import (
-    BrokerBusy,
-    BrokerError,
-    BrokerUnavailable,
-    FilterFailed,
-    IsolationFailed,
-    StoreBusy,
-    StoreConflict,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreRefused,
-    StoreTooNew,
-)
-from dragoman.errors.serving import (
-    ArgumentInvalid,
-    FileFailed,
-    FileMissing,
-    NotPermitted,
-    NotText,
-    PathRefused,
-    ServiceError,
-    TerminalUnknown,
-    TooLarge,
-    TooManyTerminals,
-)
-from dragoman.errors.talking import (
+from dragoman.errors.connections import (
     AuthRequired,
     BudgetExceeded,
     CallCancelled,
@@ -127,6 +101,32 @@ from dragoman.errors.talking import (
     ProtocolMismatch,
     RemoteError,
     SpawnError,
+)
+from dragoman.errors.persistence import (
+    BrokerBusy,
+    BrokerError,
+    BrokerUnavailable,
+    FilterFailed,
+    IsolationFailed,
+    StoreBusy,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreTooNew,
+)
+from dragoman.errors.services import (
+    ArgumentInvalid,
+    FileFailed,
+    FileMissing,
+    NotPermitted,
+    NotText,
+    PathRefused,
+    ServiceError,
+    TerminalUnknown,
+    TooLarge,
+    TooManyTerminals,
 )
 from dragoman.errors.usage import (
     AddressInUse,

@@ -117,7 +117,7 @@ def _native(ended: model.TurnEnded | None) -> acp.PromptResponse | None:
         # Others have a method of this name too, and their own words in its result.
         return None
     message = messages.decode(ended.raw)
-    if not isinstance(message, messages.Result) or ended.failure is not None:
+    if not isinstance(message, messages.ResultResponse) or ended.failure is not None:
         return None
     try:
         return acp.SESSION_PROMPT.decode_result(message.result)

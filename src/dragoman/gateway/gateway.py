@@ -22,7 +22,7 @@ from dragoman.gateway.acp_filter import RAW_KEY
 from dragoman.gateway.client_session import ClientSession
 from dragoman.gateway.relay import Upstream
 from dragoman.gateway.services import Services
-from dragoman.rpc import Settings
+from dragoman.rpc import ConnectionSettings
 from dragoman.transports import listen_unix, listen_websocket
 from dragoman.transports.base import Stream
 from dragoman.transports.listener import Listener
@@ -52,7 +52,7 @@ class Gateway:
     def __init__(self, peer: Peer, *, raw: bool = False, max_line_size: int | None = None) -> None:
         self.peer = peer
         self.raw = raw
-        self.settings = Settings(
+        self.settings = ConnectionSettings(
             max_line_size=max_line_size or DEFAULT_MAX_LINE_SIZE,
             cancel_notice=_cancel_notice,
             reserved=RESERVED,

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dragoman.transports.identity import PROC
+from dragoman.transports.process.identity import PROC
 
 LOOPBACK: Final = ("0100007F", "0000000000000000FFFF00000100007F")
 """127.0.0.1 as the kernel writes it, alone and inside of an IPv6 address."""

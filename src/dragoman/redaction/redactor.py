@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman.redaction import names, shapes
 from dragoman.redaction.names import REDACTED, redact_value
-from dragoman.redaction.views import View, decoded, is_encoded
+from dragoman.redaction.views import DecodedText, decoded, is_encoded
 
 SHORTEST: Final = 6
 """Values of secrets shorter than this are not looked for: they are parts of ordinary words."""
@@ -118,7 +118,7 @@ class Redactor:
         """Where secrets stand in a text, in order and apart from each other."""
         found = list(self._spans(text))
         if is_encoded(text):
-            view = View(text)
+            view = DecodedText(text)
             if view.text != text:
                 found += [
                     view.origin(start, stop)

@@ -49,7 +49,7 @@ def _plain(found: re.Match[str]) -> str:
     return chr(int(found[kind], 16))
 
 
-class View:
+class DecodedText:
     """The view of a text, with the way back."""
 
     def __init__(self, text: str) -> None:

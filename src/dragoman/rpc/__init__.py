@@ -4,13 +4,13 @@ Owns everything that needs time: calls and their timeouts, handlers, queues and 
 end of a connection. It knows no method's name; dialects, clients and agents do.
 """
 
-from dragoman.rpc.answering import LATER
 from dragoman.rpc.calls import Call
 from dragoman.rpc.connection import Connection
 from dragoman.rpc.handlers import Handlers
 from dragoman.rpc.lanes import HandlerLane, Lane, Limits
+from dragoman.rpc.responder import LATER
 from dragoman.rpc.router import Router
-from dragoman.rpc.settings import Settings
+from dragoman.rpc.settings import ConnectionSettings
 from dragoman.rpc.trace import Trace
 from dragoman.wire.peer import End
 
@@ -24,6 +24,6 @@ __all__ = [
     "Lane",
     "Limits",
     "Router",
-    "Settings",
+    "ConnectionSettings",
     "Trace",
 ]

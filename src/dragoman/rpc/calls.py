@@ -3,7 +3,7 @@
 Owns how a call settles: exactly once, with a result or an error, by whichever comes first of the
 answer, the timeout, the caller who gives up and the end of the connection. It does not know how
 requests are written or answers read; `connection` does. A call that a task waits for is in
-`awaiting`, and `lanes` knows what `Behind` waits for.
+`awaited`, and `lanes` knows what `Behind` waits for.
 """
 
 from __future__ import annotations

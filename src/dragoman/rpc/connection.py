@@ -1,7 +1,7 @@
 """A wire peer on a stream: the only pump of the project.
 
 Owns the sending of calls, the order of what comes in, and the end of a connection; what a call is
-once it is sent is in `calls`, and the answers to requests of theirs are in `answering`. It does not
+once it is sent is in `calls`, and the answers to requests of theirs are in `responder`. It does not
 know a method's name: a `Handlers` object, made by whoever does, is asked about everything that
 comes in. Order: what the other side sends is handed over in the order of the wire, and an answer
 after everything that came before it.
@@ -31,28 +31,28 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.rpc import boundary
-from dragoman.rpc.answering import Answering
-from dragoman.rpc.awaiting import Awaited
+from dragoman.rpc.awaited import Awaited
 from dragoman.rpc.calls import FOREIGN, Behind, Call, Deadlines, Settle
 from dragoman.rpc.handlers import Handlers, Ignore
 from dragoman.rpc.lanes import Flow, HandlerLane, consuming
 from dragoman.rpc.outbox import Outbox
-from dragoman.rpc.settings import Settings
+from dragoman.rpc.responder import Responder
+from dragoman.rpc.settings import ConnectionSettings
 from dragoman.rpc.standby import start_for
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, finish
 from dragoman.rpc.trace import Trace, from_environment
 from dragoman.transports.base import READ_SIZE, Stream
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import (
-    Answered,
     End,
     Event,
     Failed,
     Invalid,
     Noise,
     Overrun,
-    Peer,
+    PeerState,
     Repeated,
+    ResultReceived,
     Stray,
 )
 
@@ -63,7 +63,7 @@ log: Final = logging.getLogger("dragoman.rpc")
 _numbers = itertools.count(1)
 
 
-class Connection(Answering):
+class Connection(Responder):
     """One conversation over one stream, for use as ``async with``.
 
     Ends by itself when the stream does; `failure` then says why, and every call that waits gets a
@@ -76,15 +76,15 @@ class Connection(Answering):
         end: End = End.CLIENT,
         handlers: Handlers | None = None,
         *,
-        settings: Settings | None = None,
+        settings: ConnectionSettings | None = None,
         trace: Trace | None = None,
         name: str = "",
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or ConnectionSettings()
         self.name = name or f"{end.value}-{next(_numbers)}"
         self._stream = stream
         self._handlers: Handlers = handlers or Ignore()
-        self._peer: Peer[Call] = Peer(
+        self._peer: PeerState[Call] = PeerState(
             end,
             jsonrpc=self.settings.jsonrpc,
             half_duplex=self.settings.half_duplex,
@@ -458,7 +458,7 @@ class Connection(Answering):
                     notification(event)  # type: ignore[arg-type]
                 except FOREIGN:
                     log.exception("%s: the handler of a notification failed", self.name)
-            elif kind is Answered:
+            elif kind is ResultReceived:
                 call: Call = event.slot  # type: ignore[union-attr]
                 call.line = event.line  # type: ignore[union-attr]
                 future = call.future

@@ -16,7 +16,7 @@ from dragoman.wire.messages import Id, Reserved
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ConnectionSettings:
     """What a dialect or a user may want different on one connection."""
 
     jsonrpc: bool = True

@@ -28,7 +28,7 @@ from dragoman.paths import Paths, find_paths
 from dragoman.runs.stop_notes import leave_note, reads_notes
 from dragoman.store.jobs import is_alive
 from dragoman.store.open import open_store
-from dragoman.transports.identity import ProcessIdentity, kill
+from dragoman.transports.process.identity import ProcessIdentity, kill
 
 if TYPE_CHECKING:
     from dragoman.store.records import JobRecord

@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dragoman.errors import ConfigInvalid
-from dragoman.transports.identity import PROC
+from dragoman.transports.process.identity import PROC
 
 DEPTH: Final = "DRAGOMAN_DEPTH"
 LINEAGE: Final = "DRAGOMAN_LINEAGE"

@@ -26,7 +26,7 @@ from dragoman.runs.stop_notes import note_reader, obey_note
 from dragoman.store import JobRecord, RunRecorder, SessionRecord, Store, StoreWriter, root_of
 from dragoman.store.open import open_store
 from dragoman.store.records import counted
-from dragoman.transports.identity import own_identity
+from dragoman.transports.process.identity import own_identity
 
 if TYPE_CHECKING:
     from dragoman.client.results import Result

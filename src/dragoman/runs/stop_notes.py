@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from dragoman.client.folders import make_private
-from dragoman.transports.identity import own_identity
+from dragoman.transports.process.identity import own_identity
 
 if TYPE_CHECKING:
     from dragoman.paths import Paths

@@ -15,7 +15,7 @@ from typing import Final
 from dragoman.errors import ConnectionLost
 from dragoman.rpc.tasks import finish
 from dragoman.transports import spawn
-from dragoman.transports.child import ShutdownTimes
+from dragoman.transports.process.child import ShutdownTimes
 
 RUN_TIMEOUT: Final = 45.0
 """Seconds for one program. A search through 50,000 files takes less than one; a dead network mount

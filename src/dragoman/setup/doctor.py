@@ -39,7 +39,7 @@ from dragoman.store.damage import COMPANIONS, aside_of, find_damage
 from dragoman.store.database import Database
 from dragoman.store.ledger.ledger import Ledger, ledger_path
 from dragoman.store.store import Store, store_path
-from dragoman.transports.programs import which
+from dragoman.transports.process.programs import which
 from dragoman.verify.report import proved
 
 OLDEST_PYTHON: Final = (3, 11)

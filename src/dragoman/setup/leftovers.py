@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dragoman.transports import warden
+from dragoman.transports.process import warden
 
 MARK: Final = re.compile(rb"\0" + warden.MARK_NAME.encode() + rb"=([0-9a-f]+)\.[0-9]+\0")
 WARDEN: Final = re.compile(rb"warden\.py\0([0-9a-f]+)\0")

@@ -19,7 +19,7 @@ from dragoman.events.words import Outcome
 from dragoman.store.database import Database
 from dragoman.store.records import GAP, Gap, JobRecord, JobState
 from dragoman.store.sessions import MANY
-from dragoman.transports.identity import ProcessIdentity, ProcessState, state_of
+from dragoman.transports.process.identity import ProcessIdentity, ProcessState, state_of
 
 PROMPT_SIZE: Final = 64 * 1024
 """Characters of a prompt that are kept; more is a file somebody has pasted."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dragoman.transports.base import Receiver, Stream
     from dragoman.transports.listener import Listener
     from dragoman.transports.memory import memory_pair
-    from dragoman.transports.process import spawn
+    from dragoman.transports.process.stream import spawn
     from dragoman.transports.sockets import connect_unix, listen_unix
     from dragoman.transports.stdio import open_stdio
     from dragoman.transports.websocket import connect_websocket, listen_websocket

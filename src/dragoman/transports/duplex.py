@@ -4,7 +4,7 @@ It owns the life of the pair: who is told what when one direction ends or breaks
 and a close that sends what it can and lets go of both in bounded time. How bytes get through a
 descriptor is known to `pipes`; where the descriptors come from, to `stdio` and `sockets`.
 
-A child process has a life of its own besides its pipes, so `process` does not use this.
+A child process has a life of its own besides its pipes, so `process.stream` does not use this.
 Their end of the input is the end of the stream, unless somebody asks to go on answering.
 """
 

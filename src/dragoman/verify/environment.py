@@ -20,7 +20,7 @@ from typing import Final
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.delegation.worktree import git
 from dragoman.errors import SpawnError
-from dragoman.transports.environment import NETWORK_NAMES
+from dragoman.transports.process.environment import NETWORK_NAMES
 
 SECRET: Final = re.compile(
     r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|URL|URI|ENDPOINT|HOST|PROXY", re.IGNORECASE

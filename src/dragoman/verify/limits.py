@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dragoman.client.budgets import Budgets
-from dragoman.transports.child import ShutdownTimes
+from dragoman.transports.process.child import ShutdownTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

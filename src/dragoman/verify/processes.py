@@ -16,9 +16,9 @@ from pathlib import Path
 
 from dragoman.transports import connect_unix, connect_websocket
 from dragoman.transports.base import Stream
-from dragoman.transports.child import ChildProcess, ShutdownTimes
-from dragoman.transports.process import STDERR_TAIL_SIZE, StderrTail, start_stream
-from dragoman.transports.strays import find_strays
+from dragoman.transports.process.child import ChildProcess, ShutdownTimes
+from dragoman.transports.process.strays import find_strays
+from dragoman.transports.process.stream import STDERR_TAIL_SIZE, StderrTail, start_stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class TrafficLog:
         match message:
             case messages.Request(id=id):
                 self.id_formats.add("string" if isinstance(id, str) else "integer")
-            case messages.Result() | messages.Failure():
+            case messages.ResultResponse() | messages.ErrorResponse():
                 self.stray_answers += 1
                 self.stray_sample = self.stray_sample or shown(line)
             case messages.Malformed():

@@ -35,7 +35,7 @@ from dragoman.dialects import discovery
 from dragoman.errors import DragomanError
 from dragoman.events import model
 from dragoman.rpc.tasks import finish
-from dragoman.transports import windows
+from dragoman.transports.process import windows
 from dragoman.verify.canaries import Canaries
 from dragoman.verify.environment import PeerEnvironment
 from dragoman.verify.limits import LadderLimits
@@ -79,7 +79,7 @@ class Verification:
     platform: Platform
     turns: bool
     careful: bool
-    files: windows.Files = field(default_factory=windows.RealFiles)
+    files: windows.FileLookup = field(default_factory=windows.RealFiles)
     """Where programs are looked for on Windows."""
     witness: TrafficLog = field(default_factory=TrafficLog)
     facts: dict[str, Any] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class Notification(Struct, frozen=True, gc=False):
     line: bytes
 
 
-class Result(Struct, frozen=True, gc=False):
+class ResultResponse(Struct, frozen=True, gc=False):
     """A question was answered. ``null`` is an answer too."""
 
     id: Id
@@ -65,7 +65,7 @@ class ErrorObject(Struct, frozen=True, omit_defaults=True):
     data: Any = None
 
 
-class Failure(Struct, frozen=True):
+class ErrorResponse(Struct, frozen=True):
     """A question was answered with an error; without an id it is nobody's answer."""
 
     id: Id | None
@@ -85,7 +85,7 @@ class Malformed(Struct, frozen=True):
     id: Id | None = None
 
 
-Message: TypeAlias = Request | Notification | Result | Failure | Malformed
+Message: TypeAlias = Request | Notification | ResultResponse | ErrorResponse | Malformed
 
 
 class Envelope(Struct, gc=False):
@@ -135,17 +135,17 @@ def decode(line: bytes) -> Message:
     return Request(envelope.id, envelope.method, envelope.params, line)
 
 
-def answer(envelope: Envelope, line: bytes) -> Result | Failure | Malformed:
+def answer(envelope: Envelope, line: bytes) -> ResultResponse | ErrorResponse | Malformed:
     """What an envelope without a method says."""
     id = None if envelope.id is UNSET else envelope.id
     # Some programs send `"error": null` beside a result, as an older version of JSON-RPC asks.
     if envelope.error is not UNSET and envelope.error != _NULL:
-        return Failure(id, _error_object(envelope.error), line)
+        return ErrorResponse(id, _error_object(envelope.error), line)
     if envelope.result is UNSET:
         return Malformed(line, codes.INVALID_REQUEST, "neither a method nor an answer", id)
     if id is None:
         return Malformed(line, None, "an answer needs an id")
-    return Result(id, envelope.result, line)
+    return ResultResponse(id, envelope.result, line)
 
 
 def null_id(line: bytes) -> Malformed:

@@ -19,12 +19,12 @@ from dragoman.wire import codes, messages
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE, Framer
 from dragoman.wire.messages import (
     ErrorObject,
-    Failure,
+    ErrorResponse,
     Id,
     Malformed,
     Notification,
     Request,
-    Result,
+    ResultResponse,
 )
 
 Slot = TypeVar("Slot")
@@ -42,7 +42,7 @@ class End(enum.Enum):
     """Bad input is answered with a JSON-RPC error, as the standard asks of a server."""
 
 
-class Answered(Struct, Generic[Slot], frozen=True, gc=False):
+class ResultReceived(Struct, Generic[Slot], frozen=True, gc=False):
     """The request behind `slot` has its result."""
 
     slot: Slot
@@ -103,7 +103,7 @@ class Overrun(Struct, frozen=True):
 Event: TypeAlias = (
     Request
     | Notification
-    | Answered[Slot]
+    | ResultReceived[Slot]
     | Failed[Slot]
     | Invalid[Slot]
     | Stray
@@ -121,7 +121,7 @@ class Unanswered(Struct, Generic[Slot], frozen=True):
     slot: Slot
 
 
-class Peer(Generic[Slot]):
+class PeerState(Generic[Slot]):
     """The state of one end. `Slot` is whatever the owner wants back with an answer.
 
     Every method that makes something to send returns the line, without its newline, and has
@@ -278,7 +278,7 @@ class Peer(Generic[Slot]):
                     and type(id) is int
                     and id in pending
                 ):
-                    append(Answered(pending.pop(id)[1], id, result, line))
+                    append(ResultReceived(pending.pop(id)[1], id, result, line))
                 else:
                     self._answer(messages.answer(envelope, line), append)
             elif id is UNSET:
@@ -299,7 +299,7 @@ class Peer(Generic[Slot]):
         error = ErrorObject(codes.INVALID_REQUEST, "a request with this id is still open")
         return Repeated(request, self._writer.failure(request.id, error))
 
-    def _answer(self, message: Result | Failure | Malformed, append: Any) -> None:
+    def _answer(self, message: ResultResponse | ErrorResponse | Malformed, append: Any) -> None:
         id = message.id
         known = None if id is None else self._pending.pop(id, None)
         if isinstance(message, Malformed):
@@ -309,7 +309,7 @@ class Peer(Generic[Slot]):
                 append(Stray(self._why(id), id, None, message.line))
             else:
                 append(Invalid(known[1], id, message.reason, message.line))
-        elif isinstance(message, Failure):
+        elif isinstance(message, ErrorResponse):
             if id is None:
                 append(Stray("no_id", None, message.error, message.line))
             elif known is None:
@@ -319,7 +319,7 @@ class Peer(Generic[Slot]):
         elif known is None:
             append(Stray(self._why(message.id), id, None, message.line))
         else:
-            append(Answered(known[1], message.id, message.result, message.line))
+            append(ResultReceived(known[1], message.id, message.result, message.line))
 
     def _why(self, id: Id) -> str:
         if id in self._abandoned:

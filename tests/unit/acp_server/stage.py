@@ -17,7 +17,7 @@ from dragoman.acp_server.server import AcpServer, ServerContext
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.rpc.tasks import TaskOwner
 from dragoman.transports.memory import memory_pair
 from dragoman.wire.messages import Notification, Request
@@ -249,7 +249,7 @@ class House:
         tasks = TaskOwner("test")
         serving = tasks.start(AcpServer(self.front(**options)).serve(far), "the door")
         editor = Editor()
-        connection = Connection(near, End.CLIENT, editor, settings=Settings())
+        connection = Connection(near, End.CLIENT, editor, settings=ConnectionSettings())
         try:
             async with connection:
                 yield editor

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.broker.records import BrokerRecord, RecordFile, read_record, read_records
 from dragoman.config.files import write_whole
-from dragoman.transports.identity import own_identity
+from dragoman.transports.process.identity import own_identity
 
 
 def record(name: str = "tool-1") -> BrokerRecord:

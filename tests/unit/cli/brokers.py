@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.broker.records import BrokerRecord
-from dragoman.transports.identity import ProcessIdentity
+from dragoman.transports.process.identity import ProcessIdentity
 
 RECORD = BrokerRecord(
     name="gemini-0123456789ab",

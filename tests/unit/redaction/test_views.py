@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dragoman.redaction.views import View, decoded, is_encoded
+from dragoman.redaction.views import DecodedText, decoded, is_encoded
 
 
 def test_colours_percents_and_escapes_are_read_through() -> None:
     text = "a\x1b[1;32mb%41\\u0042\\x43\\n\\\\u0064"
     assert is_encoded(text)
-    assert decoded(text) == View(text).text == "abABC\nd"
+    assert decoded(text) == DecodedText(text).text == "abABC\nd"
 
 
 def test_every_way_to_write_a_control_sequence_and_an_escape_is_read_through() -> None:
@@ -27,13 +27,13 @@ def test_every_way_to_write_a_control_sequence_and_an_escape_is_read_through() -
 
 def test_a_plain_text_is_its_own_view() -> None:
     assert not is_encoded("plain")
-    assert View("plain").text == "plain"
+    assert DecodedText("plain").text == "plain"
     assert decoded("50% of it") == "50% of it"
 
 
 def test_the_way_back_covers_what_was_encoded() -> None:
     text = "x%41\x1b[0mbc\\u0064."
-    view = View(text)
+    view = DecodedText(text)
     assert view.text == "xAbcd."
     start, stop = view.origin(1, 5)
     assert text[start:stop] == text[1:-1]

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from dragoman.errors import ConnectionClosed, ConnectionLost
-from dragoman.rpc import Connection, End, Handlers, Settings, Trace
+from dragoman.rpc import Connection, ConnectionSettings, End, Handlers, Trace
 from dragoman.transports.base import HIGH_WATER_SIZE, Receiver, Stream
 from dragoman.transports.memory import MemoryStream, memory_pair
 from dragoman.wire.messages import Notification, Request
@@ -91,7 +91,7 @@ async def talk(
     handlers: Handlers | None = None,
     *,
     end: End = End.CLIENT,
-    settings: Settings | None = None,
+    settings: ConnectionSettings | None = None,
     trace: Trace | None = None,
     wrap: Callable[[MemoryStream], Stream] = lambda stream: stream,
 ) -> AsyncIterator[tuple[Connection, OtherSide]]:

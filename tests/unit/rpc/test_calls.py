@@ -26,7 +26,7 @@ from dragoman.errors import (
     RequestInProgress,
     UsageError,
 )
-from dragoman.rpc import Lane, Router, Settings
+from dragoman.rpc import ConnectionSettings, Lane, Router
 from dragoman.rpc import tasks as tasks_module
 from dragoman.wire import codes
 from dragoman.wire.messages import Id
@@ -42,7 +42,7 @@ def calling_off(id: Id) -> tuple[str, Any]:
     return "$/cancel", {"id": id}
 
 
-CANCELLABLE = Settings(cancel_notice=calling_off)
+CANCELLABLE = ConnectionSettings(cancel_notice=calling_off)
 
 
 # -- calls
@@ -155,7 +155,7 @@ async def test_without_a_notice_in_the_dialect_giving_up_says_nothing() -> None:
 async def test_a_notice_that_fails_keeps_no_caller_waiting(
     notice: Callable[[Id], tuple[str, Any]], how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with talk(settings=Settings(cancel_notice=notice)) as (connection, other):
+    async with talk(settings=ConnectionSettings(cancel_notice=notice)) as (connection, other):
         timeout = SOON if how == "timeout" else None
         call = connection.tasks.start(connection.call("ask", timeout=timeout), "ask")
         await other.next()
@@ -168,7 +168,7 @@ async def test_a_notice_that_fails_keeps_no_caller_waiting(
 
 @aio
 async def test_a_message_that_is_too_long_is_refused_and_nothing_is_sent() -> None:
-    async with talk(settings=Settings(max_line_size=1000)) as (connection, other):
+    async with talk(settings=ConnectionSettings(max_line_size=1000)) as (connection, other):
         with pytest.raises(MessageTooLong) as caught:
             await connection.call("ask", "x" * 1000)
         assert not caught.value.may_have_run
@@ -312,7 +312,7 @@ async def test_a_handler_of_a_notification_may_call_on_its_connection() -> None:
 
 @aio
 async def test_half_duplex_calls_wait_for_their_turn() -> None:
-    async with talk(settings=Settings(half_duplex=True)) as (connection, other):
+    async with talk(settings=ConnectionSettings(half_duplex=True)) as (connection, other):
         calls = [connection.tasks.start(connection.call("ask", n), "ask") for n in range(3)]
         for n in range(3):
             request = await other.next()
@@ -325,7 +325,7 @@ async def test_half_duplex_calls_wait_for_their_turn() -> None:
 @aio
 async def test_half_duplex_refuses_a_call_until_the_late_answer_came() -> None:
     witness = Witness()
-    async with talk(witness, settings=Settings(half_duplex=True)) as (connection, other):
+    async with talk(witness, settings=ConnectionSettings(half_duplex=True)) as (connection, other):
         with pytest.raises(CallTimeout):
             await connection.call("one", timeout=SOON)
         with pytest.raises(RequestInProgress) as caught:
@@ -342,7 +342,7 @@ async def test_half_duplex_refuses_a_call_until_the_late_answer_came() -> None:
 
 @aio
 async def test_half_duplex_counts_the_wait_for_a_turn_against_the_timeout() -> None:
-    async with talk(settings=Settings(half_duplex=True)) as (connection, other):
+    async with talk(settings=ConnectionSettings(half_duplex=True)) as (connection, other):
         first = connection.tasks.start(connection.call("one"), "one")
         request = await other.next()
         with pytest.raises(CallTimeout) as caught:

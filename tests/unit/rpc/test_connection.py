@@ -27,7 +27,7 @@ from dragoman.errors import (
     RemoteError,
     UsageError,
 )
-from dragoman.rpc import Connection, End, Router, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End, Router
 from dragoman.rpc import outbox as outbox_module
 from dragoman.rpc import tasks as tasks_module
 from dragoman.transports.base import HIGH_WATER_SIZE
@@ -183,7 +183,7 @@ async def test_a_failing_handler_is_an_incident_and_its_text_stays_here(
 
 @aio
 async def test_an_answer_that_is_too_long_is_an_error() -> None:
-    settings = Settings(max_line_size=500)
+    settings = ConnectionSettings(max_line_size=500)
     async with talk(Witness(lambda request: "x" * 500), settings=settings) as (_, other):
         other.say({"id": 1, "method": "long"})
         error = (await other.next())["error"]
@@ -199,7 +199,7 @@ async def test_an_error_that_cannot_be_sent_is_an_error_all_the_same(
     def refuse(request: Request) -> Any:
         raise RemoteError(-5, "no", data)
 
-    async with talk(Witness(refuse), settings=Settings(max_line_size=500)) as (_, other):
+    async with talk(Witness(refuse), settings=ConnectionSettings(max_line_size=500)) as (_, other):
         other.say({"id": 1, "method": "refuse"})
         assert (await other.next())["error"]["code"] == codes.INTERNAL_ERROR
     assert "cannot be sent" in caplog.text
@@ -407,7 +407,7 @@ async def test_a_last_line_without_a_newline_still_counts() -> None:
 
 @aio
 async def test_a_line_that_is_too_long_ends_the_connection() -> None:
-    async with talk(settings=Settings(max_line_size=100)) as (connection, other):
+    async with talk(settings=ConnectionSettings(max_line_size=100)) as (connection, other):
         call = connection.tasks.start(connection.call("ask"), "ask")
         await other.next()
         other.raw(b"x" * 101)
@@ -458,7 +458,7 @@ async def test_an_answer_that_comes_with_the_end_is_not_sent() -> None:
 @aio
 async def test_a_call_given_up_because_another_failed_is_not_called_off_any_more() -> None:
     told: list[str] = []
-    async with talk(settings=Settings(cancel_notice=lambda id: ("cancel", id))) as (
+    async with talk(settings=ConnectionSettings(cancel_notice=lambda id: ("cancel", id))) as (
         connection,
         other,
     ):
@@ -619,7 +619,10 @@ async def test_telling_waits_only_where_the_other_side_does_not_keep_up() -> Non
 
 @aio
 async def test_a_line_from_elsewhere_is_passed_on_as_it_is_unless_it_is_too_long() -> None:
-    async with talk(Witness(), settings=Settings(max_line_size=60)) as (connection, other):
+    async with talk(Witness(), settings=ConnectionSettings(max_line_size=60)) as (
+        connection,
+        other,
+    ):
         line = b'{"jsonrpc": "2.0", "method":"note" , "params":[1]}'
         connection.pass_on(line)
         assert await other.next() == {"jsonrpc": "2.0", "method": "note", "params": [1]}
@@ -632,7 +635,10 @@ async def test_a_line_from_elsewhere_is_passed_on_as_it_is_unless_it_is_too_long
 
 @aio
 async def test_many_lines_are_passed_on_in_order_or_not_at_all() -> None:
-    async with talk(Witness(), settings=Settings(max_line_size=60)) as (connection, other):
+    async with talk(Witness(), settings=ConnectionSettings(max_line_size=60)) as (
+        connection,
+        other,
+    ):
         lines = [b'{"method":"note","params":[%d]}' % number for number in range(100)]
         connection.pass_all_on(lines)
         connection.pass_all_on([])

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw, Struct
 
 from dragoman.errors import Overflow, RemoteError, UsageError
-from dragoman.rpc import Limits, Router, Settings
+from dragoman.rpc import ConnectionSettings, Limits, Router
 from dragoman.rpc import router as router_module
 from dragoman.wire import codes
 from dragoman.wire.peer import Noise, Stray
@@ -275,7 +275,7 @@ async def test_a_lane_that_is_cut_is_reported_with_its_key() -> None:
 
     router.on_notification("point", handle, Point, lane_of=lambda point: point.name)
     limits = Limits(1000, 2000, stall_interval=0.001, overflow_timeout=0.001)
-    async with talk(router, settings=Settings(limits=limits)) as (_, other):
+    async with talk(router, settings=ConnectionSettings(limits=limits)) as (_, other):
         for _ in range(20):
             other.say({"method": "point", "params": {"name": "slow"}})
         await until(lambda: router.lane("slow").ended is not None)

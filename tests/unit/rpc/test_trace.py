@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.redaction.names import REDACTED
 from dragoman.redaction.redactor import Redactor
-from dragoman.rpc import Router, Settings, Trace
+from dragoman.rpc import ConnectionSettings, Router, Trace
 from dragoman.rpc import trace as trace_module
 from dragoman.rpc.trace import VARIABLE, from_environment, redact_with
 from tests.aio import aio
@@ -69,7 +69,7 @@ async def test_a_repeated_request_and_the_refusal_of_it_are_traced(tmp_path: Pat
 @aio
 async def test_a_line_that_is_too_long_is_not_traced(tmp_path: Path) -> None:
     trace = Trace(tmp_path / "trace")
-    settings = Settings(max_line_size=100)
+    settings = ConnectionSettings(max_line_size=100)
     async with talk(trace=trace, settings=settings) as (connection, other):
         other.raw(b'{"method":"news"}\n' + b"x" * 101)
         await connection.wait_ended()

@@ -18,8 +18,8 @@ from dragoman.events import model
 from dragoman.events.words import Outcome
 from dragoman.runs.adapters import Adapter, Assignment, DescribedAdapter, load_adapter
 from dragoman.testing.scripted import Die, Expect, Notify, Reply, Step, command
-from dragoman.transports.environment import owner
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.strays import find_owned
 from tests.aio import aio
 from tests.unit.config.folders import load, paths_in, repository, write
 

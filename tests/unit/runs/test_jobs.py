@@ -12,7 +12,7 @@ from dragoman.runs import stop_notes
 from dragoman.runs.jobs import address_of, cancel_job, find_job, list_jobs, updated, wait_for
 from dragoman.runs.stop_notes import note_reader
 from dragoman.store.jobs import is_alive
-from dragoman.transports.identity import own_identity
+from dragoman.transports.process.identity import own_identity
 from tests.aio import aio
 from tests.unit.runs.stored import ROOT, job, paths_in, said, session, store_in
 

@@ -19,7 +19,7 @@ assert not loaded, loaded
 assert not {"asyncio", "websockets", "ssl", "subprocess"} & set(sys.modules)
 dragoman.transports.memory_pair
 assert "websockets" not in sys.modules
-assert "dragoman.transports.process" not in sys.modules
+assert "dragoman.transports.process.stream" not in sys.modules
 """
 
 

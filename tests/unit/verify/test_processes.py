@@ -10,7 +10,7 @@ import pytest
 from dragoman.errors import ConnectionLost, ProgramNotFound
 from dragoman.testing.scripted import Exit, Expect, GoSilent, SpawnGrandchild, Step, command
 from dragoman.transports.base import Stream
-from dragoman.transports.child import ShutdownTimes
+from dragoman.transports.process.child import ShutdownTimes
 from dragoman.transports.sockets import listen_unix
 from dragoman.verify.processes import PeerProcess, reach, start
 from tests.aio import aio

@@ -17,13 +17,13 @@ from dragoman.wire.messages import (
     MAX_ID_LENGTH,
     NO_PARAMS,
     ErrorObject,
-    Failure,
+    ErrorResponse,
     Id,
     Malformed,
     Notification,
     Request,
     Reserved,
-    Result,
+    ResultResponse,
     Writer,
     decode,
     mend,
@@ -41,7 +41,7 @@ def malformed(line: bytes) -> Malformed:
 
 def failure(error: bytes) -> ErrorObject:
     message = decode(b'{"id":1,"error":' + error + b"}")
-    assert isinstance(message, Failure), message
+    assert isinstance(message, ErrorResponse), message
     assert message.id == 1
     return message.error
 
@@ -56,9 +56,9 @@ def test_the_jsonrpc_member_is_optional_and_not_looked_at(mark: bytes) -> None:
     line = b"{" + mark + b'"method":"a","params":[]}'
     assert decode(line) == Notification("a", Raw(b"[]"), line)
     line = b"{" + mark + b'"id":1,"result":{}}'
-    assert decode(line) == Result(1, Raw(b"{}"), line)
+    assert decode(line) == ResultResponse(1, Raw(b"{}"), line)
     line = b"{" + mark + b'"id":1,"error":{"code":-1,"message":"no"}}'
-    assert decode(line) == Failure(1, ErrorObject(-1, "no"), line)
+    assert decode(line) == ErrorResponse(1, ErrorObject(-1, "no"), line)
 
 
 def test_bodies_stay_as_they_were_written() -> None:
@@ -83,7 +83,7 @@ def test_unknown_members_are_ignored() -> None:
 
 def test_members_may_come_in_any_order() -> None:
     line = b'{"result":{"id":7,"method":"b"},"id":3}'
-    assert decode(line) == Result(3, Raw(b'{"id":7,"method":"b"}'), line)
+    assert decode(line) == ResultResponse(3, Raw(b'{"id":7,"method":"b"}'), line)
 
 
 # -- ids
@@ -107,7 +107,7 @@ def test_an_id_is_a_string_or_a_whole_number_of_64_bits(written: bytes, id: Id) 
     request = decode(b'{"id":' + written + b',"method":"a"}')
     answer = decode(b'{"id":' + written + b',"result":null}')
     assert isinstance(request, Request)
-    assert isinstance(answer, Result)
+    assert isinstance(answer, ResultResponse)
     for found in (request.id, answer.id):
         assert type(found) is type(id)
         assert found == id
@@ -158,29 +158,29 @@ def test_a_request_with_the_id_null_is_invalid() -> None:
 
 def test_a_result_of_null_is_a_success() -> None:
     line = b'{"id":1,"result":null}'
-    assert decode(line) == Result(1, Raw(b"null"), line)
+    assert decode(line) == ResultResponse(1, Raw(b"null"), line)
 
 
 @pytest.mark.parametrize("null", [b"null", b" null "])
 def test_an_error_of_null_beside_a_result_is_a_success(null: bytes) -> None:
     line = b'{"id":1,"result":3,"error":' + null + b"}"
-    assert decode(line) == Result(1, Raw(b"3"), line)
+    assert decode(line) == ResultResponse(1, Raw(b"3"), line)
 
 
 def test_a_result_of_null_beside_an_error_is_a_failure() -> None:
     line = b'{"id":1,"result":null,"error":{"code":5,"message":"no"}}'
-    assert decode(line) == Failure(1, ErrorObject(5, "no"), line)
+    assert decode(line) == ErrorResponse(1, ErrorObject(5, "no"), line)
 
 
 def test_a_method_of_null_beside_a_result_is_a_success() -> None:
     line = b'{"id":1,"method":null,"params":null,"result":3,"error":null}'
-    assert decode(line) == Result(1, Raw(b"3"), line)
+    assert decode(line) == ResultResponse(1, Raw(b"3"), line)
 
 
 @pytest.mark.parametrize("id", [b"", b'"id":null,'])
 def test_an_error_without_an_id_is_a_failure_of_nobody(id: bytes) -> None:
     line = b"{" + id + b'"error":{"code":-32700,"message":"Parse error"}}'
-    assert decode(line) == Failure(None, ErrorObject(codes.PARSE_ERROR, "Parse error"), line)
+    assert decode(line) == ErrorResponse(None, ErrorObject(codes.PARSE_ERROR, "Parse error"), line)
 
 
 @pytest.mark.parametrize("id", [b"", b'"id":null,'])
@@ -329,7 +329,7 @@ def test_json_that_is_no_message_is_an_invalid_request(line: bytes, reason: str)
 
 def test_invalid_utf8_in_a_body_is_left_to_whoever_decodes_it() -> None:
     line = b'{"id":1,"result":"\xff"}'
-    assert decode(line) == Result(1, Raw(b'"\xff"'), line)
+    assert decode(line) == ResultResponse(1, Raw(b'"\xff"'), line)
 
 
 @pytest.mark.parametrize("nested", [500, 900, 990, 1000, 1100])
@@ -340,7 +340,7 @@ def test_nesting_near_the_limit_of_the_decoder_is_never_an_exception(nested: int
         b'{"id":1,"error":{"data":' + body + b"}}",
         b'{"id":true,"method":' + body + b"}",
     ):
-        assert isinstance(decode(line), Failure | Malformed)
+        assert isinstance(decode(line), ErrorResponse | Malformed)
 
 
 # -- half of a surrogate pair
@@ -362,7 +362,7 @@ def test_half_of_a_surrogate_pair_costs_one_character_and_not_the_message(
     sent: bytes, read: bytes
 ) -> None:
     line = b'{"id":1,"result":{"text":"' + sent + b'"}}'
-    assert decode(line) == Result(1, Raw(b'{"text":"' + read + b'"}'), line)
+    assert decode(line) == ResultResponse(1, Raw(b'{"text":"' + read + b'"}'), line)
     line = b'{"method":"a","params":["' + sent + b'"]}'
     assert decode(line) == Notification("a", Raw(b'["' + read + b'"]'), line)
 
@@ -376,7 +376,7 @@ def test_mending_leaves_alone_what_needs_none() -> None:
 
 def test_whole_surrogate_pairs_are_left_as_they_were_written() -> None:
     line = b'{"id":1,"result":"\\ud83d\\ude00 \\\\ud83d"}'
-    assert decode(line) == Result(1, Raw(b'"\\ud83d\\ude00 \\\\ud83d"'), line)
+    assert decode(line) == ResultResponse(1, Raw(b'"\\ud83d\\ude00 \\\\ud83d"'), line)
 
 
 def test_an_id_with_half_of_a_surrogate_pair_is_not_changed_into_another() -> None:
@@ -501,9 +501,9 @@ def test_what_is_written_reads_back_as_it_was(jsonrpc: bool) -> None:
     line = writer.notification("a")
     assert decode(line) == Notification("a", NO_PARAMS, line)
     line = writer.result(-(2**63), None)
-    assert decode(line) == Result(-(2**63), Raw(b"null"), line)
+    assert decode(line) == ResultResponse(-(2**63), Raw(b"null"), line)
     line = writer.failure(2**63 - 1, ErrorObject(1, "m", [None]))
-    assert decode(line) == Failure(2**63 - 1, ErrorObject(1, "m", [None]), line)
+    assert decode(line) == ErrorResponse(2**63 - 1, ErrorObject(1, "m", [None]), line)
 
 
 def test_a_reserved_text_is_cleared_out_of_every_body_and_nothing_else_is_touched() -> None:

@@ -12,15 +12,15 @@ from dragoman.errors import LineTooLong, MessageTooLong, RequestInProgress, Usag
 from dragoman.wire import codes, messages
 from dragoman.wire.messages import NO_PARAMS, ErrorObject, Notification, Request
 from dragoman.wire.peer import (
-    Answered,
     End,
     Event,
     Failed,
     Invalid,
     Noise,
     Overrun,
-    Peer,
+    PeerState,
     Repeated,
+    ResultReceived,
     Stray,
     Unanswered,
 )
@@ -29,24 +29,24 @@ REMEMBERED = 1024
 """How many given-up requests a peer remembers at least."""
 
 
-def client(**settings: Any) -> Peer[str]:
-    return Peer(End.CLIENT, **settings)
+def client(**settings: Any) -> PeerState[str]:
+    return PeerState(End.CLIENT, **settings)
 
 
-def agent(**settings: Any) -> Peer[str]:
-    return Peer(End.AGENT, **settings)
+def agent(**settings: Any) -> PeerState[str]:
+    return PeerState(End.AGENT, **settings)
 
 
-def received(peer: Peer[str], *lines: bytes) -> list[Event[str]]:
+def received(peer: PeerState[str], *lines: bytes) -> list[Event[str]]:
     return peer.receive(b"".join(line + b"\n" for line in lines))
 
 
-def only(peer: Peer[str], line: bytes) -> Event[str]:
+def only(peer: PeerState[str], line: bytes) -> Event[str]:
     (event,) = received(peer, line)
     return event
 
 
-def reply_to(peer: Peer[str], line: bytes) -> Any:
+def reply_to(peer: PeerState[str], line: bytes) -> Any:
     event = only(peer, line)
     assert isinstance(event, Noise)
     assert event.line == line
@@ -82,8 +82,8 @@ def test_an_answer_comes_with_the_slot_of_its_request() -> None:
     peer.request("a", "second")
     one, two = b'{"id":1,"result":{"x":1}}', b'{"id":0,"result":null}'
     assert received(peer, one, two) == [
-        Answered("second", 1, Raw(b'{"x":1}'), one),
-        Answered("first", 0, Raw(b"null"), two),
+        ResultReceived("second", 1, Raw(b'{"x":1}'), one),
+        ResultReceived("first", 0, Raw(b"null"), two),
     ]
     assert peer.unanswered == []
 
@@ -92,7 +92,7 @@ def test_an_answer_with_an_error_of_null_is_a_result() -> None:
     peer = client()
     peer.request("a", "slot")
     line = b'{"id":0,"result":1,"error":null}'
-    assert only(peer, line) == Answered("slot", 0, Raw(b"1"), line)
+    assert only(peer, line) == ResultReceived("slot", 0, Raw(b"1"), line)
 
 
 def test_an_error_comes_with_the_slot_of_its_request() -> None:
@@ -123,7 +123,7 @@ def test_an_answer_with_half_of_a_surrogate_pair_settles_its_request() -> None:
     peer = client()
     peer.request("a", "slot")
     line = b'{"id":0,"result":"\\ud83d"}'
-    assert only(peer, line) == Answered("slot", 0, Raw(b'"\\ufffd"'), line)
+    assert only(peer, line) == ResultReceived("slot", 0, Raw(b'"\\ufffd"'), line)
 
 
 @pytest.mark.parametrize("id", [b'"0"', b"true", b"false", b"0.0", b"null", b"[0]", b"-1", b"1"])
@@ -163,7 +163,7 @@ def test_an_answer_to_what_was_never_asked_is_unknown(id: int | str) -> None:
 
 @pytest.mark.parametrize("end", list(End))
 def test_an_error_without_an_id_settles_nothing_and_is_not_answered(end: End) -> None:
-    peer: Peer[str] = Peer(end)
+    peer: PeerState[str] = PeerState(end)
     peer.request("a", "slot")
     line = b'{"error":{"code":-32700,"message":"Parse error"}}'
     assert only(peer, line) == Stray("no_id", None, ErrorObject(-32700, "Parse error"), line)
@@ -190,7 +190,7 @@ def test_a_late_error_is_late_too() -> None:
 
 @pytest.mark.parametrize("end", list(End))
 def test_an_invalid_answer_to_a_request_that_was_given_up_is_late_too(end: End) -> None:
-    peer: Peer[str] = Peer(end)
+    peer: PeerState[str] = PeerState(end)
     peer.abandon(peer.request("a", "slot")[0])
     assert only(peer, b'{"id":0}') == Stray("late", 0, None, b'{"id":0}')
 
@@ -275,7 +275,7 @@ def test_only_a_request_that_came_can_be_answered(id: int | str) -> None:
 
 @pytest.mark.parametrize("end", list(End))
 def test_a_request_with_an_id_that_is_still_open_is_refused(end: End) -> None:
-    peer: Peer[str] = Peer(end)
+    peer: PeerState[str] = PeerState(end)
     line = b'{"id":7,"method":"a"}'
     received(peer, line)
     event = only(peer, line)
@@ -306,7 +306,7 @@ def test_equal_ids_of_the_two_directions_have_nothing_to_do_with_each_other() ->
     peer.result(0, "done")
     assert [request.method for request in peer.unanswered] == ["ours"]
     line = b'{"id":0,"result":"ok"}'
-    assert only(peer, line) == Answered("slot", 0, Raw(b'"ok"'), line)
+    assert only(peer, line) == ResultReceived("slot", 0, Raw(b'"ok"'), line)
 
 
 def test_an_answer_does_not_close_a_request_of_theirs() -> None:
@@ -413,7 +413,7 @@ def test_noise_says_why() -> None:
 
 @pytest.mark.parametrize("end", list(End))
 def test_blank_lines_are_nothing(end: End) -> None:
-    peer: Peer[str] = Peer(end)
+    peer: PeerState[str] = PeerState(end)
     assert peer.receive(b"\n\r\n  \t\n") == []
 
 
@@ -441,7 +441,7 @@ def test_events_come_in_the_order_of_the_lines() -> None:
     assert [type(event) for event in events] == [
         Notification,
         Noise,
-        Answered,
+        ResultReceived,
         Request,
         Repeated,
         Stray,
@@ -468,13 +468,13 @@ def test_a_last_line_without_a_newline_counts() -> None:
     peer.request("a", "slot")
     line = b'{"id":0,"result":1}'
     assert peer.receive(line) == []
-    assert peer.receive_end() == [Answered("slot", 0, Raw(b"1"), line)]
+    assert peer.receive_end() == [ResultReceived("slot", 0, Raw(b"1"), line)]
     assert peer.receive_end() == []
 
 
 @pytest.mark.parametrize("end", list(End))
 def test_a_line_cut_off_by_the_end_is_noise_without_an_answer(end: End) -> None:
-    peer: Peer[str] = Peer(end)
+    peer: PeerState[str] = PeerState(end)
     assert peer.receive(b'{"id":0,"resu') == []
     assert peer.receive_end() == [Noise(b'{"id":0,"resu', "not JSON", None)]
 

@@ -55,7 +55,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.paths import Paths, find_paths
 from dragoman.transports.base import Stream
-from dragoman.transports.environment import build_environment
+from dragoman.transports.process.environment import build_environment
 from dragoman.wire.messages import UNDECODABLE
 
 TERMS: Final = "_dragoman/terms"

@@ -35,7 +35,7 @@ from dragoman.errors import (
     ConnectError,
     ConnectionLost,
 )
-from dragoman.transports.identity import ProcessIdentity, ProcessState, kill, state_of
+from dragoman.transports.process.identity import ProcessIdentity, ProcessState, kill, state_of
 
 Prepare: TypeAlias = Callable[[BrokerSpec], Awaitable[BrokerSpec]]
 
@@ -281,7 +281,7 @@ def holder_of(text: bytes) -> ProcessIdentity | None:
 
 def lock_for_life(endpoint: Endpoint) -> HeldLock | None:
     """Take the name for this process and say so in the lock; None if somebody has it."""
-    from dragoman.transports.identity import own_identity
+    from dragoman.transports.process.identity import own_identity
 
     lock = try_lock(endpoint.lock)
     if lock is not None:

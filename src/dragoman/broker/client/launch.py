@@ -23,7 +23,7 @@ from dragoman.broker.error_transfer import revive
 from dragoman.broker.spec import BrokerSpec
 from dragoman.errors import BrokerUnavailable, ConnectionLost, SpawnError, UsageError
 from dragoman.transports.pipes import open_read_pipe, open_write_pipe
-from dragoman.transports.process import end_detached, reap_detached, start_detached
+from dragoman.transports.process.stream import end_detached, reap_detached, start_detached
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "dragoman.broker")
 """Without the working folder on the path of imports: a checkout must not bring its own dragoman."""

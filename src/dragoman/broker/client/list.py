@@ -16,7 +16,7 @@ from dragoman.broker.endpoint import brokers_folder
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.errors import BrokerError, BrokerUnavailable, CallError, ConnectError, ConnectionLost
 from dragoman.paths import Paths
-from dragoman.transports.identity import ProcessState, kill, state_of
+from dragoman.transports.process.identity import ProcessState, kill, state_of
 
 if TYPE_CHECKING:
     from dragoman.broker.client.reap import Reaped

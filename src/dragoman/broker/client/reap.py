@@ -19,9 +19,9 @@ from typing import Final
 from dragoman.broker.endpoint import LOCK, SOCKET, STARTING
 from dragoman.broker.lock import is_held, try_lock
 from dragoman.broker.records import BrokerRecord, read_records
-from dragoman.transports import warden
-from dragoman.transports.identity import ProcessState, kill, state_of
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process import warden
+from dragoman.transports.process.identity import ProcessState, kill, state_of
+from dragoman.transports.process.strays import find_owned
 
 SWEEP_TIMEOUT: Final = 3.0
 """Seconds to hunt for the processes of one dead broker. They are gone within milliseconds."""

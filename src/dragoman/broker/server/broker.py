@@ -45,7 +45,7 @@ from dragoman.errors import (
 )
 from dragoman.rpc.tasks import TaskOwner, finish
 from dragoman.transports.base import Stream
-from dragoman.transports.identity import own_identity, resident_size
+from dragoman.transports.process.identity import own_identity, resident_size
 
 log: Final = logging.getLogger("dragoman.broker")
 

@@ -25,7 +25,7 @@ from dragoman.broker.server.turns import PROMPT
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.handshake import version_note
 from dragoman.errors import BudgetExceeded, DragomanError, RemoteError
-from dragoman.rpc import LATER, Call, Connection, End, Settings, boundary
+from dragoman.rpc import LATER, Call, Connection, ConnectionSettings, End, boundary
 from dragoman.store.records import new_job_id
 from dragoman.wire import codes
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
@@ -70,7 +70,7 @@ class Caller:
             stream,
             End.AGENT,
             self,
-            settings=Settings(
+            settings=ConnectionSettings(
                 max_line_size=(DEFAULT_MAX_LINE_SIZE if limit is None else limit) + ADDED_SIZE,
                 cancel_notice=_cancel_notice,
             ),

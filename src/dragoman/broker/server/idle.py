@@ -17,7 +17,7 @@ from typing import Any, Final
 from dragoman.broker.client.hello import STATUS, STOP, ask_broker
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.errors import BrokerError, CallError, ConnectError, ConnectionLost
-from dragoman.transports.identity import ProcessState, state_of
+from dragoman.transports.process.identity import ProcessState, state_of
 
 LOOK_TIMEOUT: Final = 2.0
 """Seconds for the status of another broker. One that is slow is busy, and so not idle."""

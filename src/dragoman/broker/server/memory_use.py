@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from dragoman.transports.identity import resident_size
+from dragoman.transports.process.identity import resident_size
 
 PROC: Final = Path("/proc")
 

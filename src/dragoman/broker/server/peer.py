@@ -26,9 +26,9 @@ from dragoman.errors import ConnectionLost, DragomanError, PeerUnresponsive
 from dragoman.gateway.gateway import Gateway
 from dragoman.gateway.relay import Upstream
 from dragoman.rpc.tasks import TaskOwner
-from dragoman.transports.identity import is_stopped
 from dragoman.transports.memory import memory_pair
-from dragoman.transports.process import ProcessStream
+from dragoman.transports.process.identity import is_stopped
+from dragoman.transports.process.stream import ProcessStream
 
 NAME: Final = "dragoman"
 

@@ -32,11 +32,11 @@ from dragoman.broker.server.interfaces import BrokerHost, BrokerServer
 from dragoman.broker.spec import BrokerSpec, decode, endpoint_name
 from dragoman.errors import AddressInUse, BrokerUnavailable, DragomanError, UsageError
 from dragoman.rpc.tasks import TaskOwner, finish
-from dragoman.transports import environment
-from dragoman.transports.identity import own_identity
 from dragoman.transports.listener import Listener
+from dragoman.transports.process import environment
+from dragoman.transports.process.identity import own_identity
+from dragoman.transports.process.subreaper import supervise
 from dragoman.transports.sockets import listen_unix
-from dragoman.transports.subreaper import supervise
 
 Make = Callable[[BrokerSpec, BrokerHost], BrokerServer]
 

@@ -38,7 +38,7 @@ from dragoman.errors import (
     Unsupported,
     UsageError,
 )
-from dragoman.rpc import Connection, End, Handlers, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End, Handlers
 from dragoman.rpc.tasks import finish
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
@@ -83,7 +83,7 @@ class AcpClient:
         self.hello = Raw(b"")
         """The agent's answer to the handshake, as it came."""
         limit = self.options.max_line_size
-        settings = Settings(
+        settings = ConnectionSettings(
             cancel_notice=_cancel_notice,
             reserved=RESERVED,
             max_line_size=DEFAULT_MAX_LINE_SIZE if limit is None else limit,

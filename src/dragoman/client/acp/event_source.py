@@ -91,7 +91,7 @@ class EventSource:
     def _ready(self, call: Call) -> None:
         assert call.line is not None
         message = messages.decode(call.line)
-        if not isinstance(message, messages.Result):
+        if not isinstance(message, messages.ResultResponse):
             return
         try:
             agent = acp.INITIALIZE.decode_result(message.result)

@@ -38,7 +38,7 @@ from dragoman.errors import (
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
 from dragoman.events.parts import Capabilities, Limit
-from dragoman.rpc import Call, Connection, End, Settings
+from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
 from dragoman.wire import codes, messages
@@ -179,7 +179,7 @@ class CodexClient:
             stream,
             End.CLIENT,
             self,
-            settings=Settings(jsonrpc=False, max_line_size=self.options.max_line_size),
+            settings=ConnectionSettings(jsonrpc=False, max_line_size=self.options.max_line_size),
         )
         self.connection.on_answer = self._answered
         self.connection.on_end = self._lost
@@ -370,7 +370,7 @@ class CodexClient:
         base = self.place(None).base(call.method, call.line)
         if call.method == "initialize" and error is None and call.line is not None:
             answer = messages.decode(call.line)
-            if isinstance(answer, messages.Result):
+            if isinstance(answer, messages.ResultResponse):
                 self.watch(
                     model.ConnectionReady(*base, translate.peer_info(answer.result), ABILITIES)
                 )

@@ -38,7 +38,7 @@ from dragoman.errors import (
 )
 from dragoman.events import model
 from dragoman.events.envelope import EventEnvelope
-from dragoman.rpc import Call, Connection, End, Settings
+from dragoman.rpc import Call, Connection, ConnectionSettings, End
 from dragoman.transports.base import Stream
 from dragoman.version import __version__
 from dragoman.wire.framing import DEFAULT_MAX_LINE_SIZE
@@ -117,7 +117,7 @@ class DocumentClient:
             stream,
             End.CLIENT,
             self,
-            settings=Settings(
+            settings=ConnectionSettings(
                 half_duplex=end.half_duplex, max_line_size=self.options.max_line_size
             ),
         )

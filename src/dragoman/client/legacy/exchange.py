@@ -19,7 +19,7 @@ from msgspec import Raw
 from dragoman.client.budgets import Budgets
 from dragoman.client.legacy.open import start_program
 from dragoman.errors import ConnectionClosed, DragomanError, InvalidAnswer
-from dragoman.rpc import Connection, End, Settings, boundary
+from dragoman.rpc import Connection, ConnectionSettings, End, boundary
 from dragoman.transports.base import Stream
 from dragoman.wire.messages import UNDECODABLE, Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -52,7 +52,7 @@ class Exchange:
             stream,
             End.CLIENT,
             self,
-            settings=Settings(half_duplex=True, max_line_size=max_line_size),
+            settings=ConnectionSettings(half_duplex=True, max_line_size=max_line_size),
         )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 It owns the terminals of one session: starting a command without a tty and without input, keeping
 the end of its output, its exit, and that nothing of it is left when it is released. How a process
-is started and ended is in `dragoman.transports.process`; what is kept of the output is in
+is started and ended is in `dragoman.transports.process.stream`; what is kept of the output is in
 `scrollback`. It knows no protocol.
 """
 
@@ -30,12 +30,12 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.rpc.tasks import finish
-from dragoman.transports import windows
-from dragoman.transports.child import ChildProcess, ShutdownTimes
-from dragoman.transports.environment import build_environment
 from dragoman.transports.pipes import open_read_pipe
-from dragoman.transports.process import start_child
-from dragoman.transports.programs import find_program
+from dragoman.transports.process import windows
+from dragoman.transports.process.child import ChildProcess, ShutdownTimes
+from dragoman.transports.process.environment import build_environment
+from dragoman.transports.process.programs import find_program
+from dragoman.transports.process.stream import start_child
 
 OUTPUT_SIZE: Final = 1024 * 1024
 """Bytes of output kept where the peer names no limit: more than a model reads."""

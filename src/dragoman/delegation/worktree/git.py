@@ -23,7 +23,7 @@ from typing import Final
 from dragoman.errors import ConnectionLost, FilterFailed, IsolationFailed, UsageError
 from dragoman.rpc.tasks import finish
 from dragoman.transports import spawn
-from dragoman.transports.child import ShutdownTimes
+from dragoman.transports.process.child import ShutdownTimes
 
 GIT_TIMEOUT: Final = 60.0
 """Seconds for one command. Looking at 100,000 files takes a few; a dead network mount does not

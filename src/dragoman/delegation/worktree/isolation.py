@@ -37,7 +37,7 @@ from dragoman.delegation.worktree.records import Tree, WorktreeRecord
 from dragoman.errors import DragomanError, IsolationFailed, UsageError
 from dragoman.events.parts import FileChange
 from dragoman.rpc.tasks import finish
-from dragoman.transports.identity import own_identity
+from dragoman.transports.process.identity import own_identity
 
 REMOVE_TIMEOUT: Final = 60.0
 """Seconds to wait for the removal of a worktree. What is left then is swept later."""

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from dragoman.client.folders import make_private
 from dragoman.config.files import write_whole
-from dragoman.transports.identity import ProcessIdentity
+from dragoman.transports.process.identity import ProcessIdentity
 
 RECORD: Final = "owner.json"
 UNFINISHED: Final = ".new-"

@@ -23,7 +23,7 @@ from dragoman.delegation.worktree.patch import keep_patch, patch_of
 from dragoman.delegation.worktree.records import UNFINISHED, WorktreeRecord
 from dragoman.errors import DragomanError
 from dragoman.rpc.tasks import finish
-from dragoman.transports.identity import ProcessState, state_of
+from dragoman.transports.process.identity import ProcessState, state_of
 
 LOCK: Final = ".sweeping"
 

@@ -21,7 +21,7 @@ from dragoman.testing.conformance.checks import (
     hello,
 )
 from dragoman.testing.conformance.conversation import Conversation
-from dragoman.transports.process import ProcessStream
+from dragoman.transports.process.stream import ProcessStream
 from dragoman.wire import codes
 
 LARGE_SIZE = 2 * 1024 * 1024

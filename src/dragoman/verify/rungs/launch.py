@@ -14,9 +14,9 @@ from dragoman.catalogue.descriptor import Descriptor, WrongForm
 from dragoman.catalogue.launch import program_name, unwrap
 from dragoman.catalogue.runtimes import check_runtime
 from dragoman.errors import NotInstalled, ProgramNotFound, SpawnError
-from dragoman.transports import windows as shims
-from dragoman.transports.environment import build_environment
-from dragoman.transports.programs import find_program
+from dragoman.transports.process import windows as shims
+from dragoman.transports.process.environment import build_environment
+from dragoman.transports.process.programs import find_program
 from dragoman.verify import remedies
 from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, warned
 from dragoman.verify.verification import Verification

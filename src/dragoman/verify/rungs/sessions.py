@@ -12,7 +12,7 @@ from typing import Final
 from dragoman.catalogue.descriptor import Quirks
 from dragoman.client.conversation import Peer
 from dragoman.errors import AuthRequired, DragomanError
-from dragoman.hub.questioning import ask_program
+from dragoman.transports.process.query import ask_program
 from dragoman.verify import probes, remedies
 from dragoman.verify.canaries import fill
 from dragoman.verify.rung import Rung, RungFinding, failed, one_line, passed, skipped, warned, words

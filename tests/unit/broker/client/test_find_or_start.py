@@ -26,8 +26,8 @@ from dragoman.broker.spec import BrokerSpec, FileIdentity, Folders, endpoint_nam
 from dragoman.errors import BrokerUnavailable, NotInstalled
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
-from dragoman.transports.identity import own_identity
 from dragoman.transports.listener import Listener
+from dragoman.transports.process.identity import own_identity
 from dragoman.transports.sockets import listen_unix
 from tests.aio import aio
 

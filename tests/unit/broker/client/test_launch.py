@@ -14,7 +14,7 @@ from dragoman.broker.endpoint import Endpoint
 from dragoman.broker.error_transfer import describe
 from dragoman.broker.spec import BrokerSpec, Folders
 from dragoman.errors import BrokerUnavailable, NotInstalled
-from dragoman.transports.process import reap_detached
+from dragoman.transports.process.stream import reap_detached
 from tests.aio import aio
 
 TIMEOUT = 20.0

@@ -20,7 +20,7 @@ from dragoman.broker.records import BrokerRecord
 from dragoman.config.files import write_whole
 from dragoman.errors import BrokerUnavailable
 from dragoman.paths import Paths
-from dragoman.transports.identity import ProcessIdentity, identify, own_identity
+from dragoman.transports.process.identity import ProcessIdentity, identify, own_identity
 from tests.aio import aio
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="proof by /proc")

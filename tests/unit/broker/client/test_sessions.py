@@ -14,7 +14,7 @@ from dragoman.broker.client import sessions
 from dragoman.broker.client.sessions import broker_with, close_at_peer, statuses, take_over
 from dragoman.broker.endpoint import brokers_folder
 from dragoman.errors import TurnInProgress
-from dragoman.transports.identity import identify, own_identity
+from dragoman.transports.process.identity import identify, own_identity
 from tests.aio import aio
 from tests.unit.cli.brokers import RECORD
 from tests.unit.runs.stored import job, paths_in, session, store_in

@@ -16,7 +16,7 @@ from dragoman.broker.server.idle import IdleClock, trim
 from dragoman.config.files import write_whole
 from dragoman.rpc import Connection, End, Router
 from dragoman.transports.base import Stream
-from dragoman.transports.identity import ProcessIdentity, own_identity
+from dragoman.transports.process.identity import ProcessIdentity, own_identity
 from dragoman.transports.sockets import listen_unix
 from tests.aio import aio
 

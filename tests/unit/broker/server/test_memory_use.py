@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.broker.server import memory_use
 from dragoman.broker.server.memory_use import resident_tree
-from dragoman.transports.identity import resident_size
+from dragoman.transports.process.identity import resident_size
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

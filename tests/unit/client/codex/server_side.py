@@ -19,7 +19,7 @@ import msgspec
 from dragoman.client.budgets import Budgets
 from dragoman.client.codex import CodexConversation, CodexOptions, CodexPeer
 from dragoman.events import model
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.transports import memory_pair
 from dragoman.wire.messages import Notification, Request
 from dragoman.wire.peer import Noise, Stray
@@ -137,7 +137,7 @@ async def connected(
 ) -> AsyncIterator[CodexPeer]:
     """A peer whose server is in this process."""
     ours, theirs = memory_pair()
-    settings = Settings(jsonrpc=False)
+    settings = ConnectionSettings(jsonrpc=False)
     async with Connection(theirs, End.AGENT, server, settings=settings):
         options = options or CodexOptions(budgets=BUDGETS)
         async with asyncio.timeout(WAIT):

@@ -21,7 +21,7 @@ from dragoman.errors import (
     RemoteError,
 )
 from dragoman.events import model
-from dragoman.rpc import Connection, End, Settings
+from dragoman.rpc import Connection, ConnectionSettings, End
 from dragoman.transports import memory_pair
 from tests.aio import aio
 from tests.unit.client.codex.server_side import BUDGETS, WAIT, Server, connected, thread, watch
@@ -83,7 +83,7 @@ async def test_nothing_on_the_wire_says_jsonrpc() -> None:
 async def test_a_server_that_is_no_codex_is_refused_and_its_stream_closed(answer: Any) -> None:
     ours, theirs = memory_pair()
     server = Server({"initialize": answer})
-    settings = Settings(jsonrpc=False)
+    settings = ConnectionSettings(jsonrpc=False)
     async with Connection(theirs, End.AGENT, server, settings=settings) as connection:
         with pytest.raises(ProtocolMismatch, match="no Codex app-server"):
             await CodexPeer.connect(ours, "/w", CodexOptions(budgets=BUDGETS))

@@ -21,7 +21,7 @@ from dragoman.errors import (
     TerminalUnknown,
     UsageError,
 )
-from dragoman.transports.child import ChildProcess
+from dragoman.transports.process.child import ChildProcess
 from tests.aio import aio
 
 ENVIRONMENT = {"PATH": os.pathsep.join(["/usr/bin", "/bin"])}

@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.delegation.worktree.check import run_check
 from dragoman.errors import UsageError
-from dragoman.transports.environment import owner
-from dragoman.transports.strays import find_owned
+from dragoman.transports.process.environment import owner
+from dragoman.transports.process.strays import find_owned
 from tests.aio import aio
 
 

@@ -15,7 +15,7 @@ from dragoman.delegation.worktree.records import (
     remove_tree,
     write_record,
 )
-from dragoman.transports.identity import own_identity
+from dragoman.transports.process.identity import own_identity
 from tests.unit.delegation.worktree.repositories import git, make
 
 

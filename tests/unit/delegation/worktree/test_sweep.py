@@ -18,7 +18,7 @@ from dragoman.delegation.worktree.records import (
     write_record,
 )
 from dragoman.delegation.worktree.sweep import LOCK, sweep
-from dragoman.transports.identity import ProcessIdentity, own_identity
+from dragoman.transports.process.identity import ProcessIdentity, own_identity
 from tests.aio import aio
 from tests.unit.delegation.worktree.repositories import make
 

@@ -20,7 +20,7 @@ from dragoman.rpc.calls import FOREIGN, Call
 from dragoman.rpc.tasks import TaskOwner, cancel_soon, was_cancelled
 from dragoman.wire import codes
 from dragoman.wire.messages import Id, Request
-from dragoman.wire.peer import Noise, Peer, Stray
+from dragoman.wire.peer import Noise, PeerState, Stray
 
 if TYPE_CHECKING:
     from dragoman.rpc.handlers import Handlers
@@ -48,7 +48,7 @@ LATER: Final = Later.LATER
 """Returned by a handler of a request: somebody will call `answer` or `refuse` for it, once."""
 
 
-class Answering:
+class Responder:
     """Handles what the other side asks. The attributes are those of `Connection`."""
 
     name: str
@@ -56,7 +56,7 @@ class Answering:
     _failure: ConnectionLost | None
     _handlers: Handlers
     _outbox: Outbox
-    _peer: Peer[Call]
+    _peer: PeerState[Call]
     _start: OrdinaryStart
     _trace: Trace | None
 

@@ -20,7 +20,7 @@ MAX_ANSWER_SIZE: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ProgramOutput:
     """What a program said, and how it ended."""
 
     output: str
@@ -49,7 +49,7 @@ async def ask_program(
     timeout: float,
     env: Mapping[str, str] | None = None,
     inherit: Iterable[str] = (),
-) -> Said | None:
+) -> ProgramOutput | None:
     """Run a program until it ends or the time is over; None if it could not be started.
 
     It stands in an empty folder: some programs load what they find in the one they are started in.
@@ -69,4 +69,4 @@ async def ask_program(
         finally:
             await stream.aclose()
         output = bytes(ear.heard[:MAX_ANSWER_SIZE]).decode("utf-8", "replace")
-        return Said(output, stream.stderr_tail(), stream.exit_code)
+        return ProgramOutput(output, stream.stderr_tail(), stream.exit_code)

@@ -24,7 +24,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from dragoman.transports import environment, warden
+from dragoman.transports.process import environment, warden
 
 EXIT_TIMEOUT = 1.0
 """Seconds that the end of a program may be held up by hunting for what its children left."""

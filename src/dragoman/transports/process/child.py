@@ -25,8 +25,8 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from dragoman.transports import strays
-from dragoman.transports.guard import guard
+from dragoman.transports.process import strays
+from dragoman.transports.process.guard import guard
 
 ORPHAN_TIMEOUT = 0.5
 """Seconds that output may still come after the death of the direct child. A launcher that dies

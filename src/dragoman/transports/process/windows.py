@@ -3,7 +3,7 @@
 It owns the search by PATHEXT, the `.cmd` files that npm, pnpm and yarn put in front of their
 programs (they are read, and the real target is started without a shell), the quoting for what has
 to go through cmd.exe, and the handle of a Windows child. Folders and files are reached through
-`Files`, so that all of it is testable anywhere.
+`FileLookup`, so that all of it is testable anywhere.
 
 Not here: ending a whole tree of processes. Without a job object only the direct child is certain
 to end; a polite end reaches its group (CTRL_BREAK), a forced one does not.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dragoman.errors import ProgramNotFound, SpawnError
-from dragoman.transports.child import Handle
+from dragoman.transports.process.child import Handle
 
 CREATE_NEW_PROCESS_GROUP = 0x00000200
 CREATE_NO_WINDOW = 0x08000000
@@ -63,7 +63,7 @@ SHIM_PADDING = re.compile(
 """What shims do besides. A batch file that does anything else is not taken for a shim."""
 
 
-class Files(Protocol):
+class FileLookup(Protocol):
     """The little of a file system that is needed here."""
 
     def is_file(self, path: str) -> bool:
@@ -88,7 +88,7 @@ class RealFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CreateProcessPlan:
     """What to hand to CreateProcess."""
 
     program: str
@@ -110,8 +110,8 @@ def plan_command(
     *,
     environment: Mapping[str, str],
     folder: str | os.PathLike[str] | None = None,
-    files: Files | None = None,
-) -> Plan:
+    files: FileLookup | None = None,
+) -> CreateProcessPlan:
     """How to start a command: directly where possible, else safely quoted through cmd.exe."""
     files = files or RealFiles()
     found = find_program(argv[0], environment=environment, folder=folder, files=files)
@@ -124,7 +124,7 @@ def plan_command(
         shim = read_shim(program, environment=environment, files=files)
         if shim is None:
             line = batch_command_line(program, arguments, text=files.read_text(program))
-            return Plan(_cmd_exe(environment), line, extra)
+            return CreateProcessPlan(_cmd_exe(environment), line, extra)
         program = shim.program
         arguments[:0] = shim.arguments
         if shim.node_path:
@@ -133,7 +133,7 @@ def plan_command(
     extension = ntpath.splitext(program)[1].lower()
     if extension not in (".exe", ".com"):
         raise SpawnError(f"{found} cannot be started: {program} is not a program")
-    return Plan(program, subprocess.list2cmdline([program, *arguments]), extra)
+    return CreateProcessPlan(program, subprocess.list2cmdline([program, *arguments]), extra)
 
 
 def find_program(
@@ -141,7 +141,7 @@ def find_program(
     *,
     environment: Mapping[str, str],
     folder: str | os.PathLike[str] | None = None,
-    files: Files,
+    files: FileLookup,
 ) -> str:
     """The file that a command name means: the folders of PATH in order, in each those of PATHEXT.
 
@@ -166,7 +166,7 @@ def find_program(
     raise ProgramNotFound(program, f"looked in {';'.join(places)} for {';'.join(endings)}")
 
 
-def read_shim(path: str, *, environment: Mapping[str, str], files: Files) -> Shim | None:
+def read_shim(path: str, *, environment: Mapping[str, str], files: FileLookup) -> Shim | None:
     """What a batch file starts, if all it does is to start one program; else None."""
     text = files.read_text(path)
     folder = ntpath.dirname(path)
@@ -238,7 +238,7 @@ def _expand(word: str, folder: str) -> str:
 
 
 def _first_program(
-    names: Sequence[str], shim: str, environment: Mapping[str, str], files: Files
+    names: Sequence[str], shim: str, environment: Mapping[str, str], files: FileLookup
 ) -> str | None:
     """The first of several programs that is there: beside the shim, or on the PATH."""
     for name in names:

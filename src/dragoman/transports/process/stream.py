@@ -30,12 +30,18 @@ from dragoman.errors import (
     UsageError,
 )
 from dragoman.transports.base import Receiver, Stream
-from dragoman.transports.child import ChildProcess, Handle, PosixHandle, ShutdownTimes, end_now
-from dragoman.transports.environment import build_environment, new_mark
-from dragoman.transports.guard import guard
 from dragoman.transports.pipes import AnyReadPipe, AnyWritePipe, open_read_pipe, open_write_pipe
-from dragoman.transports.programs import check_folder, find_program
-from dragoman.transports.warden import DETACHED, MARK_NAME
+from dragoman.transports.process.child import (
+    ChildProcess,
+    Handle,
+    PosixHandle,
+    ShutdownTimes,
+    end_now,
+)
+from dragoman.transports.process.environment import build_environment, new_mark
+from dragoman.transports.process.guard import guard
+from dragoman.transports.process.programs import check_folder, find_program
+from dragoman.transports.process.warden import DETACHED, MARK_NAME
 
 END_TO_EXIT_TIMEOUT = 1.0
 """Seconds between the end of the output and the exit that usually follows it at once: time enough
@@ -143,7 +149,7 @@ def start_child(
     popen = _start(argv, environment, cwd, (stdin, stdout, stderr), platform=platform)
     handle: Handle
     if sys.platform == "win32":
-        from dragoman.transports import windows
+        from dragoman.transports.process import windows
 
         handle = windows.WindowsHandle(popen)
     else:
@@ -224,7 +230,7 @@ def _start(
     command: Sequence[str] | str
     if platform == "win32":
         # Not needed elsewhere, and start-up counts.
-        from dragoman.transports import windows
+        from dragoman.transports.process import windows
 
         plan = windows.plan_command(argv, environment=environment, folder=cwd)
         program, command = plan.program, plan.command_line

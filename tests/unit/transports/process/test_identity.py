@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transports import identity
-from dragoman.transports.identity import (
+from dragoman.transports.process import identity
+from dragoman.transports.process.identity import (
     ProcessIdentity,
     ProcessState,
     identify,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import dragoman.errors
-from dragoman.transports import subreaper
-from dragoman.transports.subreaper import become_subreaper
+from dragoman.transports.process import subreaper
+from dragoman.transports.process.subreaper import become_subreaper
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
@@ -21,7 +21,7 @@ TIMEOUT = 20.0
 
 PROGRAM = """
 import os, signal, subprocess, sys
-from dragoman.transports.subreaper import supervise
+from dragoman.transports.process.subreaper import supervise
 
 def start(**environment):
     "A process that leaves its parents, its session and its environment."

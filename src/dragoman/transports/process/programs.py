@@ -52,7 +52,7 @@ def which(program: str, *, path: str | None = None, platform: str = sys.platform
     environment = {"PATH": os.environ.get("PATH", os.defpath) if path is None else path}
     try:
         if platform == "win32":
-            from dragoman.transports import windows
+            from dragoman.transports.process import windows
 
             pathext = {"PATHEXT": os.environ.get("PATHEXT", "")}
             return windows.find_program(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.errors import ConnectionLost
-from dragoman.hub.joining import join
+from dragoman.rpc.splice import join
 from dragoman.transports.base import HIGH_WATER_SIZE
 from dragoman.transports.memory import memory_pair
 from tests.aio import aio

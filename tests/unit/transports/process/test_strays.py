@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.transports import strays, warden
+from dragoman.transports.process import strays, warden
 from tests.aio import aio
 
 TIMEOUT = 20.0

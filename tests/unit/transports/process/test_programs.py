@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ProgramNotFound, SpawnError
-from dragoman.transports.programs import check_folder, find_program, which
+from dragoman.transports.process.programs import check_folder, find_program, which
 
 
 @pytest.fixture

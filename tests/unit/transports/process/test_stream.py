@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import pytest
 
 from dragoman.errors import ProgramNotFound, SpawnError, UsageError
-from dragoman.transports import windows
-from dragoman.transports.child import PosixHandle
-from dragoman.transports.process import (
+from dragoman.transports.process import windows
+from dragoman.transports.process.child import PosixHandle
+from dragoman.transports.process.stream import (
     StderrTail,
     end_detached,
     reap_detached,
@@ -23,7 +23,7 @@ from dragoman.transports.process import (
     start_child,
     start_detached,
 )
-from dragoman.transports.windows import Plan
+from dragoman.transports.process.windows import CreateProcessPlan
 from tests.aio import aio
 
 
@@ -105,7 +105,9 @@ class FakePopen:
 
 
 def test_on_windows_a_planned_command_line_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = Plan("C:\\node.exe", "C:\\node.exe cli.js --acp", {"NODE_PATH": "C:\\modules"})
+    planned = CreateProcessPlan(
+        "C:\\node.exe", "C:\\node.exe cli.js --acp", {"NODE_PATH": "C:\\modules"}
+    )
     monkeypatch.setattr(windows, "plan_command", lambda argv, **options: planned)
     monkeypatch.setattr(subprocess, "Popen", FakePopen)
     pid = start_detached(["agent", "--acp"], env={"ADDED": "1"}, platform="win32")

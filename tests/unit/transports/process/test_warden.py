@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transports import warden
+from dragoman.transports.process import warden
 
 TIMEOUT = 20.0
 

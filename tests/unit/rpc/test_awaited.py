@@ -14,8 +14,8 @@ import pytest
 from msgspec import Raw
 
 from dragoman.errors import CallError, CallTimeout, ConnectionEnded, RemoteError
-from dragoman.rpc import Call, Connection, Lane, Settings
-from dragoman.rpc.awaiting import Awaited
+from dragoman.rpc import Call, Connection, ConnectionSettings, Lane
+from dragoman.rpc.awaited import Awaited
 from dragoman.transports.base import READ_SIZE
 from dragoman.wire.messages import Notification, Request
 from tests.aio import aio
@@ -24,7 +24,7 @@ from tests.unit.rpc.other_side import Witness, soon, talk, turns
 python_task: Any = vars(asyncio.tasks)["_PyTask"]
 """What asyncio uses where it has no compiled task, and some who extend it use everywhere."""
 
-GIVEN_UP = Settings(cancel_notice=lambda id: ("$/cancel", {"id": id}))
+GIVEN_UP = ConnectionSettings(cancel_notice=lambda id: ("$/cancel", {"id": id}))
 
 
 def line(**message: Any) -> bytes:

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from dragoman.hub import questioning
-from dragoman.hub.questioning import Said, ask_program
+from dragoman.transports.process import query
+from dragoman.transports.process.query import ProgramOutput, ask_program
 from tests.aio import aio
 
 GENEROUS = 30.0
@@ -21,7 +21,7 @@ def python(code: str) -> list[str]:
 @aio
 async def test_what_a_program_says_comes_back_with_its_end() -> None:
     code = "import sys; print('1.2.3'); print('hm', file=sys.stderr); sys.exit(3)"
-    assert await ask_program(python(code), timeout=GENEROUS) == Said("1.2.3\n", "hm\n", 3)
+    assert await ask_program(python(code), timeout=GENEROUS) == ProgramOutput("1.2.3\n", "hm\n", 3)
 
 
 @aio
@@ -39,7 +39,7 @@ async def test_a_program_that_goes_on_is_ended() -> None:
 
 @aio
 async def test_a_program_that_never_stops_talking_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questioning, "MAX_ANSWER_SIZE", 1000)
+    monkeypatch.setattr(query, "MAX_ANSWER_SIZE", 1000)
     said = await ask_program(python("while True: print('x' * 1000)"), timeout=GENEROUS)
     assert said is not None and len(said.output) == 1000
 

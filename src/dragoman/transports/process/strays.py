@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Collection
 
-from dragoman.transports import warden
+from dragoman.transports.process import warden
 
 HUNT_TIMEOUT = 2.0
 """Seconds to hunt at most. A killed process is gone within milliseconds; what is not gone by then

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from dragoman.transports import child as child_module
-from dragoman.transports import strays
-from dragoman.transports.child import (
+from dragoman.transports.process import child as child_module
+from dragoman.transports.process import strays
+from dragoman.transports.process.child import (
     ChildProcess,
     Handle,
     PosixHandle,

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from dragoman.transports import warden
+from dragoman.transports.process import warden
 
 PR_SET_CHILD_SUBREAPER = 36
 """The number of this option of prctl(2), on every architecture."""

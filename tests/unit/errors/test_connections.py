@@ -20,7 +20,7 @@ from dragoman.errors import (
     RemoteError,
     UsageError,
 )
-from dragoman.errors.talking import own_words
+from dragoman.errors.connections import own_words
 
 
 def test_the_three_ways_a_stream_can_fail_blame_three_different_sides() -> None:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from dragoman.errors import Overflow
-from dragoman.rpc import LATER, Settings, answering
+from dragoman.rpc import LATER, ConnectionSettings, responder
 from dragoman.wire import codes
 from dragoman.wire.messages import Id, Request
 from tests.aio import aio
@@ -42,7 +42,7 @@ async def test_what_is_answered_later_has_no_answer_until_then() -> None:
 async def test_what_was_answered_before_its_handler_returned_counts_no_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "MAX_INBOUND", 1)
+    monkeypatch.setattr(responder, "MAX_INBOUND", 1)
 
     def at_once(request: Request) -> object:
         connection.answer(request, request.id)
@@ -58,7 +58,7 @@ async def test_what_was_answered_before_its_handler_returned_counts_no_longer(
 async def test_what_is_answered_later_counts_among_those_that_are_handled_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "MAX_INBOUND", 2)
+    monkeypatch.setattr(responder, "MAX_INBOUND", 2)
     kept: list[Request] = []
 
     def keep(request: Request) -> object:
@@ -96,7 +96,7 @@ async def test_after_the_end_a_late_answer_is_nothing() -> None:
 async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "MAX_INBOUND", 3)
+    monkeypatch.setattr(responder, "MAX_INBOUND", 3)
     begun: list[Id] = []
 
     async def wait(request: Request) -> None:
@@ -125,7 +125,7 @@ async def test_more_requests_than_we_handle_at_once_are_refused_unexecuted(
 @aio
 async def test_a_request_that_can_neither_be_answered_nor_refused_ends_the_connection() -> None:
     witness = Witness(lambda request: "an answer that is too long, too")
-    async with talk(witness, settings=Settings(max_line_size=100)) as (connection, other):
+    async with talk(witness, settings=ConnectionSettings(max_line_size=100)) as (connection, other):
         other.say({"id": "x" * 60, "method": "ask"}, {"method": "after"})
         failure = await soon(connection.wait_ended())
         assert isinstance(failure, Overflow)
@@ -136,7 +136,7 @@ async def test_a_request_that_can_neither_be_answered_nor_refused_ends_the_conne
 async def test_requests_that_hold_too_many_bytes_at_once_are_refused_unexecuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "MAX_INBOUND_SIZE", 3000)
+    monkeypatch.setattr(responder, "MAX_INBOUND_SIZE", 3000)
     begun: list[Id] = []
 
     async def wait(request: Request) -> None:

@@ -19,8 +19,8 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
-from dragoman.transports.programs import absolute_entries
-from dragoman.transports.warden import MARK_NAME
+from dragoman.transports.process.programs import absolute_entries
+from dragoman.transports.process.warden import MARK_NAME
 
 POSIX_NAMES = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM",

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dragoman.transports import environment
-from dragoman.transports.environment import build_environment, new_mark, owner
+from dragoman.transports.process import environment
+from dragoman.transports.process.environment import build_environment, new_mark, owner
 
 BASE = {
     "PATH": "/usr/bin",

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.transports import warden
-from dragoman.transports.guard import Guard, _open_register
+from dragoman.transports.process import warden
+from dragoman.transports.process.guard import Guard, _open_register
 
 TIMEOUT = 20.0
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from dragoman.errors import ProgramNotFound, SpawnError
-from dragoman.transports.windows import (
-    Plan,
+from dragoman.transports.process.windows import (
+    CreateProcessPlan,
     RealFiles,
     Shim,
     WindowsHandle,
@@ -109,7 +109,7 @@ def with_node(files: Mapping[str, str]) -> FakeFiles:
     return FakeFiles({f"{NODE}\\node.exe": "", **files})
 
 
-def plan(files: FakeFiles, *argv: str, folder: str | None = None) -> Plan:
+def plan(files: FakeFiles, *argv: str, folder: str | None = None) -> CreateProcessPlan:
     return plan_command(argv, environment=ENVIRONMENT, folder=folder, files=files)
 
 

@@ -1,0 +1,1 @@
+"""Child processes: start them, stream their bytes, end them, and leave nothing behind."""
