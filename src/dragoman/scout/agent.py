@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from dragoman.agent import Agent, Session, Turn
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError, UsageError
-from dragoman.scout.commands import BY_NAME, COMMANDS, Command
+from dragoman.scout.commands import BY_NAME, COMMANDS, ScoutCommand
 from dragoman.scout.intents import (
     Callers,
     Definition,
@@ -30,8 +30,8 @@ from dragoman.version import __version__
 from dragoman.wire import codes
 
 if TYPE_CHECKING:
-    from dragoman.scout.desk import Answer
-    from dragoman.scout.store import Store
+    from dragoman.scout.store import SessionFiles
+    from dragoman.scout.turn_context import ScoutAnswer
 
 PIECE_SIZE: Final = 1500
 """Characters that are said at once, about: a client shows them as they come."""
@@ -40,15 +40,15 @@ PIECE_SIZE: Final = 1500
 class Scout:
     """What the handlers share: where sessions are remembered."""
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: SessionFiles | None = None) -> None:
         self._store = store
 
     @property
-    def store(self) -> Store:
+    def store(self) -> SessionFiles:
         if self._store is None:
-            from dragoman.scout.store import Store
+            from dragoman.scout.store import SessionFiles
 
-            self._store = Store()
+            self._store = SessionFiles()
         return self._store
 
     # -- sessions
@@ -113,7 +113,7 @@ class Scout:
         intent = understand(turn.text, _mentions(turn))
         return await self._respond(turn, turn.text, intent)
 
-    async def command(self, turn: Turn, command: Command, words: str) -> str | None:
+    async def command(self, turn: Turn, command: ScoutCommand, words: str) -> str | None:
         written = f"/{command.name} {words}".strip()
         intent = command.read(words)
         if intent is None:
@@ -126,22 +126,22 @@ class Scout:
 
     async def _respond(self, turn: Turn, asked: str, intent: Intent | None) -> str | None:
         from dragoman.scout import answers
-        from dragoman.scout.answers import telling
-        from dragoman.scout.desk import Desk
-        from dragoman.scout.reading import Reader
+        from dragoman.scout.answers import about as answers_about
+        from dragoman.scout.file_reader import FileReader
+        from dragoman.scout.turn_context import TurnContext
 
         state = turn.session.state
         if intent is not None:
             intent = _resolved(intent, getattr(state, "symbol", ""), getattr(state, "path", ""))
         if intent is None:
-            return await self._end(turn, asked, telling.cannot(), answered=False)
+            return await self._end(turn, asked, answers_about.cannot(), answered=False)
         await turn.think(_understood(intent))
         try:
-            reader = Reader(str(turn.session.cwd))
+            reader = FileReader(str(turn.session.cwd))
         except UsageError as error:
             return await self._end(turn, asked, f"I cannot look: {error}.", answered=False)
-        desk = Desk(turn, reader)
-        found: Answer = await answers.answer(desk, intent, getattr(state, "last", ""))
+        desk = TurnContext(turn, reader)
+        found: ScoutAnswer = await answers.answer(desk, intent, getattr(state, "last", ""))
         if found.answered:
             await desk.finish()
         state.symbol = found.symbol or getattr(state, "symbol", "")
@@ -153,7 +153,7 @@ class Scout:
         self, turn: Turn, asked: str, text: str, *, answered: bool, keep: bool = True
     ) -> str | None:
         from dragoman.client.services.threads import in_thread
-        from dragoman.scout.store import Entry, title_of
+        from dragoman.scout.store import RememberedTurn, title_of
 
         state = turn.session.state
         if not getattr(state, "titled", False):
@@ -163,12 +163,12 @@ class Scout:
             state.last = text
         for piece in _pieces(text):
             await turn.say(piece)
-        entry = Entry(asked, text, answered, keep)
+        entry = RememberedTurn(asked, text, answered, keep)
         await in_thread("", lambda _: self.store.add(turn.session.id, entry), changes_disk=True)
         return None if answered else acp.StopReason.REFUSAL
 
 
-def build(store: Store | None = None) -> Agent:
+def build(store: SessionFiles | None = None) -> Agent:
     """The agent, ready to be run."""
     scout = Scout(store)
     agent = Agent("scout", version=__version__, title="Scout", embedded_context=True)

@@ -16,8 +16,7 @@ from dragoman.scout import languages, phrases
 from dragoman.scout.intents import (
     TAGS,
     Callers,
-    Changes,
-    Count,
+    CountFiles,
     Definition,
     FindFiles,
     FindText,
@@ -26,6 +25,7 @@ from dragoman.scout.intents import (
     Intent,
     Layout,
     ReadFile,
+    RecentChanges,
     Save,
     Todos,
     Uses,
@@ -33,7 +33,7 @@ from dragoman.scout.intents import (
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ScoutCommand:
     """One row. `read` makes an intent of the input, or None if that is no input for it."""
 
     name: str
@@ -72,7 +72,7 @@ def _files(words: str) -> Intent | None:
 
 def _count(words: str) -> Intent | None:
     known = languages.named(words) if words else None
-    return Count(language=known.name) if known else Count(words)
+    return CountFiles(language=known.name) if known else CountFiles(words)
 
 
 _TODO_PATH: Final = re.compile(r"(?:^|\s)in (\S+)")
@@ -104,65 +104,65 @@ def _changes(words: str) -> Intent | None:
             count = int(word)
         elif word != "in":
             path = word
-    return Changes(count, since, author, path)
+    return RecentChanges(count, since, author, path)
 
 
 COMMANDS: Final = (
-    Command("find", "NAME", "Where a name is defined", "/find connect", _named(Definition)),
-    Command("uses", "NAME", "Where a name is used", "/uses Session.prompt", _named(Uses)),
-    Command("calls", "NAME", "Who calls a function", "/calls parse_range", _named(Callers)),
-    Command(
+    ScoutCommand("find", "NAME", "Where a name is defined", "/find connect", _named(Definition)),
+    ScoutCommand("uses", "NAME", "Where a name is used", "/uses Session.prompt", _named(Uses)),
+    ScoutCommand("calls", "NAME", "Who calls a function", "/calls parse_range", _named(Callers)),
+    ScoutCommand(
         "text",
         "WORDS",
         "Where some words stand, exactly so",
         "/text not found",
         _required(FindText),
     ),
-    Command(
+    ScoutCommand(
         "files", "PATTERN or LANGUAGE", "Files by name or by language", "/files *.toml", _files
     ),
-    Command(
+    ScoutCommand(
         "tree",
         "[FOLDER]",
         "A folder with what is below it",
         "/tree src",
         lambda words: Folder(words, depth=3),
     ),
-    Command(
+    ScoutCommand(
         "layout",
         "[FOLDER]",
         "Folders, languages and entry points",
         "/layout",
         lambda words: Layout(words),
     ),
-    Command(
+    ScoutCommand(
         "todo",
         "[TAG] [in FOLDER] [WORDS]",
         "What is marked as left to do",
         "/todo FIXME in src",
         _todos,
     ),
-    Command(
+    ScoutCommand(
         "changes",
         "[COUNT] [PATH] [by AUTHOR] [since WHEN]",
         "What changed lately, as git tells it",
         "/changes 5 src since yesterday",
         _changes,
     ),
-    Command(
+    ScoutCommand(
         "read", "FILE[:FIRST-LAST]", "A file, or lines of it", "/read app.py:10-20", _read_file
     ),
-    Command(
+    ScoutCommand(
         "count", "[FOLDER or LANGUAGE]", "How many files and lines there are", "/count src", _count
     ),
-    Command(
+    ScoutCommand(
         "save",
         "FILE",
         "Write the last answer to a file, after asking",
         "/save notes.md",
         _required(Save),
     ),
-    Command("help", "", "What scout can do", "/help", lambda words: Help()),
+    ScoutCommand("help", "", "What scout can do", "/help", lambda words: Help()),
 )
 
 BY_NAME: Final = {command.name: command for command in COMMANDS}

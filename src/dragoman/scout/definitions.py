@@ -14,7 +14,16 @@ from typing import Final, NamedTuple
 from dragoman.scout.languages import Language
 from dragoman.scout.rules import EXPORT, LOCAL, RULES, TRUE, VALUE
 
-__all__ = ["EXPORT", "LOCAL", "TRUE", "VALUE", "Mark", "classify", "is_call", "name_pattern"]
+__all__ = [
+    "EXPORT",
+    "LOCAL",
+    "TRUE",
+    "VALUE",
+    "DefinitionMark",
+    "classify",
+    "is_call",
+    "name_pattern",
+]
 
 _HYPHENED: Final = frozenset({"css", "keys", "markup", "make", "shell"})
 """Families of languages in whose names a hyphen may stand."""
@@ -28,7 +37,7 @@ _PYTHON_EXPORT: Final = (
 )
 
 
-class Mark(NamedTuple):
+class DefinitionMark(NamedTuple):
     """What a line makes of a name."""
 
     rank: int
@@ -37,7 +46,7 @@ class Mark(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    mark: Mark
+    mark: DefinitionMark
     before: re.Pattern[str]
     after: re.Pattern[str]
     capital: bool
@@ -47,7 +56,7 @@ class _Rule(NamedTuple):
 def _rules(family: str) -> tuple[_Rule, ...]:
     return tuple(
         _Rule(
-            Mark(rule.rank, rule.kind),
+            DefinitionMark(rule.rank, rule.kind),
             re.compile(rule.before),
             re.compile(rule.after),
             rule.capital,
@@ -74,11 +83,11 @@ def is_comment(line: str, language: Language) -> bool:
     return line.lstrip().startswith(language.comments) if language.comments else False
 
 
-def classify(line: str, name: str, language: Language, path: str = "") -> Mark | None:
+def classify(line: str, name: str, language: Language, path: str = "") -> DefinitionMark | None:
     """What the line defines the name as; None if it only mentions or uses it."""
     if is_comment(line, language):
         return None
-    best: Mark | None = None
+    best: DefinitionMark | None = None
     capital = name[:1].isupper()
     for found in name_pattern(name, language.family).finditer(line):
         start, end = found.span()
@@ -93,7 +102,7 @@ def classify(line: str, name: str, language: Language, path: str = "") -> Mark |
         if best is None and language.family == "python" and path.endswith("__init__.py"):
             before, after = _PYTHON_EXPORT
             if before.fullmatch(line, 0, start) and after.match(line, end):
-                best = Mark(EXPORT, "export")
+                best = DefinitionMark(EXPORT, "export")
     return best
 
 

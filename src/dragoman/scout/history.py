@@ -19,8 +19,8 @@ from typing import Final
 from dragoman.client.services.threads import check, in_thread
 from dragoman.errors import SpawnError
 from dragoman.scout import programs
-from dragoman.scout.intents import Changes
-from dragoman.scout.searching import TooLargeToSearch, read_text
+from dragoman.scout.intents import RecentChanges
+from dragoman.scout.search import TooLargeToSearch, read_text
 
 DEFAULT_COUNT: Final = 10
 MAX_COUNT: Final = 200
@@ -91,7 +91,7 @@ class NoHistory(Exception):
     """There is no git here, or no repository. The text says which."""
 
 
-def log_command(asked: Changes) -> list[str]:
+def log_command(asked: RecentChanges) -> list[str]:
     """The command line that asks for commits."""
     count = min(asked.count or DEFAULT_COUNT, MAX_COUNT)
     argv = [
@@ -156,7 +156,7 @@ def parse_raw(output: bytes) -> list[Touched]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FileHistory:
     """A file as git last saw it."""
 
     path: str
@@ -174,10 +174,10 @@ _SEEN: Final = re.compile(
 )
 
 
-def parse_index(output: bytes) -> list[Seen]:
+def parse_index(output: bytes) -> list[FileHistory]:
     """The files in the output of `index_command`. Where git words it differently there are none."""
     return [
-        Seen(
+        FileHistory(
             found["path"],
             found["digest"],
             int(found["seconds"]) * 10**9 + int(found["nanos"]),
@@ -187,7 +187,7 @@ def parse_index(output: bytes) -> list[Seen]:
     ]
 
 
-def compare(root: str, seen: Iterable[Seen], stop: threading.Event) -> list[Touched]:
+def compare(root: str, seen: Iterable[FileHistory], stop: threading.Event) -> list[Touched]:
     """Those of the files that are not any more as git saw them."""
     changed = []
     for number, each in enumerate(seen):
@@ -223,7 +223,7 @@ def parse_names(output: bytes) -> list[Touched]:
     return [Touched(name, "new") for name in os.fsdecode(output).split("\0") if name]
 
 
-async def find_history(root: str, asked: Changes) -> History:
+async def find_history(root: str, asked: RecentChanges) -> History:
     """What changed in a folder. Raises `NoHistory` where nobody can tell."""
     ran, output = await _git(root, log_command(asked))
     complaint = ran.complaint.strip()

@@ -1,7 +1,7 @@
 """A place in a file where something was found, whoever found it.
 
 Owns the value and how a line is made fit to be shown: decoded, cut to a window around what was
-found, without control characters. `searching` and `ripgrep` make them, everybody else reads them.
+found, without control characters. `search` and `ripgrep` make them, everybody else reads them.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Todos(Struct, frozen=True):
     path: str = ""
 
 
-class Changes(Struct, frozen=True):
+class RecentChanges(Struct, frozen=True):
     """What changed lately, as git tells it."""
 
     count: int | None = None
@@ -86,7 +86,7 @@ class ReadFile(Struct, frozen=True):
     last: int | None = None
 
 
-class Count(Struct, frozen=True):
+class CountFiles(Struct, frozen=True):
     """How many files and lines there are."""
 
     path: str = ""
@@ -126,9 +126,9 @@ Intent: TypeAlias = (
     | Folder
     | Layout
     | Todos
-    | Changes
+    | RecentChanges
     | ReadFile
-    | Count
+    | CountFiles
     | Readme
     | EntryPoints
     | Tests

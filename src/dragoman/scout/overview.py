@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dragoman.client.services.threads import check
-from dragoman.scout import languages, searching
+from dragoman.scout import languages, search
+from dragoman.scout.file_walk import Walk
 from dragoman.scout.hits import Hit
 from dragoman.scout.symbols import is_test
-from dragoman.scout.walking import Walk
 
 MAX_ENTRIES: Final = 60
 """Names of a folder that are shown."""
@@ -124,8 +124,8 @@ def measure(
         if languages.ending_of(path) in languages.BINARY_ENDINGS:
             continue
         try:
-            data = searching.read_text(os.path.join(root, path))
-        except (OSError, searching.TooLargeToSearch):
+            data = search.read_text(os.path.join(root, path))
+        except (OSError, search.TooLargeToSearch):
             passed_over += 1
             continue
         size.lines += data.count(b"\n") + (1 if data and not data.endswith(b"\n") else 0)
@@ -162,7 +162,7 @@ def find_files(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """A name in a folder."""
 
     name: str
@@ -172,9 +172,9 @@ class Entry:
     is_link: bool = False
 
 
-def list_folder(root: str, under: str, depth: int, stop: threading.Event) -> list[Entry]:
+def list_folder(root: str, under: str, depth: int, stop: threading.Event) -> list[FolderEntry]:
     """What is in a folder, links told and never followed, folders first; `Walk` is for the rest."""
-    entries: list[Entry] = []
+    entries: list[FolderEntry] = []
 
     def look(folder: str, level: int) -> None:
         check(stop)
@@ -182,20 +182,20 @@ def list_folder(root: str, under: str, depth: int, stop: threading.Event) -> lis
             names = sorted(found, key=lambda e: (not e.is_dir(follow_symlinks=False), e.name))
         for number, entry in enumerate(names):
             if number >= MAX_ENTRIES or len(entries) > MAX_ENTRIES * 6:
-                entries.append(Entry(f"… and {len(names) - number} more", level, False, -1))
+                entries.append(FolderEntry(f"… and {len(names) - number} more", level, False, -1))
                 return
             is_folder = entry.is_dir(follow_symlinks=False)
             try:
                 size = entry.stat(follow_symlinks=False).st_size
             except OSError:
                 size = 0
-            entries.append(Entry(entry.name, level, is_folder, size, entry.is_symlink()))
+            entries.append(FolderEntry(entry.name, level, is_folder, size, entry.is_symlink()))
             hidden = entry.name.startswith(".") or entry.name in ("node_modules", "__pycache__")
             if is_folder and level + 1 < depth and not hidden:
                 try:
                     look(f"{folder}/{entry.name}" if folder else entry.name, level + 1)
                 except OSError:
-                    entries.append(Entry("cannot be read", level + 1, False, -1))
+                    entries.append(FolderEntry("cannot be read", level + 1, False, -1))
 
     look(under, 0)
     return entries
@@ -206,8 +206,8 @@ def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
     found: list[tuple[Hit, str]] = []
     for path in seen.manifests:
         try:
-            text = searching.read_text(os.path.join(root, path)).decode("utf-8", "replace")
-        except (OSError, searching.TooLargeToSearch):
+            text = search.read_text(os.path.join(root, path)).decode("utf-8", "replace")
+        except (OSError, search.TooLargeToSearch):
             continue
         found += [(_locate(path, text, needle), what) for needle, what in _named(path, text)]
     found += [(Hit(path, 1, ""), "by its name") for path in seen.mains]

@@ -20,8 +20,7 @@ from dragoman.scout import languages, phrases
 from dragoman.scout.intents import (
     TAGS,
     Callers,
-    Changes,
-    Count,
+    CountFiles,
     Definition,
     EntryPoints,
     FindFiles,
@@ -32,6 +31,7 @@ from dragoman.scout.intents import (
     Layout,
     ReadFile,
     Readme,
+    RecentChanges,
     Tests,
     Todos,
     Uses,
@@ -62,7 +62,7 @@ SHORTHAND: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionPattern:
     """One row: what is asked, how it may be put, and what it then means."""
 
     asks: str
@@ -140,7 +140,7 @@ def _changes(match: Match) -> Made:
     since = since or _DAYS.get((found.get("day") or "").lower(), "")
     if re.fullmatch(r"\w+ ago", since):
         since = f"1 {since}"
-    return Changes(
+    return RecentChanges(
         int(found["count"]) if found.get("count") else None,
         since.strip(),
         (found.get("author") or "").strip("`'\" "),
@@ -175,7 +175,7 @@ def _count(match: Match) -> Made:
     known = languages.named(word)
     if word and known is None and word not in ("code", "source", "source code", "text"):
         return None
-    return Count(found.get("path") or "", known.name if known else "")
+    return CountFiles(found.get("path") or "", known.name if known else "")
 
 
 def _tests(match: Match) -> Made:
@@ -183,7 +183,7 @@ def _tests(match: Match) -> Made:
 
 
 QUESTIONS: Final = (
-    Question(
+    QuestionPattern(
         "what scout can do",
         ("help", "what can you do?"),
         "help commands usage you i",
@@ -194,7 +194,7 @@ QUESTIONS: Final = (
         ),
         lambda match: Help(),
     ),
-    Question(
+    QuestionPattern(
         "the README",
         ("show me the README", "what does the readme say?"),
         "read",
@@ -204,7 +204,7 @@ QUESTIONS: Final = (
         ),
         lambda match: Readme(),
     ),
-    Question(
+    QuestionPattern(
         "where its programs begin",
         ("what are the entry points?", "how do I run this project?"),
         "entry main how where",
@@ -216,7 +216,7 @@ QUESTIONS: Final = (
         ),
         lambda match: EntryPoints(),
     ),
-    Question(
+    QuestionPattern(
         "the tests, or those about a name",
         ("where are the tests?", "which tests are there for parse_range?"),
         "test",
@@ -229,7 +229,7 @@ QUESTIONS: Final = (
         ),
         _tests,
     ),
-    Question(
+    QuestionPattern(
         "what is marked as left to do",
         ("list the TODOs", "show FIXMEs in src about retries", "are there any todos?"),
         "to fixme hack xxx bug",
@@ -241,7 +241,7 @@ QUESTIONS: Final = (
         ),
         _todos,
     ),
-    Question(
+    QuestionPattern(
         "how many files and lines there are",
         (
             "how many lines of Python are there?",
@@ -259,7 +259,7 @@ QUESTIONS: Final = (
         ),
         _count,
     ),
-    Question(
+    QuestionPattern(
         "what changed lately, as git tells it",
         (
             "what changed lately?",
@@ -284,7 +284,7 @@ QUESTIONS: Final = (
         ),
         _changes,
     ),
-    Question(
+    QuestionPattern(
         "lines of a file",
         ("show lines 10 to 20 of src/app.py", "the last 5 lines of setup.cfg"),
         "line",
@@ -299,7 +299,7 @@ QUESTIONS: Final = (
         ),
         _read,
     ),
-    Question(
+    QuestionPattern(
         "files by name",
         ("find files named *.toml", "where is pyproject.toml?"),
         "file find locate where",
@@ -311,14 +311,14 @@ QUESTIONS: Final = (
         ),
         _files,
     ),
-    Question(
+    QuestionPattern(
         "files of a language",
         ("list all Python files",),
         "file",
         (r"(<show> )?<the>(?P<language>[\w+#]+) (source )?files( here| there are)?",),
         _language_files,
     ),
-    Question(
+    QuestionPattern(
         "what is in a folder",
         ("what is in this folder?", "what is in src/?", "list the folder docs"),
         "what folder dir content ls file which",
@@ -333,14 +333,14 @@ QUESTIONS: Final = (
         ),
         _folder,
     ),
-    Question(
+    QuestionPattern(
         "a folder with what is below it",
         ("show the tree of src",),
         "tree",
         ("(show )?<the>((file|folder|directory) )?tree( (of|in|under|for))?( <path>)?",),
         lambda match: Folder(match["path"] or "", depth=3),
     ),
-    Question(
+    QuestionPattern(
         "the layout and the languages",
         (
             "summarise the layout",
@@ -361,7 +361,7 @@ QUESTIONS: Final = (
         ),
         lambda match: Layout(),
     ),
-    Question(
+    QuestionPattern(
         "some words, exactly as they stand",
         ('find the text "not found"', "grep for retry_after"),
         "text string phrase word message error grep search",
@@ -376,7 +376,7 @@ QUESTIONS: Final = (
         ),
         _text,
     ),
-    Question(
+    QuestionPattern(
         "who calls a function",
         ("who calls parse_range?", "where is connect called?"),
         "call invo",
@@ -388,7 +388,7 @@ QUESTIONS: Final = (
         ),
         _about(Callers),
     ),
-    Question(
+    QuestionPattern(
         "where a name is used",
         ("where is Session used?", "find all references to MAX_SIZE", "who uses open_stdio?"),
         "use usage refer occur mention import need read depend",
@@ -406,7 +406,7 @@ QUESTIONS: Final = (
         ),
         _about(Uses),
     ),
-    Question(
+    QuestionPattern(
         "where a name is defined",
         (
             "where is the class Session defined?",
@@ -434,14 +434,14 @@ QUESTIONS: Final = (
         ),
         _definition,
     ),
-    Question(
+    QuestionPattern(
         "what a name is, by its definition",
         ("what is parse_range?",),
         "what explain",
         ("what('s| is| are| does) <name>( do| mean)?", "explain <name>"),
         _what_is,
     ),
-    Question(
+    QuestionPattern(
         "a file",
         ("read src/app.py", "open app.py:10-20", "cat setup.cfg"),
         "read cat open view print display show see get give what",
@@ -453,7 +453,7 @@ QUESTIONS: Final = (
         ),
         _read,
     ),
-    Question(
+    QuestionPattern(
         "a file or a folder that is only named",
         ("show src/app.py", "docs/"),
         "",
@@ -477,7 +477,7 @@ def expand(pattern: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"(?<!\\)\((?!\?)", "(?:", pattern), re.IGNORECASE)
 
 
-def _hinted(row: Question, asked: str) -> bool:
+def _hinted(row: QuestionPattern, asked: str) -> bool:
     return not row.hints or any(f" {hint}" in asked for hint in row.hints.split())
 
 

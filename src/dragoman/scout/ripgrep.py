@@ -1,8 +1,8 @@
 """Searching with ripgrep: what it is told, and what it answers.
 
-Owns its command line and its JSON. The options make it look at the same files as `walking` does:
+Owns its command line and its JSON. The options make it look at the same files as `file_walk` does:
 .gitignore files of the workspace count, and nothing that lies outside of it. It starts nothing:
-`searching` does.
+`search` does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
+from dragoman.scout.gitignore import SKIPPED
 from dragoman.scout.hits import Hit, Query, window
-from dragoman.scout.ignoring import SKIPPED
 
 MAX_FILE_SIZE: Final = 32 * 1024 * 1024
 """Bytes of a file beyond which it is not searched: no source code is that large."""
@@ -31,7 +31,7 @@ minified file) is passed over."""
 PROGRAM: Final = "rg"
 
 
-class Text(msgspec.Struct):
+class RipgrepText(msgspec.Struct):
     """Text, or bytes that are none, in base64."""
 
     text: str | None = None
@@ -50,15 +50,15 @@ class Span(msgspec.Struct):
     start: int
 
 
-class Found(msgspec.Struct):
-    path: Text
-    lines: Text
+class RipgrepMatch(msgspec.Struct):
+    path: RipgrepText
+    lines: RipgrepText
     line_number: int | None = None
     submatches: list[Span] = []
 
 
 class FoundMessage(msgspec.Struct):
-    data: Found
+    data: RipgrepMatch
 
 
 class Stats(msgspec.Struct):
@@ -130,7 +130,7 @@ class Output:
             pass  # A message of a kind that later versions may have.
         return True
 
-    def _found(self, found: Found) -> bool:
+    def _found(self, found: RipgrepMatch) -> bool:
         path = os.fsdecode(found.path.raw()).removeprefix("./")
         raw = found.lines.raw()
         at = found.submatches[0].start if found.submatches else 0

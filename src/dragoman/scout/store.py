@@ -44,7 +44,7 @@ class Head(msgspec.Struct):
     cwd: str
 
 
-class Entry(msgspec.Struct):
+class RememberedTurn(msgspec.Struct):
     """A turn."""
 
     question: str
@@ -61,7 +61,7 @@ class Remembered(msgspec.Struct):
     cwd: str
     title: str | None
     updated_at: float
-    entries: list[Entry]
+    entries: list[RememberedTurn]
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -83,7 +83,7 @@ def title_of(question: str) -> str:
     return words if len(words) <= 80 else f"{words[:79]}…"
 
 
-class Store:
+class SessionFiles:
     """The files of all sessions. It blocks; whoever cannot wait calls it in a thread.
 
     Nothing here raises because of the disk: a session that cannot be remembered goes on.
@@ -107,7 +107,7 @@ class Store:
         self._prune()
         return self._append(session_id, Head(session_id, cwd), os.O_CREAT | os.O_EXCL)
 
-    def add(self, session_id: str, entry: Entry) -> bool:
+    def add(self, session_id: str, entry: RememberedTurn) -> bool:
         """Remember a turn."""
         short = msgspec.structs.replace(entry, answer=entry.answer[:MAX_ANSWER_SIZE])
         return self._append(session_id, short, 0)
@@ -141,7 +141,7 @@ class Store:
         except OSError:
             return []
 
-    def _append(self, session_id: str, line: Head | Entry, flags: int) -> bool:
+    def _append(self, session_id: str, line: Head | RememberedTurn, flags: int) -> bool:
         path = self._path(session_id)
         if path is None:
             return False
@@ -174,10 +174,10 @@ class Store:
             return None
         if head.id != path.stem:
             return None
-        entries: list[Entry] = []
+        entries: list[RememberedTurn] = []
         for line in rest:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                entries.append(msgspec.json.decode(line, type=Entry))
+                entries.append(msgspec.json.decode(line, type=RememberedTurn))
         title = title_of(entries[0].question) if entries else None
         return Remembered(head.id, head.cwd, title, updated_at, entries)
 

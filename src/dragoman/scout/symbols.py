@@ -2,7 +2,7 @@
 
 Owns the sorting of lines into definitions and uses while a search runs, within bounds, and their
 order in an answer. What makes a line a definition is in `definitions`; who finds the lines is
-`searching`; how it is told is `answers`.
+`search`; how it is told is `answers`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dragoman.scout.definitions import (
     LOCAL,
     TRUE,
     VALUE,
-    Mark,
+    DefinitionMark,
     classify,
     is_call,
     name_pattern,
 )
+from dragoman.scout.file_reader import FileReader
 from dragoman.scout.hits import Hit
-from dragoman.scout.reading import Reader
 
 MAX_HITS: Final = 200_000
 """Lines that are looked at for one name: a second's work. Names that stand in more are words of the
@@ -48,7 +48,7 @@ _FOREIGN: Final = re.compile(r"(?:^|/)(?:vendor|third_party|external|dist|build|
 class Defined(NamedTuple):
     """A place that defines the name."""
 
-    mark: Mark
+    mark: DefinitionMark
     hit: Hit
 
 
@@ -170,7 +170,7 @@ def _order(defined: Defined) -> tuple[int, bool, bool, bool, bool, str, int]:
 
 
 def belonging(
-    found: list[Defined], container: str, reader: Reader, stop: threading.Event
+    found: list[Defined], container: str, reader: FileReader, stop: threading.Event
 ) -> list[Defined]:
     """Those of the definitions that stand in a class, or whatever it is, of that name."""
     kept: list[Defined] = []
@@ -192,7 +192,7 @@ def belonging(
     return kept
 
 
-def callers(hits: list[Hit], reader: Reader, stop: threading.Event) -> list[tuple[Hit, str]]:
+def callers(hits: list[Hit], reader: FileReader, stop: threading.Event) -> list[tuple[Hit, str]]:
     """Each call with the name of the function that it stands in, where that can be seen."""
     lines: dict[str, list[str]] = {}
     told: list[tuple[Hit, str]] = []

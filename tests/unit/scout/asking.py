@@ -18,7 +18,7 @@ from dragoman.client.acp import Session, use_agent
 from dragoman.client.permissions import Permit, deny_all
 from dragoman.dialects.acp import v1 as acp
 from dragoman.scout.agent import build
-from dragoman.scout.store import Store
+from dragoman.scout.store import SessionFiles
 
 WAIT_TIMEOUT = 20.0
 """Seconds until a wait is a failure."""
@@ -44,7 +44,7 @@ async def talking(
     """A session with scout in a folder."""
     ours, theirs = memory_pair()
     async with asyncio.timeout(WAIT_TIMEOUT), asyncio.TaskGroup() as tasks:
-        tasks.create_task(build(Store(state)).serve(theirs))
+        tasks.create_task(build(SessionFiles(state)).serve(theirs))
         async with use_agent(ours, options=ClientOptions(permit=permit)) as client:
             yield await client.new_session(folder)
 

@@ -14,7 +14,7 @@ from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import RemoteError
 from dragoman.scout.agent import PIECE_SIZE, build
 from dragoman.scout.commands import COMMANDS
-from dragoman.scout.store import PAGE_SIZE, Store
+from dragoman.scout.store import PAGE_SIZE, SessionFiles
 from tests.aio import aio
 from tests.unit.scout.asking import answer, ask, talking
 
@@ -77,7 +77,7 @@ async def test_a_session_that_is_loaded_saves_the_last_answer_and_no_refusal(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.py").write_text("def foo():\n    pass\n")
-    store = Store(tmp_path / ".state")
+    store = SessionFiles(tmp_path / ".state")
     async with talking(tmp_path, tmp_path / ".state") as session:
         id = session.id
         await ask(session, "where is foo defined?")
@@ -134,7 +134,7 @@ async def test_a_folder_that_vanished_is_told(tmp_path: Path) -> None:
 
 @aio
 async def test_the_list_of_sessions_has_pages(tmp_path: Path) -> None:
-    store = Store(tmp_path / ".state")
+    store = SessionFiles(tmp_path / ".state")
     for number in range(PAGE_SIZE + 3):
         store.begin(f"{number:032x}", str(tmp_path))
     ours, theirs = memory_pair()

@@ -6,8 +6,7 @@ from dragoman.agent import commands as syntax
 from dragoman.scout.commands import BY_NAME, COMMANDS
 from dragoman.scout.intents import (
     TAGS,
-    Changes,
-    Count,
+    CountFiles,
     Definition,
     FindFiles,
     FindText,
@@ -16,6 +15,7 @@ from dragoman.scout.intents import (
     Intent,
     Layout,
     ReadFile,
+    RecentChanges,
     Save,
     Todos,
 )
@@ -41,11 +41,11 @@ def test_every_command_can_be_offered_and_its_example_is_understood() -> None:
         ("layout", "src", Layout("src")),
         ("todo", "", Todos(TAGS)),
         ("todo", "FIXME XXX in src/a about speed", Todos(("FIXME", "XXX"), "speed", "src/a")),
-        ("changes", "", Changes()),
-        ("changes", "7 src by Ada since last week", Changes(7, "last week", "Ada", "src")),
+        ("changes", "", RecentChanges()),
+        ("changes", "7 src by Ada since last week", RecentChanges(7, "last week", "Ada", "src")),
         ("read", "a.py:3", ReadFile("a.py", 3)),
-        ("count", "python", Count(language="Python")),
-        ("count", "src", Count("src")),
+        ("count", "python", CountFiles(language="Python")),
+        ("count", "src", CountFiles("src")),
         ("save", "notes.md", Save("notes.md")),
         ("help", "anything", Help()),
     ],

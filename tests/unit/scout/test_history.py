@@ -9,13 +9,13 @@ import pytest
 
 from dragoman.client.services.threads import Stopped
 from dragoman.scout import history
-from dragoman.scout.history import Seen, Touched
-from dragoman.scout.intents import Changes
+from dragoman.scout.history import FileHistory, Touched
+from dragoman.scout.intents import RecentChanges
 
 
 def test_every_command_begins_with_what_keeps_the_repository_from_running_anything() -> None:
     for argv in (
-        history.log_command(Changes()),
+        history.log_command(RecentChanges()),
         history.staged_command(""),
         history.index_command(""),
         history.new_command(""),
@@ -26,7 +26,7 @@ def test_every_command_begins_with_what_keeps_the_repository_from_running_anythi
 
 
 def test_what_a_user_says_cannot_be_taken_for_an_option() -> None:
-    argv = history.log_command(Changes(5, "--output=x", "--exec=y", "--all"))
+    argv = history.log_command(RecentChanges(5, "--output=x", "--exec=y", "--all"))
     assert argv[-2:] == ["--", "--all"]
     assert "--since=--output=x" in argv
     assert "--author=--exec=y" in argv
@@ -34,7 +34,7 @@ def test_what_a_user_says_cannot_be_taken_for_an_option() -> None:
 
 
 def test_there_is_a_bound_for_commits() -> None:
-    assert f"--max-count={history.MAX_COUNT}" in history.log_command(Changes(10**6))
+    assert f"--max-count={history.MAX_COUNT}" in history.log_command(RecentChanges(10**6))
 
 
 def test_a_log_is_read() -> None:
@@ -68,7 +68,7 @@ INDEX = (
 def test_the_list_of_files_is_read_and_what_is_not_checked_out_is_left_out() -> None:
     entry = INDEX.format(digest="a" * 40, path="x\ny.py", seconds=3, nanos=4, size=5)
     found = history.parse_index((entry + entry.replace("H ", "S ", 1)).encode())
-    assert found == [Seen("x\ny.py", "a" * 40, 3 * 10**9 + 4, 5)]
+    assert found == [FileHistory("x\ny.py", "a" * 40, 3 * 10**9 + 4, 5)]
     assert history.parse_index(b"something else") == []
 
 
@@ -80,8 +80,8 @@ def test_files_are_compared_with_how_they_were_last_seen(tmp_path: Path) -> None
     (tmp_path / "other.py").write_bytes(data[::-1])
     digest = sha1(b"blob %d\0" % len(data) + data).hexdigest()
     at = (tmp_path / "same.py").stat().st_mtime_ns
-    seen = [Seen("same.py", "0" * 40, at, len(data))] + [
-        Seen(name, digest, 1, len(data))
+    seen = [FileHistory("same.py", "0" * 40, at, len(data))] + [
+        FileHistory(name, digest, 1, len(data))
         for name in ("touched.py", "longer.py", "other.py", "gone.py")
     ]
     assert history.compare(str(tmp_path), seen, threading.Event()) == [
@@ -95,7 +95,7 @@ def test_a_comparison_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        history.compare(str(tmp_path), [Seen("a", "", 0, 0)], stop)
+        history.compare(str(tmp_path), [FileHistory("a", "", 0, 0)], stop)
 
 
 def test_names_are_read() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.scout import symbols
+from dragoman.scout.file_reader import FileReader
 from dragoman.scout.hits import Hit
-from dragoman.scout.reading import Reader
 from dragoman.scout.symbols import Sightings, is_test, split_name
 
 
@@ -116,7 +116,7 @@ def test_what_belongs_to_a_class_is_chosen(tmp_path: Path) -> None:
         ("a.py", 4, "    def foo(self): ..."),
         ("gone.py", 1, "def foo():"),
     )
-    reader, stop = Reader(str(tmp_path)), threading.Event()
+    reader, stop = FileReader(str(tmp_path)), threading.Event()
     chosen = symbols.belonging(seen.best(), "B", reader, stop)
     assert [each.hit.line for each in chosen] == [4]
     assert symbols.belonging(seen.best(), "C", reader, stop) == []
@@ -125,5 +125,5 @@ def test_what_belongs_to_a_class_is_chosen(tmp_path: Path) -> None:
 def test_callers_are_named_where_they_can_be_seen(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def run():\n    foo()\nfoo()\n")
     hits = [Hit("a.py", 2, "    foo()"), Hit("a.py", 3, "foo()"), Hit("gone.py", 1, "foo()")]
-    told = symbols.callers(hits, Reader(str(tmp_path)), threading.Event())
+    told = symbols.callers(hits, FileReader(str(tmp_path)), threading.Event())
     assert [name for _, name in told] == ["run", "", ""]

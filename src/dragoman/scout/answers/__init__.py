@@ -1,7 +1,7 @@
 """How each intent becomes an answer.
 
 Owns the choice only: names in programs are answered by `names`, files and folders by `places`, what
-is left to do and what was done by `work`, writing by `saving`. Each is loaded when it is needed.
+is left to do and what was done by `work`, writing by `answers.save`. Each is loaded when it is needed.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ from typing import assert_never
 
 from dragoman.errors import ServiceError
 from dragoman.scout import intents
-from dragoman.scout.desk import Answer, Desk
+from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 
-async def answer(desk: Desk, intent: intents.Intent, last: str = "") -> Answer:
+async def answer(desk: TurnContext, intent: intents.Intent, last: str = "") -> ScoutAnswer:
     """Find out what was asked for. `last` is the answer before this one, for saving it."""
     try:
         return await _answer(desk, intent, last)
     except ServiceError as error:
-        return Answer(f"I cannot do that: {error}.", answered=False)
+        return ScoutAnswer(f"I cannot do that: {error}.", answered=False)
 
 
-async def _answer(desk: Desk, intent: intents.Intent, last: str) -> Answer:
+async def _answer(desk: TurnContext, intent: intents.Intent, last: str) -> ScoutAnswer:
     match intent:
         case intents.Definition() | intents.Uses() | intents.Callers() | intents.FindText():
             from dragoman.scout.answers import names
 
             return await names.answer(desk, intent)
-        case intents.Todos() | intents.Changes():
+        case intents.Todos() | intents.RecentChanges():
             from dragoman.scout.answers import work
 
             return await work.answer(desk, intent)
         case intents.Save():
-            from dragoman.scout.answers import saving
+            from dragoman.scout.answers import save
 
-            return await saving.save(desk, intent, last)
+            return await save.save(desk, intent, last)
         case intents.Help():
-            from dragoman.scout.answers import telling
+            from dragoman.scout.answers import about
 
             await desk.plan("Say what I can do")
-            return Answer(telling.abilities())
+            return ScoutAnswer(about.abilities())
         case (
             intents.FindFiles()
             | intents.Folder()
             | intents.Layout()
             | intents.ReadFile()
-            | intents.Count()
+            | intents.CountFiles()
             | intents.Readme()
             | intents.EntryPoints()
             | intents.Tests()

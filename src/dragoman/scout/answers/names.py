@@ -11,11 +11,11 @@ from typing import Final, TypeAlias, assert_never
 
 from dragoman.errors import ServiceError
 from dragoman.scout import languages, symbols
-from dragoman.scout.desk import Answer, Desk, reservations
 from dragoman.scout.hits import Hit, Query
 from dragoman.scout.intents import Callers, Definition, FindText, Uses
 from dragoman.scout.markdown import bullet, code, count, fence, paragraphs, place
 from dragoman.scout.symbols import Defined, Sightings
+from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
 
 MAX_LISTED: Final = 30
 """Places that are listed; the answer says how many there are."""
@@ -30,7 +30,7 @@ MAX_TEXTS: Final = 20_000
 Asked: TypeAlias = Definition | Uses | Callers | FindText
 
 
-async def answer(desk: Desk, asked: Asked) -> Answer:
+async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
     """Answer a question about a name or some words."""
     match asked:
         case Definition():
@@ -57,7 +57,7 @@ class _Name:
         """What has to be said about the answer before it is given."""
         self.missed = ""
 
-    async def look(self, desk: Desk, title: str, shown: Callable[[], Sequence[Hit]]) -> None:
+    async def look(self, desk: TurnContext, title: str, shown: Callable[[], Sequence[Hit]]) -> None:
         """Search, and choose the definitions that are meant. `shown` is what was looked for."""
         seen = self.seen
         searched = await desk.search(
@@ -78,13 +78,13 @@ class _Name:
             else:
                 self.note = f"I found no {code(self.symbol)} as such; this is {code(self.name)}."
 
-    def unknown(self) -> Answer:
+    def unknown(self) -> ScoutAnswer:
         text = f"I found no {code(self.symbol)} in this folder."
-        return Answer(paragraphs(text, self.missed), answered=False)
+        return ScoutAnswer(paragraphs(text, self.missed), answered=False)
 
 
-async def _definition(desk: Desk, symbol: str) -> Answer:
-    await desk.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "Answer")
+async def _definition(desk: TurnContext, symbol: str) -> ScoutAnswer:
+    await desk.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "ScoutAnswer")
     asked = _Name(symbol)
     seen = asked.seen
     await asked.look(
@@ -99,7 +99,7 @@ async def _definition(desk: Desk, symbol: str) -> Answer:
         told = [*_defined(exports), *mentions]
         text = f"I found no definition of {code(symbol)} in this folder, only mentions of it:"
         # It is used here and defined elsewhere, or in a way I do not know: not an answer.
-        return Answer(paragraphs(text, told, asked.missed), answered=False, symbol=symbol)
+        return ScoutAnswer(paragraphs(text, told, asked.missed), answered=False, symbol=symbol)
     first = asked.best[0]
     snippet = await _snippet(desk, first.hit)
     await desk.step()
@@ -116,15 +116,15 @@ async def _definition(desk: Desk, symbol: str) -> Answer:
         if len(asked.best) > MAX_DEFINITIONS:
             rest.append(f"- … and {len(asked.best) - MAX_DEFINITIONS:,} more")
     passed_on = ["Passed on by:", *_defined(exports[:5])] if exports else []
-    return Answer(
+    return ScoutAnswer(
         paragraphs(asked.note, head, snippet, rest, passed_on, asked.missed),
         symbol=symbol,
         path=first.hit.path,
     )
 
 
-async def _uses(desk: Desk, symbol: str) -> Answer:
-    await desk.plan(f"Search for {code(symbol)}", "Leave out its definition", "Answer")
+async def _uses(desk: TurnContext, symbol: str) -> ScoutAnswer:
+    await desk.plan(f"Search for {code(symbol)}", "Leave out its definition", "ScoutAnswer")
     asked = _Name(symbol)
     seen = asked.seen
     await asked.look(desk, "Search for uses of", seen.other_uses)
@@ -138,17 +138,17 @@ async def _uses(desk: Desk, symbol: str) -> Answer:
     await desk.step()
     if not uses:
         text = f"{code(symbol)} is not used anywhere in this folder."
-        return Answer(paragraphs(asked.note, text, defined, asked.missed), symbol=symbol)
+        return ScoutAnswer(paragraphs(asked.note, text, defined, asked.missed), symbol=symbol)
     files = len({hit.path for hit in uses} | set(seen.files))
     head = f"{code(symbol)} is used in {count(total, 'place')} in {count(files, 'file')}:"
-    return Answer(
+    return ScoutAnswer(
         paragraphs(asked.note, head, _listed(uses, MAX_LISTED, total), defined, asked.missed),
         symbol=symbol,
     )
 
 
-async def _callers(desk: Desk, symbol: str) -> Answer:
-    await desk.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "Answer")
+async def _callers(desk: TurnContext, symbol: str) -> ScoutAnswer:
+    await desk.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "ScoutAnswer")
     asked = _Name(symbol)
     seen = asked.seen
     await asked.look(desk, "Search for calls of", lambda: seen.in_order(seen.calls))
@@ -161,21 +161,21 @@ async def _callers(desk: Desk, symbol: str) -> Answer:
     defined = ["Defined in:", *_defined(asked.best[:5])] if asked.best else []
     if not calls:
         text = f"Nobody calls {code(symbol)} in this folder."
-        return Answer(paragraphs(asked.note, text, defined, asked.missed), symbol=symbol)
+        return ScoutAnswer(paragraphs(asked.note, text, defined, asked.missed), symbol=symbol)
     files = len({hit.path for hit in calls})
     lines = [bullet(hit, f"in {code(name)}:" if name else "") for hit, name in told]
     if seen.call_count > len(lines):
         lines.append(f"- … and {seen.call_count - len(lines):,} more")
     number = count(seen.call_count, "place")
     head = f"{code(symbol)} is called in {number} in {count(files, 'file')}:"
-    return Answer(paragraphs(asked.note, head, lines, defined, asked.missed), symbol=symbol)
+    return ScoutAnswer(paragraphs(asked.note, head, lines, defined, asked.missed), symbol=symbol)
 
 
-async def _text(desk: Desk, text: str) -> Answer:
+async def _text(desk: TurnContext, text: str) -> ScoutAnswer:
     shown = code(text)
-    await desk.plan(f"Search for {shown}", "Answer")
+    await desk.plan(f"Search for {shown}", "ScoutAnswer")
     if not text.strip():
-        return Answer("There is nothing to search for.", answered=False)
+        return ScoutAnswer("There is nothing to search for.", answered=False)
     hits: list[Hit] = []
 
     def sink(hit: Hit) -> bool:
@@ -188,11 +188,11 @@ async def _text(desk: Desk, text: str) -> Answer:
     await desk.step()
     missed = reservations(searched)
     if not hits:
-        return Answer(paragraphs(f"{shown} stands nowhere in this folder.", missed))
+        return ScoutAnswer(paragraphs(f"{shown} stands nowhere in this folder.", missed))
     hits.sort()
     files = len({hit.path for hit in hits})
     head = f"{shown} stands in {count(len(hits), 'line')} in {count(files, 'file')}:"
-    return Answer(paragraphs(head, _listed(hits, MAX_LISTED, len(hits)), missed))
+    return ScoutAnswer(paragraphs(head, _listed(hits, MAX_LISTED, len(hits)), missed))
 
 
 # -- telling
@@ -209,7 +209,7 @@ def _listed(hits: Sequence[Hit], limit: int, total: int) -> list[str]:
     return lines
 
 
-async def _snippet(desk: Desk, hit: Hit) -> str:
+async def _snippet(desk: TurnContext, hit: Hit) -> str:
     """The first lines of a definition."""
     title = f"Read {place(hit.path, hit.line)}"
     raw = {"path": hit.path if hit.path.isprintable() else "", "line": hit.line}

@@ -1,7 +1,7 @@
 """Answers about files and folders: what is there, how it is laid out, what it says.
 
 Owns the telling. What is there is found out by `dragoman.scout.overview`, what a file says by
-`dragoman.scout.reading`; a path that somebody wrote is first taken as it is, then as a part of one.
+`dragoman.scout.file_reader`; a path that somebody wrote is first taken as it is, then as a part of one.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Final, TypeAlias, assert_never
 
 from dragoman.errors import FileMissing, PathRefused
 from dragoman.scout import languages, overview, symbols
-from dragoman.scout.desk import Answer, Desk, reservations
 from dragoman.scout.hits import Hit, Query, shown_path
 from dragoman.scout.intents import (
-    Count,
+    CountFiles,
     EntryPoints,
     FindFiles,
     Folder,
@@ -27,6 +26,7 @@ from dragoman.scout.intents import (
 from dragoman.scout.markdown import bullet, clip, code, count, fence, paragraphs, place, table
 from dragoman.scout.overview import Survey
 from dragoman.scout.symbols import Sightings
+from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
 
 MAX_LISTED: Final = 40
 MAX_ROWS: Final = 15
@@ -34,10 +34,12 @@ MAX_ROWS: Final = 15
 
 README_LINES: Final = 80
 
-Asked: TypeAlias = FindFiles | Folder | Layout | ReadFile | Count | Readme | EntryPoints | Tests
+Asked: TypeAlias = (
+    FindFiles | Folder | Layout | ReadFile | CountFiles | Readme | EntryPoints | Tests
+)
 
 
-async def answer(desk: Desk, asked: Asked) -> Answer:
+async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
     """Answer a question about files and folders."""
     match asked:
         case FindFiles():
@@ -48,7 +50,7 @@ async def answer(desk: Desk, asked: Asked) -> Answer:
             return await _layout(desk, asked)
         case ReadFile():
             return await _read(desk, asked)
-        case Count():
+        case CountFiles():
             return await _count(desk, asked)
         case Readme():
             return await _readme(desk)
@@ -63,9 +65,9 @@ async def answer(desk: Desk, asked: Asked) -> Answer:
 # -- files
 
 
-async def _find(desk: Desk, asked: FindFiles) -> Answer:
+async def _find(desk: TurnContext, asked: FindFiles) -> ScoutAnswer:
     what = f"{asked.language} files" if asked.language else f"files named {code(asked.pattern)}"
-    await desk.plan(f"Look for {what}", "Answer")
+    await desk.plan(f"Look for {what}", "ScoutAnswer")
     raw = {"pattern": asked.pattern, "language": asked.language}
     async with desk.tool(f"Look for {what}", "search", "files", raw, path="") as call:
         found, total = await desk.in_thread(
@@ -76,17 +78,17 @@ async def _find(desk: Desk, asked: FindFiles) -> Answer:
         await desk.report(call, [Hit(path, 0, "") for path in found], count(total, "file"))
     await desk.step()
     if not found:
-        return Answer(f"There are no {what} here.")
+        return ScoutAnswer(f"There are no {what} here.")
     if total == 1:
-        return Answer(f"It is {place(found[0])}.", path=found[0])
+        return ScoutAnswer(f"It is {place(found[0])}.", path=found[0])
     lines = [f"- {place(path)}" for path in found]
     if total > len(found):
         lines.append(f"- … and {total - len(found):,} more")
-    return Answer(paragraphs(f"There are {total:,} {what}:", lines), path=found[0])
+    return ScoutAnswer(paragraphs(f"There are {total:,} {what}:", lines), path=found[0])
 
 
-async def _read(desk: Desk, asked: ReadFile) -> Answer:
-    await desk.plan(f"Read {place(asked.path)}", "Answer")
+async def _read(desk: TurnContext, asked: ReadFile) -> ScoutAnswer:
+    await desk.plan(f"Read {place(asked.path)}", "ScoutAnswer")
     path = asked.path
     try:
         path = await desk.in_thread(lambda _: desk.reader.file(asked.path))
@@ -110,9 +112,9 @@ async def _read(desk: Desk, asked: ReadFile) -> Answer:
     total = part.total or 0
     if not part.lines:
         if total == 0:
-            return Answer(f"{place(path)} is empty.", path=path)
+            return ScoutAnswer(f"{place(path)} is empty.", path=path)
         text = f"{place(path)} has only {count(total, 'line')}."
-        return Answer(text, answered=False, path=path)
+        return ScoutAnswer(text, answered=False, path=path)
     if part.first == 1 and part.last == total:
         head = f"{place(path)} ({count(total, 'line')}):"
         more = ""
@@ -123,10 +125,10 @@ async def _read(desk: Desk, asked: ReadFile) -> Answer:
             f"More: {code(f'/read {follow}')}" if part.last < total and asked.last is None else ""
         )
     body = fence(part.lines, languages.of_path(path))
-    return Answer(paragraphs(head, body, more), path=path)
+    return ScoutAnswer(paragraphs(head, body, more), path=path)
 
 
-async def _guess(desk: Desk, written: str) -> list[str]:
+async def _guess(desk: TurnContext, written: str) -> list[str]:
     """Files that somebody may mean by a part of a path. Never outside, whatever is written."""
     if os.path.isabs(written) or ".." in written.split("/"):
         raise FileMissing(written)
@@ -142,24 +144,24 @@ async def _guess(desk: Desk, written: str) -> list[str]:
     return chosen
 
 
-def _ambiguous(written: str, found: list[str]) -> Answer:
+def _ambiguous(written: str, found: list[str]) -> ScoutAnswer:
     if not found:
-        return Answer(f"There is no file {place(written)} in this folder.", answered=False)
+        return ScoutAnswer(f"There is no file {place(written)} in this folder.", answered=False)
     head = f"{place(written)} may be any of {count(len(found), 'file')}; say which:"
     lines = [f"- {place(path)}" for path in found[:MAX_LISTED]]
-    return Answer(paragraphs(head, lines), answered=False)
+    return ScoutAnswer(paragraphs(head, lines), answered=False)
 
 
 # -- folders
 
 
-async def _folder(desk: Desk, asked: Folder) -> Answer:
+async def _folder(desk: TurnContext, asked: Folder) -> ScoutAnswer:
     shown = place(asked.path) if asked.path else "this folder"
-    await desk.plan(f"Look into {shown}", "Answer")
+    await desk.plan(f"Look into {shown}", "ScoutAnswer")
     try:
         path = await desk.in_thread(lambda _: desk.reader.folder(asked.path or "."))
     except FileMissing:
-        return Answer(f"There is no folder {shown} here.", answered=False)
+        return ScoutAnswer(f"There is no folder {shown} here.", answered=False)
     except PathRefused as error:
         if error.reason != "it is not a folder":
             raise
@@ -174,21 +176,21 @@ async def _folder(desk: Desk, asked: Folder) -> Answer:
     await desk.step()
     title = place(path) if path else "This folder"
     if not entries:
-        return Answer(f"{title} is empty.", path=path)
+        return ScoutAnswer(f"{title} is empty.", path=path)
     if asked.depth > 1:
         lines = [
             "  " * each.depth + shown_path(each.name) + ("/" if each.is_folder else "")
             for each in entries
         ]
-        return Answer(paragraphs(f"{title}:", fence(lines)), path=path)
+        return ScoutAnswer(paragraphs(f"{title}:", fence(lines)), path=path)
     lines = [_entry(path, each) for each in entries]
     folders = sum(each.is_folder for each in entries)
     files = sum(not each.is_folder and each.size >= 0 for each in entries)
     head = f"{title} has {count(folders, 'folder')} and {count(files, 'file')}:"
-    return Answer(paragraphs(head, lines), path=path)
+    return ScoutAnswer(paragraphs(head, lines), path=path)
 
 
-def _entry(folder: str, entry: overview.Entry) -> str:
+def _entry(folder: str, entry: overview.FolderEntry) -> str:
     if entry.size < 0:
         return f"- {entry.name}"
     path = f"{folder}/{entry.name}" if folder else entry.name
@@ -198,20 +200,20 @@ def _entry(folder: str, entry: overview.Entry) -> str:
     return f"- {place(path)} ({note})"
 
 
-async def _survey(desk: Desk, under: str) -> Survey:
+async def _survey(desk: TurnContext, under: str) -> Survey:
     async with desk.tool("Look at all files", "read", "survey", path=under) as call:
         seen = await desk.in_thread(lambda stop: overview.survey(desk.root, under, stop))
         await desk.report(call, [], count(seen.files, "file"))
     return seen
 
 
-async def _layout(desk: Desk, asked: Layout) -> Answer:
-    await desk.plan("Look at all files", "See what the project says of itself", "Answer")
+async def _layout(desk: TurnContext, asked: Layout) -> ScoutAnswer:
+    await desk.plan("Look at all files", "See what the project says of itself", "ScoutAnswer")
     under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
     seen = await _survey(desk, under)
     await desk.step()
     if not seen.files:
-        return Answer("There are no files here.", path=under)
+        return ScoutAnswer("There are no files here.", path=under)
     said = await _first_words(desk, seen.readme) if seen.readme else ""
     await desk.step()
     name = place(under) if under else code(os.path.basename(desk.root) or "/")
@@ -223,7 +225,7 @@ async def _layout(desk: Desk, asked: Layout) -> Answer:
         f"{place(folder or '.')} ({count(number, 'file')})"
         for folder, number in seen.tests.most_common(4)
     )
-    return Answer(
+    return ScoutAnswer(
         paragraphs(
             head,
             f"{place(seen.readme)} says: {said}" if said else "",
@@ -239,7 +241,7 @@ async def _layout(desk: Desk, asked: Layout) -> Answer:
     )
 
 
-async def _first_words(desk: Desk, readme: str) -> str:
+async def _first_words(desk: TurnContext, readme: str) -> str:
     """The first sentences of a README that are no heading and no picture."""
     async with desk.tool(f"Read {place(readme)}", "read", "read", {"path": readme}, readme) as call:
         part = await desk.in_thread(lambda stop: desk.reader.part(readme, 1, README_LINES, stop))
@@ -281,8 +283,8 @@ def _doubts(seen: Survey) -> str:
     return f"Not complete: {'; '.join(doubts)}." if doubts else ""
 
 
-async def _count(desk: Desk, asked: Count) -> Answer:
-    await desk.plan("Count files and lines", "Answer")
+async def _count(desk: TurnContext, asked: CountFiles) -> ScoutAnswer:
+    await desk.plan("Count files and lines", "ScoutAnswer")
     under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
     raw = {"folder": under or ".", "language": asked.language}
     async with desk.tool("Count files and lines", "read", "count", raw, path=under) as call:
@@ -297,28 +299,28 @@ async def _count(desk: Desk, asked: Count) -> Answer:
     doubt = f"{count(passed_over, 'file')} could not be read." if passed_over else ""
     if asked.language:
         text = f"There are {count(files, f'{asked.language} file')}{where}"
-        return Answer(paragraphs(f"{text} with {count(lines, 'line')}.", doubt))
+        return ScoutAnswer(paragraphs(f"{text} with {count(lines, 'line')}.", doubt))
     head = f"There are {count(files, 'file')}{where} with {count(lines, 'line')} of text:"
     ranked = sorted(sizes.items(), key=lambda item: (-item[1].lines, item[0]))
     rows = [(name, f"{size.files:,}", f"{size.lines:,}") for name, size in ranked[:MAX_ROWS]]
     shown = table(("language", "files", "lines"), rows) if rows else ""
-    return Answer(paragraphs(head, shown, doubt))
+    return ScoutAnswer(paragraphs(head, shown, doubt))
 
 
 # -- what a project says of itself
 
 
-async def _readme(desk: Desk) -> Answer:
-    await desk.plan("Look for a README", "Read it", "Answer")
+async def _readme(desk: TurnContext) -> ScoutAnswer:
+    await desk.plan("Look for a README", "Read it", "ScoutAnswer")
     seen = await _survey(desk, "")
     await desk.step()
     if not seen.readme:
-        return Answer("There is no README in this folder.", answered=False)
+        return ScoutAnswer("There is no README in this folder.", answered=False)
     return await _read(desk, ReadFile(seen.readme))
 
 
-async def _entry_points(desk: Desk) -> Answer:
-    await desk.plan("Look at all files", "Read the manifests", "Answer")
+async def _entry_points(desk: TurnContext) -> ScoutAnswer:
+    await desk.plan("Look at all files", "Read the manifests", "ScoutAnswer")
     seen = await _survey(desk, "")
     await desk.step()
     async with desk.tool("Read the manifests", "read", "manifests", seen.manifests) as call:
@@ -327,30 +329,30 @@ async def _entry_points(desk: Desk) -> Answer:
     await desk.step()
     if not found:
         text = "I found nothing that looks like an entry point."
-        return Answer(text, answered=False)
+        return ScoutAnswer(text, answered=False)
     lines = [bullet(hit, f"({note})") for hit, note in found[:MAX_LISTED]]
-    return Answer(paragraphs("Programs begin here:", lines))
+    return ScoutAnswer(paragraphs("Programs begin here:", lines))
 
 
-async def _tests(desk: Desk, asked: Tests) -> Answer:
+async def _tests(desk: TurnContext, asked: Tests) -> ScoutAnswer:
     if asked.about:
         return await _tests_about(desk, asked.about)
-    await desk.plan("Look at all files", "Answer")
+    await desk.plan("Look at all files", "ScoutAnswer")
     seen = await _survey(desk, "")
     await desk.step()
     total = sum(seen.tests.values())
     if not total:
-        return Answer("I found no files that look like tests.")
+        return ScoutAnswer("I found no files that look like tests.")
     lines = [
         f"- {place(folder + '/' if folder else '.')}: {count(number, 'file')}"
         for folder, number in seen.tests.most_common(MAX_LISTED)
     ]
-    return Answer(paragraphs(f"There are {count(total, 'test file')}:", lines))
+    return ScoutAnswer(paragraphs(f"There are {count(total, 'test file')}:", lines))
 
 
-async def _tests_about(desk: Desk, about: str) -> Answer:
+async def _tests_about(desk: TurnContext, about: str) -> ScoutAnswer:
     """Test files that use a name, or are called after it."""
-    await desk.plan(f"Search for {code(about)} in tests", "Answer")
+    await desk.plan(f"Search for {code(about)} in tests", "ScoutAnswer")
     name = symbols.split_name(about)[0]
     seen = Sightings(name)
     hits: list[Hit] = []
@@ -372,7 +374,7 @@ async def _tests_about(desk: Desk, about: str) -> Answer:
     if not hits and not called:
         known = seen.known or bool(named)
         text = f"I found no tests that mention {code(about)}."
-        return Answer(paragraphs(text, missed), answered=known)
+        return ScoutAnswer(paragraphs(text, missed), answered=known)
     per_file = Counter(hit.path for hit in hits)
     first = {hit.path: hit.line for hit in sorted(hits, reverse=True)}
     paths = [*called, *(path for path, _ in per_file.most_common() if path not in called)]
@@ -382,4 +384,4 @@ async def _tests_about(desk: Desk, about: str) -> Answer:
         for path in paths[:MAX_LISTED]
     ]
     head = f"{count(len(paths), 'test file')} about {code(about)}:"
-    return Answer(paragraphs(head, lines, missed), symbol=about)
+    return ScoutAnswer(paragraphs(head, lines, missed), symbol=about)

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 
 from dragoman.scout import languages
-from dragoman.scout.desk import Answer, Desk, reservations
+from dragoman.scout.file_walk import Walk
 from dragoman.scout.history import Commit, History, NoHistory, Touched, find_history
 from dragoman.scout.hits import Hit, Query, clean
-from dragoman.scout.intents import Changes, Todos
+from dragoman.scout.intents import RecentChanges, Todos
 from dragoman.scout.markdown import bullet, clip, code, count, paragraphs, place
-from dragoman.scout.walking import Walk
+from dragoman.scout.turn_context import ScoutAnswer, TurnContext, reservations
 
 MAX_LISTED: Final = 50
 MAX_TODOS: Final = 20_000
@@ -28,15 +28,15 @@ MAX_FILES_PER_COMMIT: Final = 6
 MAX_NEWEST: Final = 15
 MAX_PENDING: Final = 12
 
-Asked: TypeAlias = Todos | Changes
+Asked: TypeAlias = Todos | RecentChanges
 
 
-async def answer(desk: Desk, asked: Asked) -> Answer:
+async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
     """Answer a question about work."""
     match asked:
         case Todos():
             return await _todos(desk, asked)
-        case Changes():
+        case RecentChanges():
             return await _changes(desk, asked)
         case _ as never:
             assert_never(never)
@@ -64,9 +64,9 @@ def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
     )
 
 
-async def _todos(desk: Desk, asked: Todos) -> Answer:
+async def _todos(desk: TurnContext, asked: Todos) -> ScoutAnswer:
     named = " and ".join(asked.tags) if len(asked.tags) < 3 else "marks such as TODO"
-    await desk.plan(f"Search for {named}", "Answer")
+    await desk.plan(f"Search for {named}", "ScoutAnswer")
     under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
     hits: list[Hit] = []
     words = asked.words.lower()
@@ -88,7 +88,7 @@ async def _todos(desk: Desk, asked: Todos) -> Answer:
     about = f" about {code(asked.words)}" if asked.words else ""
     missed = reservations(searched)
     if not hits:
-        return Answer(paragraphs(f"I found no {named}{about}{where}.", missed))
+        return ScoutAnswer(paragraphs(f"I found no {named}{about}{where}.", missed))
     pattern = re.compile(rf"(?<!\w)({'|'.join(asked.tags)})(?!\w)")
     kinds = Counter(found[1] for hit in hits if (found := pattern.search(hit.text)))
     tally = ", ".join(f"{number:,} {tag}" for tag, number in kinds.most_common())
@@ -99,13 +99,13 @@ async def _todos(desk: Desk, asked: Todos) -> Answer:
     lines = [bullet(hit) for hit in hits[:MAX_LISTED]]
     if len(hits) > MAX_LISTED:
         lines.append(f"- … and {len(hits) - MAX_LISTED:,} more")
-    return Answer(paragraphs(head, lines, missed))
+    return ScoutAnswer(paragraphs(head, lines, missed))
 
 
-async def _changes(desk: Desk, asked: Changes) -> Answer:
-    await desk.plan("Ask git for the history", "Answer")
+async def _changes(desk: TurnContext, asked: RecentChanges) -> ScoutAnswer:
+    await desk.plan("Ask git for the history", "ScoutAnswer")
     path = await desk.in_thread(lambda _: desk.reader.anything(asked.path)) if asked.path else ""
-    asked = Changes(asked.count, asked.since, asked.author, path)
+    asked = RecentChanges(asked.count, asked.since, asked.author, path)
     raw = {"program": "git", "path": path or ".", "since": asked.since, "author": asked.author}
     async with desk.tool("Ask git what changed", "execute", "git", raw, path=path) as call:
         try:
@@ -119,10 +119,10 @@ async def _changes(desk: Desk, asked: Changes) -> Answer:
             number = count(len(history.commits), "commit")
             await desk.report(call, [], f"{number}, {count(touched, 'file')} touched")
     await desk.step()
-    return await _newest(desk, asked, reason) if reason else Answer(_told(history, asked))
+    return await _newest(desk, asked, reason) if reason else ScoutAnswer(_told(history, asked))
 
 
-def _told(history: History, asked: Changes) -> str:
+def _told(history: History, asked: RecentChanges) -> str:
     where = f" in {place(asked.path)}" if asked.path else ""
     by = f" by {code(asked.author)}" if asked.author else ""
     since = f" since {asked.since}" if asked.since else ""
@@ -172,11 +172,11 @@ def _often(commits: Sequence[Commit]) -> str:
     return "Touched most often: " + ", ".join(f"{place(path)} ({n}×)" for path, n in top) + "."
 
 
-async def _newest(desk: Desk, asked: Changes, reason: str) -> Answer:
+async def _newest(desk: TurnContext, asked: RecentChanges, reason: str) -> ScoutAnswer:
     """Without git the times of files are all there is."""
     if asked.author or asked.since:
-        return Answer(f"I cannot tell who changed what, or when: {reason}.", answered=False)
-    await desk.plan("Ask git for the history", "Look at the times of files", "Answer")
+        return ScoutAnswer(f"I cannot tell who changed what, or when: {reason}.", answered=False)
+    await desk.plan("Ask git for the history", "Look at the times of files", "ScoutAnswer")
     await desk.step()
     under = "" if asked.path == "." else asked.path
 
@@ -196,10 +196,12 @@ async def _newest(desk: Desk, asked: Changes, reason: str) -> Answer:
         await desk.report(call, [Hit(path, 0, "") for _, path in newest], "the newest files")
     await desk.step()
     if not newest:
-        return Answer(f"Nothing can be told: {reason}, and there are no files.", answered=False)
+        return ScoutAnswer(
+            f"Nothing can be told: {reason}, and there are no files.", answered=False
+        )
     lines = [f"- {place(path)} {_moment(at)}" for at, path in newest]
     head = f"As far as I can tell ({reason}), these files were changed last:"
-    return Answer(paragraphs(head, lines))
+    return ScoutAnswer(paragraphs(head, lines))
 
 
 def _moment(at: float) -> str:

@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from dragoman.client.services.threads import Stopped
-from dragoman.scout import ripgrep, searching
+from dragoman.scout import ripgrep, search
 from dragoman.scout.hits import Hit, Query
 from tests.aio import aio
 
 
-def look(root: Path, query: Query, limit: int = 1000) -> tuple[list[Hit], searching.Searched]:
+def look(root: Path, query: Query, limit: int = 1000) -> tuple[list[Hit], search.Searched]:
     hits: list[Hit] = []
 
     def sink(hit: Hit) -> bool:
         hits.append(hit)
         return len(hits) < limit
 
-    searched = searching.search_files(str(root), query, sink, threading.Event())
+    searched = search.search_files(str(root), query, sink, threading.Event())
     return sorted(hits), searched
 
 
-def keep(hits: list[Hit]) -> searching.Sink:
+def keep(hits: list[Hit]) -> search.Sink:
     def sink(hit: Hit) -> bool:
         hits.append(hit)
         return True
@@ -85,7 +85,7 @@ def test_a_search_ends_when_enough_was_found(tmp_path: Path) -> None:
 
 
 def test_a_search_ends_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "SEARCH_TIMEOUT", -1.0)
+    monkeypatch.setattr(search, "SEARCH_TIMEOUT", -1.0)
     for number in range(300):
         (tmp_path / f"{number}.py").touch()
     _, searched = look(tmp_path, Query(("foo",)))
@@ -97,7 +97,7 @@ def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        searching.search_files(str(tmp_path), Query(("foo",)), lambda hit: True, stop)
+        search.search_files(str(tmp_path), Query(("foo",)), lambda hit: True, stop)
 
 
 def test_a_file_that_became_a_link_or_a_pipe_is_not_read(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_a_file_that_became_a_link_or_a_pipe_is_not_read(tmp_path: Path) -> None
     (tmp_path / "link").symlink_to(tmp_path / "real")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError):
-        searching.read_text(str(tmp_path / "link"))
-    assert searching.read_text(str(tmp_path / "pipe")) == b""
+        search.read_text(str(tmp_path / "link"))
+    assert search.read_text(str(tmp_path / "pipe")) == b""
 
 
 @aio
@@ -122,7 +122,7 @@ async def test_a_ripgrep_that_does_not_know_our_options_is_not_needed(
     root.mkdir()
     (root / "a.py").write_text("foo\n")
     hits: list[Hit] = []
-    searched = await searching.search(str(root), Query(("foo",)), keep(hits))
+    searched = await search.search(str(root), Query(("foo",)), keep(hits))
     assert (searched.engine, hits) == ("scout", [Hit("a.py", 1, "foo")])
 
 
@@ -137,6 +137,6 @@ async def test_ripgrep_is_used_where_it_is(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "rg").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     hits: list[Hit] = []
-    searched = await searching.search(str(tmp_path), Query(("foo",)), keep(hits))
+    searched = await search.search(str(tmp_path), Query(("foo",)), keep(hits))
     assert (searched.engine, searched.files, searched.cut) == ("ripgrep", 3, False)
     assert hits == [Hit("a.py", 7, "foo")]

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 from dragoman.agent import ToolCall, Turn
 from dragoman.client.services.threads import in_thread
 from dragoman.dialects.acp import v1 as acp
-from dragoman.scout import searching
+from dragoman.scout import search as scout_search
+from dragoman.scout.file_reader import FileReader
 from dragoman.scout.hits import Hit, Query, is_text_path
 from dragoman.scout.markdown import bullet, count
-from dragoman.scout.reading import Reader
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ MAX_REPORTED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScoutAnswer:
     """What is said at the end of a turn."""
 
     text: str
@@ -43,10 +43,10 @@ class Answer:
     """What it was about, for a question that says "it"."""
 
 
-class Desk:
+class TurnContext:
     """What an answer is worked out with."""
 
-    def __init__(self, turn: Turn, reader: Reader) -> None:
+    def __init__(self, turn: Turn, reader: FileReader) -> None:
         self.turn = turn
         self.reader = reader
         self.root = reader.root
@@ -129,15 +129,15 @@ class Desk:
         self,
         title: str,
         query: Query,
-        sink: searching.Sink,
+        sink: scout_search.Sink,
         found: Callable[[], Sequence[Hit]],
-    ) -> searching.Searched:
+    ) -> scout_search.Searched:
         """Search as a tool call; `found` gives what is worth showing, when it is over."""
         raw: dict[str, Any] = {"terms": list(query.terms), "words": query.words}
         if query.under:
             raw["folder"] = query.under
         async with self.tool(title, "search", "search", raw, path=query.under) as call:
-            searched = await searching.search(self.root, query, sink)
+            searched = await scout_search.search(self.root, query, sink)
             hits = found()
             files = "all" if searched.files is None else f"{searched.files:,}"
             text = f"{count(len(hits), 'place')} in {files} files ({searched.engine})"
@@ -151,7 +151,7 @@ class Desk:
         return searched
 
 
-def reservations(searched: searching.Searched) -> str:
+def reservations(searched: scout_search.Searched) -> str:
     """What a search may have missed, as a sentence; nothing if it was complete."""
     reasons = []
     if searched.cut:

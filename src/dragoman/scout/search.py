@@ -18,8 +18,8 @@ from typing import Final
 from dragoman.client.services.threads import check, in_thread
 from dragoman.errors import SpawnError
 from dragoman.scout import languages, programs, ripgrep
+from dragoman.scout.file_walk import Walk
 from dragoman.scout.hits import Hit, Query, window
-from dragoman.scout.walking import Walk
 
 SEARCH_TIMEOUT: Final = 45.0
 """Seconds after which our own search tells what it has found so far."""

@@ -13,19 +13,19 @@ from dragoman.client.services.files import Files
 from dragoman.client.services.workspace import Workspace
 from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import FileMissing, RemoteError, ServiceError
-from dragoman.scout.desk import Answer, Desk
 from dragoman.scout.intents import Save
 from dragoman.scout.markdown import count, place
+from dragoman.scout.turn_context import ScoutAnswer, TurnContext
 
 MAX_OLD_SIZE: Final = 1024 * 1024
 """Bytes of an existing file that are shown in the difference."""
 
 
-async def save(desk: Desk, asked: Save, last: str) -> Answer:
+async def save(desk: TurnContext, asked: Save, last: str) -> ScoutAnswer:
     """Write the last answer to a file, after asking."""
-    await desk.plan("Ask for permission", f"Write {place(asked.path)}", "Answer")
+    await desk.plan("Ask for permission", f"Write {place(asked.path)}", "ScoutAnswer")
     if not last:
-        return Answer("There is nothing to save yet: ask me something first.", answered=False)
+        return ScoutAnswer("There is nothing to save yet: ask me something first.", answered=False)
     content = last if last.endswith("\n") else f"{last}\n"
     workspace = Workspace([desk.root])
     where = desk.reader.locate(asked.path)
@@ -49,7 +49,7 @@ async def save(desk: Desk, asked: Save, last: str) -> Answer:
     async with call:
         if not await desk.turn.ask_permission(call):
             await call.fail("It was not allowed. Nothing was written.")
-            return Answer("", answered=True)
+            return ScoutAnswer("", answered=True)
         await desk.step()
         await call.start()
         try:
@@ -59,8 +59,8 @@ async def save(desk: Desk, asked: Save, last: str) -> Answer:
                 await files.write_text(real, content)
         except (RemoteError, ServiceError) as error:
             await call.fail(str(error))
-            return Answer(f"I could not write {place(path)}: {error}.", answered=False)
+            return ScoutAnswer(f"I could not write {place(path)}: {error}.", answered=False)
     await desk.step()
     lines = content.count("\n")
     was = "replaced" if old is not None else "written"
-    return Answer(f"{place(path)} was {was}: {count(lines, 'line')}.", path=path)
+    return ScoutAnswer(f"{place(path)} was {was}: {count(lines, 'line')}.", path=path)

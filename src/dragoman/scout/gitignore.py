@@ -2,7 +2,7 @@
 
 Owns the reading of such a file and the judgement over one name below it: the last line that fits
 decides, a line with an exclamation mark brings back, one with a slash in it counts from the file's
-own folder. It is pure: `walking` finds the files and asks.
+own folder. It is pure: `file_walk` finds the files and asks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Line(NamedTuple):
     pattern: re.Pattern[str]
 
 
-class Ignored:
+class IgnoreFile:
     """The lines of one file, for the names below its folder."""
 
     __slots__ = ("_any_name", "_any_path", "_lines")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.client.services.threads import Stopped
-from dragoman.scout import walking
-from dragoman.scout.walking import Walk
+from dragoman.scout import file_walk
+from dragoman.scout.file_walk import Walk
 
 
 def make(root: Path, *paths: str) -> None:
@@ -75,7 +75,7 @@ def test_a_walk_that_nobody_waits_for_ends(tmp_path: Path) -> None:
 
 
 def test_there_is_a_bound_and_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "MAX_FILES", 2)
+    monkeypatch.setattr(file_walk, "MAX_FILES", 2)
     make(tmp_path, "a/1", "a/2", "a/3", "b/4")
     walk = Walk(str(tmp_path))
     assert len(list(walk.files(threading.Event()))) == 3

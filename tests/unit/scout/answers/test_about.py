@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dragoman.scout.answers.telling import abilities, cannot
+from dragoman.scout.answers.about import abilities, cannot
 from dragoman.scout.commands import COMMANDS
 from dragoman.scout.questions import QUESTIONS
 

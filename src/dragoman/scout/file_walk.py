@@ -1,6 +1,6 @@
 """All files of a folder, in no time: what is in the repository and what is not.
 
-Owns the walk: folder by folder, links never followed, what `ignoring` keeps out left out, what
+Owns the walk: folder by folder, links never followed, what `gitignore` keeps out left out, what
 cannot be read counted. It opens nothing but folders and .gitignore files. It runs in a thread and
 looks now and then whether anybody still waits.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dragoman.client.services.threads import check
-from dragoman.scout.ignoring import SKIPPED, Ignored
+from dragoman.scout.gitignore import SKIPPED, IgnoreFile
 
 MAX_FILES: Final = 1_000_000
 """Files that are looked at. Ten times the largest repositories; without a bound the root of a
@@ -29,7 +29,7 @@ KERNEL_FOLDERS: Final = ("proc", "sys", "dev") if os.name == "posix" else ()
 
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-Scope = tuple[str, Ignored]
+Scope = tuple[str, IgnoreFile]
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Walk:
 
     def _read_scope(self, folder: str, above: tuple[Scope, ...]) -> tuple[Scope, ...]:
         text = _read_text(os.path.join(self.root, folder, ".gitignore"))
-        ignored = Ignored(text)
+        ignored = IgnoreFile(text)
         return (*above, (f"{folder}/" if folder else "", ignored)) if ignored else above
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.client.services.threads import Stopped
 from dragoman.errors import FileMissing, NotText, PathRefused, UsageError
-from dragoman.scout import reading
-from dragoman.scout.reading import Reader
+from dragoman.scout import file_reader
+from dragoman.scout.file_reader import FileReader
 
 GO = threading.Event()
 
@@ -24,20 +24,20 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_lines_are_counted_from_one(root: Path) -> None:
-    part = Reader(str(root)).part("src/a.py", 3, 4, GO)
+    part = FileReader(str(root)).part("src/a.py", 3, 4, GO)
     assert (part.path, part.first, part.last, part.total) == ("src/a.py", 3, 4, 10)
     assert part.lines == ["line 3", "line 4"]
 
 
 def test_a_negative_first_line_counts_from_the_end(root: Path) -> None:
-    part = Reader(str(root)).part("src/a.py", -2, None, GO)
+    part = FileReader(str(root)).part("src/a.py", -2, None, GO)
     assert (part.first, part.lines) == (9, ["line 9", "line 10"])
 
 
 def test_only_what_is_shown_is_decoded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[bytes] = []
-    monkeypatch.setattr(reading, "_shown", shown.append)
-    reader = Reader(str(root))
+    monkeypatch.setattr(file_reader, "_shown", shown.append)
+    reader = FileReader(str(root))
     for first, last, wanted in ((2, 3, 2), (-3, None, 3), (100, 200, 0)):
         shown.clear()
         assert reader.part("src/a.py", first, last, GO).total == 10
@@ -45,20 +45,20 @@ def test_only_what_is_shown_is_decoded(root: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_behind_the_end_is_nothing(root: Path) -> None:
-    part = Reader(str(root)).part("src/a.py", 100, 200, GO)
+    part = FileReader(str(root)).part("src/a.py", 100, 200, GO)
     assert (part.lines, part.total) == ([], 10)
 
 
 def test_much_is_cut_and_the_total_is_right(root: Path) -> None:
     (root / "many").write_text("x\n" * 5000)
-    part = Reader(str(root)).part("many", None, None, GO)
-    assert (len(part.lines), part.total) == (reading.MAX_LINES, 5000)
+    part = FileReader(str(root)).part("many", None, None, GO)
+    assert (len(part.lines), part.total) == (file_reader.MAX_LINES, 5000)
 
 
 def test_a_line_of_megabytes_is_cut_and_the_next_one_is_right(root: Path) -> None:
     (root / "wide").write_bytes(b"x" * 3_000_000 + b"\nnext\n")
-    part = Reader(str(root)).part("wide", None, None, GO)
-    assert len(part.lines[0]) == reading.MAX_LINE_SIZE + 1
+    part = FileReader(str(root)).part("wide", None, None, GO)
+    assert len(part.lines[0]) == file_reader.MAX_LINE_SIZE + 1
     assert part.lines[1:] == ["next"]
     assert part.total == 2
 
@@ -66,20 +66,20 @@ def test_a_line_of_megabytes_is_cut_and_the_next_one_is_right(root: Path) -> Non
 def test_bytes_that_are_no_text_are_shown_and_binaries_are_not(root: Path) -> None:
     (root / "latin").write_bytes(b"caf\xe9\x1b\r\nlast")
     (root / "binary").write_bytes(b"a\0b")
-    assert Reader(str(root)).part("latin", None, None, GO).lines == ["caf\ufffd\ufffd", "last"]
+    assert FileReader(str(root)).part("latin", None, None, GO).lines == ["caf\ufffd\ufffd", "last"]
     with pytest.raises(NotText):
-        Reader(str(root)).part("binary", None, None, GO)
+        FileReader(str(root)).part("binary", None, None, GO)
 
 
 @pytest.mark.parametrize("path", ["../secret", "src/../../secret", "link", "src", "~/x"])
 def test_nothing_outside_and_nothing_that_is_no_file_is_read(path: str, root: Path) -> None:
     (root / "link").symlink_to(root.parent / "secret")
     with pytest.raises((PathRefused, FileMissing)):
-        Reader(str(root)).part(path, None, None, GO)
+        FileReader(str(root)).part(path, None, None, GO)
 
 
 def test_paths_are_told_from_the_root_on_however_they_were_written(root: Path) -> None:
-    reader = Reader(str(root))
+    reader = FileReader(str(root))
     assert reader.file(str(root / "src/a.py")) == "src/a.py"
     assert reader.folder(".") == ""
     assert reader.folder("src/") == "src"
@@ -91,22 +91,22 @@ def test_paths_are_told_from_the_root_on_however_they_were_written(root: Path) -
 
 def test_a_root_that_is_a_link_is_its_target(root: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(root)
-    reader = Reader(str(tmp_path / "alias"))
+    reader = FileReader(str(tmp_path / "alias"))
     assert reader.file("src/a.py") == "src/a.py"
     assert reader.root == os.path.realpath(root)
 
 
 def test_a_root_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        Reader(str(tmp_path / "nowhere"))
+        FileReader(str(tmp_path / "nowhere"))
 
 
 def test_reading_that_nobody_waits_for_ends(root: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        Reader(str(root)).all_lines("src/a.py", stop)
+        FileReader(str(root)).all_lines("src/a.py", stop)
 
 
 def test_all_lines_have_a_bound(root: Path) -> None:
-    assert len(Reader(str(root)).all_lines("src/a.py", GO, limit=4)) == 4
+    assert len(FileReader(str(root)).all_lines("src/a.py", GO, limit=4)) == 4

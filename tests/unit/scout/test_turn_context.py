@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.scout.desk import reservations
-from dragoman.scout.searching import Searched
+from dragoman.scout.search import Searched
+from dragoman.scout.turn_context import reservations
 from tests.aio import aio
 from tests.unit.scout.asking import answer
 

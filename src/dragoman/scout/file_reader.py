@@ -34,7 +34,7 @@ BINARY_SIZE: Final = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Some lines of a file."""
 
     path: str
@@ -49,7 +49,7 @@ class Part:
         return self.first + len(self.lines) - 1
 
 
-class Reader:
+class FileReader:
     """Reads inside one workspace."""
 
     def __init__(self, root: str) -> None:
@@ -82,7 +82,9 @@ class Reader:
         except FileMissing:
             return self.relative(self._workspace.resolve_for_write(self.locate(path)))
 
-    def part(self, path: str, first: int | None, last: int | None, stop: threading.Event) -> Part:
+    def part(
+        self, path: str, first: int | None, last: int | None, stop: threading.Event
+    ) -> FilePart:
         """Some lines of a file. A negative `first` means the last lines."""
         where = self.locate(path)
         real = self.relative(self._workspace.resolve_for_read(where))
@@ -143,18 +145,18 @@ def _shown(line: bytes) -> str:
 # Only what is shown is decoded: a file of millions of lines is read in seconds and not in minutes.
 
 
-def _slice(path: str, lines: Iterable[bytes], start: int, wanted: int) -> Part:
+def _slice(path: str, lines: Iterable[bytes], start: int, wanted: int) -> FilePart:
     kept: list[str] = []
     number = 0
     for number, line in enumerate(lines, 1):
         if number >= start and len(kept) < wanted:
             kept.append(_shown(line))
-    return Part(path, start, kept, number)
+    return FilePart(path, start, kept, number)
 
 
-def _tail(path: str, lines: Iterable[bytes], wanted: int) -> Part:
+def _tail(path: str, lines: Iterable[bytes], wanted: int) -> FilePart:
     kept: deque[bytes] = deque(maxlen=wanted)
     number = 0
     for number, line in enumerate(lines, 1):  # noqa: B007 - counted
         kept.append(line)
-    return Part(path, max(1, number - len(kept) + 1), [_shown(line) for line in kept], number)
+    return FilePart(path, max(1, number - len(kept) + 1), [_shown(line) for line in kept], number)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dragoman.scout.ignoring import Ignored, translate
+from dragoman.scout.gitignore import IgnoreFile, translate
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def test_lines_mean_what_they_mean_to_git(
     lines: str, path: str, is_folder: bool, expected: bool | None
 ) -> None:
     name = path.rpartition("/")[2]
-    assert Ignored(lines).decide(path, name, is_folder=is_folder) is expected
+    assert IgnoreFile(lines).decide(path, name, is_folder=is_folder) is expected
 
 
 def test_a_pattern_of_many_stars_is_not_slow() -> None:
-    ignored = Ignored("*" * 60 + "a\n" + "**/" * 40 + "x\n" + "*a" * 12)
+    ignored = IgnoreFile("*" * 60 + "a\n" + "**/" * 40 + "x\n" + "*a" * 12)
     name = "b" * 200
     assert ignored.decide(name, name, is_folder=False) is None
 
 
 def test_an_empty_file_says_nothing() -> None:
-    assert not Ignored("\n# only words\n\n")
-    assert Ignored("x")
+    assert not IgnoreFile("\n# only words\n\n")
+    assert IgnoreFile("x")
 
 
 def test_stars_do_not_cross_folders() -> None:
@@ -83,7 +83,7 @@ def test_the_walk_keeps_the_files_that_git_keeps(patterns: list[str], paths: set
     from tempfile import TemporaryDirectory
     from threading import Event
 
-    from dragoman.scout.walking import Walk
+    from dragoman.scout.file_walk import Walk
 
     with TemporaryDirectory() as root:
         environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull}
