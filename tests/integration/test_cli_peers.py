@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.adapters import Assignment
 from dragoman.catalogue.launch import way_to
 from dragoman.errors import RoleNotClaimed
 from dragoman.events.words import Outcome
-from dragoman.runs.adapters import Assignment, load_adapter
+from dragoman.runs.adapters import load_adapter
 from dragoman.runs.context import load_context
 from tests.aio import aio
 from tests.integration.cli_shell import Cli, cli_in

@@ -25,7 +25,7 @@ from dragoman.events import model
 from dragoman.gateway import answers
 from dragoman.gateway.services import request_of, tool_call_of
 
-log: Final = logging.getLogger("dragoman.door")
+log: Final = logging.getLogger("dragoman.acp_server")
 
 _KINDS: Final = frozenset(answer.value for answer in Answer if answer is not Answer.CANCEL)
 

@@ -52,7 +52,7 @@ from dragoman.wire.messages import Id, Request
 P = ParamSpec("P")
 T = TypeVar("T")
 
-log: Final = logging.getLogger("dragoman.door")
+log: Final = logging.getLogger("dragoman.acp_server")
 
 NAME: Final = "dragoman"
 
@@ -78,7 +78,7 @@ class ServerContext:
 
     def check(self, cwd: Path) -> None:
         """Refuse a first choice that no session could have. Raises `UsageError`."""
-        place = self.look_around(cwd)
+        place = self.load_context(cwd)
         if self.peer != AUTO and self.peer not in peers_in(place):
             place.catalogue.get(self.peer)
             raise UsageError(
@@ -194,7 +194,7 @@ class AcpServer:
     # -- sessions
 
     def _talk(self, session: Session) -> EditorSession:
-        place = self._front.look_around(session.cwd)
+        place = self._front.load_context(session.cwd)
         talk = EditorSession(
             self._server,
             session,
@@ -218,7 +218,7 @@ class AcpServer:
         session.id = new_session_key()
         _check(session)
         talk = self._talk(session)
-        shelf = self._shelf(self._front.look_around(session.cwd))
+        shelf = self._shelf(self._front.load_context(session.cwd))
         shelf.create(session.id, cwd=session.cwd)
         if talk.peer != AUTO:
             try:
@@ -238,7 +238,7 @@ class AcpServer:
 
     async def _take_up(self, session: Session, replay: Turn | None) -> None:
         _check(session)
-        kept = await self._shelf(self._front.look_around(session.cwd)).take(session.id)
+        kept = await self._shelf(self._front.load_context(session.cwd)).take(session.id)
         talk = self._talk(session)
         before = self._talks.pop(session.id, None)
         if before is not None:
@@ -255,7 +255,7 @@ class AcpServer:
         if request.cursor is not None:
             raise RemoteError(codes.INVALID_PARAMS, "there is one page, and no cursor to another")
         cwd = None if request.cwd is None else Path(request.cwd)
-        place = self._front.look_around(Path.cwd() if cwd is None else cwd)
+        place = self._front.load_context(Path.cwd() if cwd is None else cwd)
         return [
             acp.SessionInfo(
                 session_id=record.key,
@@ -270,13 +270,13 @@ class AcpServer:
         talk = self._talks.pop(session.id, None)
         if talk is not None:
             await talk.aclose(close_session=True)
-        self._shelf(self._front.look_around(session.cwd)).close(session.id)
+        self._shelf(self._front.load_context(session.cwd)).close(session.id)
 
     async def _delete(self, session_id: str) -> None:
         talk = self._talks.pop(session_id, None)
         if talk is not None:
             await talk.aclose(close_session=True)
-        self._shelf(self._front.look_around(Path.cwd())).delete(session_id)
+        self._shelf(self._front.load_context(Path.cwd())).delete(session_id)
 
     # -- options and prompts
 

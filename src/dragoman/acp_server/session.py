@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from dragoman.runs.context import RunContext
 
-log: Final = logging.getLogger("dragoman.door")
+log: Final = logging.getLogger("dragoman.acp_server")
 
 MAX_NOTICES: Final = 20
 """Things to say that wait for the next turn."""

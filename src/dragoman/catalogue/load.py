@@ -162,7 +162,7 @@ def built_in() -> Iterator[KnownPeer]:
 
 def _built_in() -> dict[str, Callable[[], KnownPeer]]:
     # Not by `importlib.resources`, whose import takes longer than reading all of the files.
-    files = sorted((Path(__file__).parents[1] / "peers").glob("*.toml"))
+    files = sorted((Path(__file__).parent / "peers").glob("*.toml"))
     return {file.stem: functools.partial(_read_built_in, file) for file in files}
 
 

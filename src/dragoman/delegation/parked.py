@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
     from dragoman.store.values import Health, Park
 
-log: Final = logging.getLogger("dragoman.hub")
+log: Final = logging.getLogger("dragoman.delegation")
 
 LEDGER: Final = "ledger.db"
 """The file of the ledger, below dragoman's state folder."""

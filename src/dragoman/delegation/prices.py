@@ -51,7 +51,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 @functools.cache
 def listed_prices() -> Mapping[str, Price]:
     """The prices that come with dragoman."""
-    text = resources.files("dragoman.hub").joinpath(FILE_NAME).read_bytes()
+    text = resources.files("dragoman.delegation").joinpath(FILE_NAME).read_bytes()
     return msgspec.toml.decode(text, type=_File).models
 
 

@@ -1,8 +1,7 @@
-"""Handing a piece of work to a peer by role: the adapter of each peer.
+"""Load the adapter of a peer: its own Python code, or one made from its descriptor.
 
-Owns the shape of an adapter (its name, its protocol, the roles it claims, the prefix of each, and
-`dispatch`), the one that is made from any descriptor, and the loading of adapters in Python where
-data is not enough. Code of a project runs only if the user has trusted its very bytes.
+Code of a project runs only if the user has trusted its very bytes. The contract that an adapter
+fulfils is `dragoman.adapters`.
 """
 
 from __future__ import annotations
@@ -13,61 +12,19 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
+from dragoman.adapters import Adapter, Assignment, Notified, judge, open_peer
 from dragoman.catalogue.descriptor import Descriptor
-from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.load import KnownPeer
-from dragoman.catalogue.open import judge, open_peer
-from dragoman.client.budgets import Budgets
-from dragoman.client.permissions import Permit, deny_all
 from dragoman.client.results import Result
 from dragoman.config.files import read_file
 from dragoman.config.load import Config
 from dragoman.config.project import adapter_file
 from dragoman.config.trust import Trust
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
-from dragoman.events import model
-
-Notified = Callable[[model.Event], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """How and where a peer is to be started for one piece of work."""
-
-    way: LaunchSpec
-    cwd: Path
-    permit: Permit = deny_all
-    budgets: Budgets | None = None
-    env: tuple[str, ...] = ()
-    """Names of further variables that the peer may see."""
-    model: str | None = None
-    mode: str | None = None
-
-
-@runtime_checkable
-class Adapter(Protocol):
-    """What stands between a role and a peer."""
-
-    name: str
-    protocol: str
-    ROLES_CLAIMED: Sequence[str]
-    ROLE_PREFIX: Mapping[str, str]
-
-    def claims(self, role: str) -> bool:
-        """Whether the peer takes work of this role."""
-        ...
-
-    async def dispatch(
-        self, launch: Assignment, role: str, text: str, on_notification: Notified | None = None
-    ) -> Result:
-        """Do one piece of work. Raises `RoleNotClaimed` before anything is started, tells every
-        event to `on_notification`, and closes the peer whatever happens."""
-        ...
 
 
 class DescribedAdapter:
@@ -243,5 +200,3 @@ def _made(module: Any, attribute: str, known: KnownPeer) -> Adapter:
 
 
 _PARTS: Final = ("name", "protocol", "ROLES_CLAIMED", "ROLE_PREFIX", "claims", "dispatch")
-
-__all__ = ["Adapter", "DescribedAdapter", "Assignment", "load_adapter"]

@@ -168,10 +168,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dragoman.adapters import Assignment, judge, open_peer
 from dragoman.client.results import Result
 from dragoman.errors import RoleNotClaimed
-from dragoman.runs.adapters import Errand
-from dragoman.catalogue.open import judge, open_peer
 
 name = "{name}"
 protocol = "{protocol}"
@@ -188,7 +187,7 @@ def claims(role: str) -> bool:
 
 
 async def dispatch(
-    launch: Errand,
+    launch: Assignment,
     role: str,
     text: str,
     on_notification: Callable[[Any], None] | None = None,

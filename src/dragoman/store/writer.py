@@ -30,7 +30,7 @@ from dragoman.errors import (
 from dragoman.store.records import counted
 from dragoman.store.store import Store
 
-log: Final = logging.getLogger("dragoman.hub")
+log: Final = logging.getLogger("dragoman.store")
 
 T = TypeVar("T")
 Operation: TypeAlias = Callable[[Store], object]

@@ -46,7 +46,7 @@ class Offering:
 
 def worker_in(home: House, name: str, tasks: TaskOwner, **more: Any) -> PeerSession:
     told: dict[str, Any] = {
-        "place": home.front().look_around(home.work),
+        "place": home.front().load_context(home.work),
         "cwd": home.work,
         "record": None,
         "mcp_servers": (),

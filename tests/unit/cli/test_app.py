@@ -12,7 +12,7 @@ import typer
 from dragoman.cli import app as frame
 from tests.unit.cli.calling import Shell
 
-DEAR = ("asyncio", "msgspec", "rich", "dragoman.hub", "dragoman.client", "dragoman.rpc")
+DEAR = ("asyncio", "msgspec", "rich", "dragoman.config", "dragoman.client", "dragoman.rpc")
 
 
 def python(*code: str, **env: str) -> subprocess.CompletedProcess[str]:

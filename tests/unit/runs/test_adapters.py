@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.adapters import Adapter, Assignment
 from dragoman.catalogue import Descriptor, Launch, Quirks, load_catalogue
 from dragoman.catalogue.launch import LaunchSpec
 from dragoman.catalogue.load import Catalogue, KnownPeer, built_in
@@ -16,7 +17,7 @@ from dragoman.config import Paths, trust_project
 from dragoman.errors import ConfigInvalid, DragomanError, RoleNotClaimed
 from dragoman.events import model
 from dragoman.events.words import Outcome
-from dragoman.runs.adapters import Adapter, Assignment, DescribedAdapter, load_adapter
+from dragoman.runs.adapters import DescribedAdapter, load_adapter
 from dragoman.testing.scripted import Die, Expect, Notify, Reply, Step, command
 from dragoman.transports.process.environment import owner
 from dragoman.transports.process.strays import find_owned

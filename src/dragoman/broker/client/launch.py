@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-import dragoman
+from dragoman import version
 from dragoman.broker.endpoint import Endpoint, make_private
 from dragoman.broker.error_transfer import revive
 from dragoman.broker.spec import BrokerSpec
@@ -192,7 +192,7 @@ def log_tail(path: Path, start: int = 0) -> str:
 
 def _own_python() -> dict[str, str]:
     """What lets the new program find this very dragoman, where it is not installed."""
-    home = Path(dragoman.__file__).resolve().parents[1]
+    home = Path(version.__file__).resolve().parents[1]
     installed = any(part in ("site-packages", "dist-packages") for part in home.parts)
     return {} if installed else {"PYTHONPATH": str(home)}
 

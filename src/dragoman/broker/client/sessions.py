@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
     from dragoman.store.records import JobRecord, SessionRecord
 
-log: Final = logging.getLogger("dragoman.hub")
+log: Final = logging.getLogger("dragoman.broker")
 
 LOOK_INTERVAL: Final = 0.2
 """Seconds between two looks into the store for the end of a job."""

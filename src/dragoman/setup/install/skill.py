@@ -21,7 +21,7 @@ FILE: Final = "SKILL.md"
 
 def skill_text() -> str:
     """The whole text."""
-    return files("dragoman.hub").joinpath("skill.md").read_text(encoding="utf-8")
+    return files("dragoman.setup.install").joinpath("skill.md").read_text(encoding="utf-8")
 
 
 def plan_skill(folder: Path) -> EntryEdit:

@@ -1,0 +1,59 @@
+"""The public contract for a peer's Python adapter.
+
+An adapter stands between a role and a peer: it gets an `Assignment`, does one piece of work and
+returns a `Result`. `open_peer` and `judge` are what adapters are written with; `dragoman peers add
+--python` writes one that uses them. Adapters are loaded by `dragoman.runs.adapters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from dragoman.catalogue.launch import LaunchSpec
+from dragoman.catalogue.open import judge, open_peer
+from dragoman.client.budgets import Budgets
+from dragoman.client.permissions import Permit, deny_all
+from dragoman.client.results import Result
+from dragoman.events import model
+
+__all__ = ["Adapter", "Assignment", "Notified", "judge", "open_peer"]
+
+Notified = Callable[[model.Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """How and where a peer is to be started for one piece of work."""
+
+    way: LaunchSpec
+    cwd: Path
+    permit: Permit = deny_all
+    budgets: Budgets | None = None
+    env: tuple[str, ...] = ()
+    """Names of further variables that the peer may see."""
+    model: str | None = None
+    mode: str | None = None
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """What stands between a role and a peer."""
+
+    name: str
+    protocol: str
+    ROLES_CLAIMED: Sequence[str]
+    ROLE_PREFIX: Mapping[str, str]
+
+    def claims(self, role: str) -> bool:
+        """Whether the peer takes work of this role."""
+        ...
+
+    async def dispatch(
+        self, launch: Assignment, role: str, text: str, on_notification: Notified | None = None
+    ) -> Result:
+        """Do one piece of work. Raises `RoleNotClaimed` before anything is started, tells every
+        event to `on_notification`, and closes the peer whatever happens."""
+        ...
