@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from dragoman.delegation.cancel import CancelHandle
     from dragoman.delegation.candidates import decide_for
-    from dragoman.delegation.delegate import DelegationListener, delegate
+    from dragoman.delegation.execution import DelegationListener, delegate
     from dragoman.delegation.request import Assigned, DelegationRequest, read_agent
     from dragoman.delegation.results import Delegation
 
 LATER: Final = {
-    "Assigned": "wishes",
-    "DelegationListener": "delegation",
+    "Assigned": "request",
+    "DelegationListener": "execution",
     "Delegation": "results",
-    "CancelHandle": "stopping",
-    "DelegationRequest": "wishes",
-    "decide_for": "deciding",
-    "delegate": "delegation",
-    "read_agent": "wishes",
+    "CancelHandle": "cancel",
+    "DelegationRequest": "request",
+    "decide_for": "candidates",
+    "delegate": "execution",
+    "read_agent": "request",
 }
 
 __all__ = [

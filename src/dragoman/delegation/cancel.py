@@ -2,7 +2,7 @@
 
 Owns the reins that a surface holds, and the question whether a turn that was given up may still be
 going on in a peer that a broker keeps. Only when nobody works any more can be said what was
-changed. What follows from it is decided in `delegate`.
+changed. What follows from it is decided in `execution`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The permission policy: what an agent may do without anybody being asked.
 
-`rules` has the words, `policy.judge` the decision, `acts` makes an act of an agent's question, and
+`rules` has the words, `policy.evaluation` the decision, `acts` makes an act of an agent's question, and
 `policy.approver` answers the questions of a session in order. How a shell line is read is in `policy.shell` and
 `policy.program_tables`, how a path is in `policy.path_patterns`. Settings hold the rules (`config.schema`), so every
 command imports this package: what a name needs is imported when it is asked for.
@@ -28,9 +28,14 @@ from dragoman.policy.rules import (
 if TYPE_CHECKING:
     from dragoman.policy.acts import act_of
     from dragoman.policy.approver import Approver, Ruling
-    from dragoman.policy.judge import judge
+    from dragoman.policy.evaluation import judge
 
-LATER: Final = {"act_of": "acts", "Approver": "desk", "Ruling": "desk", "judge": "judging"}
+LATER: Final = {
+    "act_of": "acts",
+    "Approver": "approver",
+    "Ruling": "approver",
+    "judge": "evaluation",
+}
 
 __all__ = [
     "PRESETS",

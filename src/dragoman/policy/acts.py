@@ -1,7 +1,7 @@
 """An agent's question as an act that a policy can judge.
 
 Owns the way from a question to an act. What is taken out of a tool call is in
-`dragoman.client.tool_input`; what becomes of an act is decided in `judge`.
+`dragoman.client.tool_input`; what becomes of an act is decided in `evaluation`.
 """
 
 from __future__ import annotations

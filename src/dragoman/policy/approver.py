@@ -138,7 +138,7 @@ class Approver:
 
     def _judged(self, question: Question) -> tuple[Act, Verdict]:
         # Not at the top: most turns ask nothing, and what reads commands takes a while to load.
-        from dragoman.policy.judge import judge
+        from dragoman.policy.evaluation import judge
 
         act = self._act(question)
         return act, judge(self.policy, act)
@@ -303,7 +303,7 @@ def _each_time(act: Act, verdict: Verdict) -> bool:
     """Whether it is asked about each time, so that "always" cannot be an answer."""
     if verdict.action == "escalate":
         return True
-    from dragoman.policy.judge import changes_protected
+    from dragoman.policy.evaluation import changes_protected
 
     return changes_protected(act)
 

@@ -2,7 +2,7 @@
 
 Owns the list. Whoever can write one of these runs commands later, outside of every policy: a hook
 of git, a line in ``.bashrc``, a rule in dragoman's own settings. Only a rule that names such a file
-allows it without a question (`names`); the decision is made in `judge`.
+allows it without a question (`names`); the decision is made in `evaluation`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a permission policy is made of: rules, presets, acts and verdicts.
 
-Owns the words and the shape of ``[policy]`` in a file of settings. It decides nothing: `judge`
+Owns the words and the shape of ``[policy]`` in a file of settings. It decides nothing: `evaluation`
 does that, `validate` says what a file may not say, and `acts` makes an act of an agent's question.
 """
 

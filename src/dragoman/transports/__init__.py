@@ -46,7 +46,7 @@ _HOMES = {
     "listen_websocket": "websocket",
     "memory_pair": "memory",
     "open_stdio": "stdio",
-    "spawn": "process",
+    "spawn": "process.stream",
 }
 
 

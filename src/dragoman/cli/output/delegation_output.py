@@ -13,7 +13,7 @@ import msgspec
 from dragoman.cli.exit_codes import ExitCode, of_outcome
 from dragoman.cli.output.jsonl import JsonLines
 from dragoman.cli.output.quiet import Quiet
-from dragoman.delegation.delegate import DelegationListener
+from dragoman.delegation.execution import DelegationListener
 from dragoman.delegation.limits import OVER_BUDGET
 from dragoman.errors import Unsupported, UsageError
 

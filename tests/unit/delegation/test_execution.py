@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.delegation.delegate import DelegationListener, delegate
+from dragoman.delegation.execution import DelegationListener, delegate
 from dragoman.delegation.request import DelegationRequest
 from dragoman.errors import NoPeer, UnknownPeer
 from tests.aio import aio

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from dragoman.policy.judge import ActFacts, judge
+from dragoman.policy.evaluation import ActFacts, judge
 from dragoman.policy.rules import Act, Action, Policy, Rule, narrowed
 
 EDIT = Act(kind="edit", paths=("src/a",), workspace="/nowhere", peer="codex", role="write")
