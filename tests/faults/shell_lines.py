@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from dragoman.policy import Act, Policy, Rule
+from dragoman.policy import Act, Policy, Rule, judge
 from dragoman.policy.program_tables import READERS
 
 RUN_TIMEOUT = 20.0

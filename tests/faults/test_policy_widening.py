@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.policy import Act, Policy, Rule, narrowed
+from dragoman.policy import Act, Policy, Rule, judge, narrowed
 
 # Allowed: edits below src, harmless commands. The rest is for the preset, which is the default.
 NARROW = Policy(

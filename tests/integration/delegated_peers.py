@@ -18,6 +18,7 @@ from dragoman.delegation import (
     Delegation,
     DelegationListener,
     DelegationRequest,
+    delegate,
 )
 from dragoman.delegation.report import AttemptReport
 from dragoman.delegation.routing import Candidate

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.policy import Act, Policy, Rule, narrowed
+from dragoman.policy import Act, Policy, Rule, judge, narrowed
 from dragoman.policy.globs import matches, path_matches
 from dragoman.policy.rules import STRICTNESS
 from dragoman.policy.shell import ANYTHING, read_line

@@ -227,7 +227,7 @@ def _run(wish: DelegationRequest, place: RunContext, show: Renderer) -> int:
     from dragoman.cli.output.terminal import is_interactive
     from dragoman.cli.permission_flags import TerminalApprover
     from dragoman.cli.run_setup import perform
-    from dragoman.delegation import CancelHandle
+    from dragoman.delegation import CancelHandle, delegate
 
     stage = LiveOutput()
     reins = CancelHandle()

@@ -267,7 +267,7 @@ class _Course:
 
     async def _delegate(self, wish: DelegationRequest) -> Delegation:
         from dragoman.cli.output.delegation_output import DelegationOutput as Shown
-        from dragoman.delegation import CancelHandle, DelegationListener
+        from dragoman.delegation import CancelHandle, DelegationListener, delegate
 
         self._reins = CancelHandle()
         audience = DelegationListener() if self._silent else Shown(self._show)

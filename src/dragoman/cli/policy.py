@@ -159,7 +159,7 @@ def test_command(
     from dragoman.cli.output.jsonl import write_json
     from dragoman.cli.output.neutral import neutral
     from dragoman.errors import UsageError
-    from dragoman.policy import Act
+    from dragoman.policy import Act, judge
     from dragoman.policy.evaluation import ActFacts
 
     words = words_after_dashes(context)

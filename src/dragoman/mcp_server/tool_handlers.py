@@ -24,7 +24,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from dragoman.delegation import DelegationRequest, decide_for
+from dragoman.delegation import DelegationRequest, decide_for, delegate
 from dragoman.delegation.peer_status import overview
 from dragoman.errors import DragomanError, UnknownJob, UsageError
 from dragoman.mcp_server import answers, tools

@@ -15,7 +15,7 @@ from dragoman.delegation.permission_ceiling import (
     unattended,
 )
 from dragoman.errors import ConfigInvalid
-from dragoman.policy import Act, Policy, PolicySettings, Rule, preset
+from dragoman.policy import Act, Policy, PolicySettings, Rule, judge, preset
 from dragoman.runs.lineage import Lineage
 
 EDIT = Act(kind="edit", paths=("a.txt",), workspace="/w", peer="alpha", role="review")

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.errors import ConfigInvalid
 from dragoman.paths import VARIABLES
-from dragoman.policy import Act, Policy, Rule
+from dragoman.policy import Act, Policy, Rule, judge
 from dragoman.policy.path_patterns import ResolvedPaths
 from dragoman.policy.protected_paths import names, own_folders, protected
 
