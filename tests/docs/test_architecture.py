@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md is true: its rooms are the folders, and its invariants have guards that exist."""
+"""ARCHITECTURE.md is true: its packages are the folders, and its invariants have guards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DOCUMENT = ROOT / "ARCHITECTURE.md"
 SOURCE = ROOT / "src" / "dragoman"
 
 
-def rooms() -> set[str]:
+def packages() -> set[str]:
     """Folders with code, and modules, right below the package."""
     folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     modules = {path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__")}
@@ -67,13 +67,13 @@ def contracts() -> list[dict[str, object]]:
     return found
 
 
-def test_the_table_of_rooms_names_every_room_and_no_other() -> None:
+def test_the_table_names_every_package_and_no_other() -> None:
     named = [
         name
-        for cells in table(section(DOCUMENT, "Rooms"))
+        for cells in table(section(DOCUMENT, "Packages"))
         for name in re.findall(r"`(\w+)`", cells[0])
     ]
-    assert sorted(named) == sorted(rooms())
+    assert sorted(named) == sorted(packages())
 
 
 def test_invariants_are_numbered_without_a_gap() -> None:
@@ -100,15 +100,15 @@ def test_every_invariant_names_a_guard_that_exists() -> None:
     assert missing == []
 
 
-def test_every_quiet_room_stands_in_the_contract_that_keeps_it_quiet() -> None:
-    quiet = {
+def test_every_pure_package_stands_in_the_contract_that_keeps_it_pure() -> None:
+    pure = {
         name
-        for cells in table(section(DOCUMENT, "Rooms"))
+        for cells in table(section(DOCUMENT, "Packages"))
         if cells[2] == "nothing"
         for name in re.findall(r"`(\w+)`", cells[0])
     }
     (contract,) = [contract for contract in contracts() if contract["id"] == "quiet"]
-    assert contract["source_modules"] == [f"dragoman.{name}" for name in sorted(quiet)]
+    assert contract["source_modules"] == [f"dragoman.{name}" for name in sorted(pure)]
 
 
 def test_the_bans_are_lifted_only_where_the_thing_belongs() -> None:

@@ -110,7 +110,7 @@ def test_the_table_names_the_fields_of_every_line(
     assert fields_of(told, "broker list", "Broker") == list(broker_as_json(RECORD, None))[1:]
     assert fields_of(told, "broker reap", "Reaped") == ["broker", "processes", "files"]
     assert told.pop(("init", "Peer")) == []
-    assert told.pop(("init", "VerifiedPeer")) == list(proof_as_json(VerifiedPeer(name="x")))[1:]
+    assert told.pop(("init", "Proof")) == list(proof_as_json(VerifiedPeer(name="x")))[1:]
     beginning = InitOutput(ListFormat.JSON, JsonLines())
     assert told.pop(("init", "Beginning")) == list(beginning.as_json(0))[1:]
     beginning.enabled(["x"], [], "config.toml")

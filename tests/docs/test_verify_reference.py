@@ -93,7 +93,7 @@ def rendered(head: list[str], rows: list[list[str]]) -> str:
 
 def test_the_reference_has_every_field_of_a_card_with_its_rung_and_its_meaning() -> None:
     assert all(row[3] for row in fact_rows())
-    assert table(section(CARD, "MeasuredFacts")) == fact_rows()
+    assert table(section(CARD, "Facts")) == fact_rows()
 
 
 def test_the_reference_has_every_field_around_the_facts() -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.broker.client.hello import STATUS, ask_broker
+from dragoman.broker.client.hello import ask_broker
 from dragoman.broker.endpoint import Endpoint, endpoint_of
+from dragoman.broker.methods import STATUS
 from dragoman.broker.records import BrokerRecord, read_records
 from dragoman.broker.spec import BrokerSpec, Folders, endpoint_name
 from dragoman.transports.process.identity import (

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.agent import checks
 from dragoman.agent.loop_access import LoopAccess
-from dragoman.agent.pending import Calls, awaited
+from dragoman.agent.pending import AwaitedCalls, awaited
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.table import Gate, Method
@@ -64,14 +64,14 @@ class ClientSide:
         capabilities: acp.ClientCapabilities,
         *,
         speech: Speech | None = None,
-        calls: Calls | None = None,
+        calls: AwaitedCalls | None = None,
     ) -> None:
         self._connection = connection
         self._speech = speech or AcpSpeech(connection)
         self._home = LoopAccess()
         self._session_id = session_id
         self._capabilities = capabilities
-        self._calls = calls or Calls()
+        self._calls = calls or AwaitedCalls()
         """What was called here and not awaited."""
 
     @property

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 T = TypeVar("T")
 
 
-class Calls:
+class AwaitedCalls:
     """The calls of one turn that are to be awaited, and those that never will be."""
 
     __slots__ = ("dropped", "waiting")
@@ -41,7 +41,7 @@ class Owner(Protocol):
     """What has methods to await."""
 
     @property
-    def _calls(self) -> Calls: ...
+    def _calls(self) -> AwaitedCalls: ...
 
 
 class Pending(Coroutine[Any, Any, T]):

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from dragoman.agent import checks
 from dragoman.agent.client_side import ClientSide, Terminal
 from dragoman.agent.loop_access import LoopAccess
-from dragoman.agent.pending import Calls, awaited
+from dragoman.agent.pending import AwaitedCalls, awaited
 from dragoman.agent.session import Session
 from dragoman.agent.speech import AcpSpeech, Speech
 from dragoman.agent.tools import ToolCall
@@ -53,7 +53,7 @@ class Turn:
         self._sent = 0
         self._elsewhere = False
         """Whether another thread took part: then these numbers say nothing."""
-        self._calls = Calls()
+        self._calls = AwaitedCalls()
         """What the handler called of this turn, and has not awaited."""
         self.session = session
         self.prompt = prompt

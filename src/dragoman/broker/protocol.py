@@ -21,19 +21,6 @@ from dragoman.wire.messages import UNDECODABLE
 
 T = TypeVar("T")
 
-HELLO: Final = "_dragoman/hello"
-PING: Final = "_dragoman/ping"
-STATUS: Final = "_dragoman/status"
-STOP: Final = "_dragoman/stop"
-SUBMIT: Final = "_dragoman/submit"
-ATTACH: Final = "_dragoman/attach"
-DETACH: Final = "_dragoman/detach"
-RESULT: Final = "_dragoman/result"
-CANCEL: Final = "_dragoman/cancel"
-RELEASE: Final = "_dragoman/release"
-TERMS: Final = "_dragoman/terms"
-STDERR: Final = "_dragoman/stderr"
-"""A notification: what the peer wrote to its stderr, for callers that asked for it."""
 
 META: Final = translate.META
 """Where in a `_meta` ours stands."""

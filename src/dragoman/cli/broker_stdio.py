@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.broker.client.connect import TERMS, complete, spec_of
+from dragoman.broker.client.connect import complete, spec_of
 from dragoman.broker.client.find_or_start import ensure
+from dragoman.broker.methods import TERMS
 from dragoman.broker.spec import BrokerSpec
 from dragoman.cli.exit_codes import ExitCode
 from dragoman.cli.options import RunPlan

@@ -77,7 +77,7 @@ def _findings(place: RunContext, format: ListFormat) -> list[Diagnosis]:
             if format is ListFormat.JSON:
                 write_json(
                     {
-                        "type": "Diagnosis",
+                        "type": "Finding",
                         "check": finding.check,
                         "state": finding.state.value,
                         "text": finding.text,

@@ -70,8 +70,8 @@ async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
     if endpoint is None:
         # It is our own child, and ends with the connection.
         return None
-    from dragoman.broker.client.hello import STATUS
     from dragoman.broker.client.list import list_brokers, stop_broker
+    from dragoman.broker.methods import STATUS
 
     try:
         async with asyncio.timeout(STATUS_TIMEOUT):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.broker.client.hello import knock
-from dragoman.broker.protocol import ATTACH, RESULT
+from dragoman.broker.methods import ATTACH, RESULT
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
 from dragoman.errors import CallError, ConnectError, ConnectionLost, DragomanError

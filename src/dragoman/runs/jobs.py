@@ -103,7 +103,7 @@ async def cancel_job(id: str, *, paths: Paths | None = None) -> bool:
     if job.endpoint is None:
         return await _stop_at_runner(job, paths)
     from dragoman.broker.client.hello import ask_broker
-    from dragoman.broker.protocol import CANCEL
+    from dragoman.broker.methods import CANCEL
 
     answer = await ask_broker(address_of(job.endpoint, paths), CANCEL, {"job": id})
     return isinstance(answer, dict) and answer.get("cancelled") is True
@@ -136,7 +136,7 @@ async def ask(
 ) -> JobRecord:
     """A job as its broker knows it; with `wait`, when it has ended."""
     from dragoman.broker.client.hello import knock
-    from dragoman.broker.protocol import RESULT
+    from dragoman.broker.methods import RESULT
 
     assert job.endpoint is not None
     door = await knock(address_of(job.endpoint, paths))

@@ -540,7 +540,7 @@ async def submit(
 ) -> str | None:
     """Leave a prompt with the broker, which runs it whether or not anybody waits. Returns why
     nothing of it is stored; None while all is well."""
-    from dragoman.broker.protocol import SUBMIT
+    from dragoman.broker.methods import SUBMIT
     from dragoman.dialects.acp import v1 as acp
     from dragoman.dialects.acp.v1 import translate
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import codec, content, translate, updates
 from dragoman.errors import UnknownSession
 from dragoman.events import model, parts
@@ -130,12 +131,15 @@ def _update(line: bytes) -> Any:
         return None
 
 
+_UPDATE: Final = acp.SESSION_UPDATE.name.encode()
+
+
 def events_of(line: bytes, place: EventEnvelope) -> Iterator[model.Event]:
     """What one stored line says, also one that was stored just now."""
-    raw = b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % line
+    raw = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_UPDATE, line)
     update = _update(line)
     if update is None:
-        yield model.Unknown(*place.base("session/update", raw), "a line that is no update")
+        yield model.Unknown(*place.base(acp.SESSION_UPDATE.name, raw), "a line that is no update")
     else:
         yield from translate.of_update(update, place, raw)
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dragoman.dialects.acp import v1 as acp
 from dragoman.events import model
 from dragoman.wire import messages
 
@@ -80,7 +81,7 @@ class TrafficLog:
         line = event.raw
         if line is None:
             return
-        if event.native == "initialize":
+        if event.native == acp.INITIALIZE.name:
             self.greeting = line
         # Several events may come of one line, and the first of them may be of another kind.
         if line is not self._last and isinstance(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dragoman.agent.pending import Calls, Pending, awaited
+from dragoman.agent.pending import AwaitedCalls, Pending, awaited
 from dragoman.rpc.tasks import TaskOwner
 from tests.aio import aio
 
 
 class Asker:
     def __init__(self) -> None:
-        self._calls = Calls()
+        self._calls = AwaitedCalls()
 
     @awaited("asker.ask(…)")
     async def ask(self, answer: bool = True) -> bool:

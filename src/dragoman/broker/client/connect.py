@@ -23,6 +23,7 @@ from dragoman.broker import error_transfer
 from dragoman.broker.client.find_or_start import FoundBroker, ensure
 from dragoman.broker.client.hello import BrokerHello
 from dragoman.broker.error_transfer import revive
+from dragoman.broker.methods import STDERR, TERMS
 from dragoman.broker.spec import (
     DEFAULT_MAX_IDLE,
     DEFAULT_TTL,
@@ -58,8 +59,6 @@ from dragoman.transports.base import Stream
 from dragoman.transports.process.environment import build_environment
 from dragoman.wire.messages import UNDECODABLE
 
-TERMS: Final = "_dragoman/terms"
-STDERR: Final = "_dragoman/stderr"
 READ_ONLY: Final = {"writeFiles": False}
 """The terms of a caller in whose turns no file is written."""
 

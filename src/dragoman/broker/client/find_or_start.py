@@ -19,7 +19,6 @@ import msgspec
 
 from dragoman.broker.client.hello import (
     ANSWER_TIMEOUT,
-    STOP,
     BrokerHello,
     HelloConnection,
     knock,
@@ -27,6 +26,7 @@ from dragoman.broker.client.hello import (
 )
 from dragoman.broker.endpoint import Endpoint, endpoint_of
 from dragoman.broker.lock import HeldLock, is_held, read_text, try_lock
+from dragoman.broker.methods import STOP
 from dragoman.broker.spec import PROTOCOL, BrokerSpec, endpoint_name
 from dragoman.errors import (
     BrokerUnavailable,

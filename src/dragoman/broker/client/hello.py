@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from dragoman.broker.methods import HELLO, STATUS, STOP
 from dragoman.errors import (
     BrokerError,
     CallTimeout,
@@ -27,10 +28,6 @@ from dragoman.errors import (
 from dragoman.transports.base import Receiver, Stream
 from dragoman.transports.sockets import connect_unix
 from dragoman.wire.framing import Framer
-
-HELLO: Final = "_dragoman/hello"
-STATUS: Final = "_dragoman/status"
-STOP: Final = "_dragoman/stop"
 
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for an answer that needs no peer. A broker answers within a millisecond; ten seconds on

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from dragoman.broker.client.hello import ask_broker, knock
 from dragoman.broker.client.list import list_brokers, status_of, stop_broker
 from dragoman.broker.error_transfer import revive
-from dragoman.broker.protocol import RELEASE
+from dragoman.broker.methods import RELEASE
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
+from dragoman.dialects.acp import v1 as acp
 from dragoman.errors import (
     BrokerError,
     CallError,
@@ -146,7 +147,7 @@ async def close_at_peer(session: SessionRecord, paths: Paths) -> DragomanError |
             options = ClientOptions(read_files=False, write_files=False)
             async with AcpClient(await knock(broker.address), options) as client:
                 await client.connection.call(
-                    "session/close", {"sessionId": session.peer_session_id}
+                    acp.SESSION_CLOSE.name, {"sessionId": session.peer_session_id}
                 )
     except DragomanError as error:
         return error

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_transfer, protocol
+from dragoman.broker import error_transfer, methods, protocol
 from dragoman.broker.server import connection_limit
 from dragoman.broker.server.caller import Caller
 from dragoman.broker.server.interfaces import BrokerHost
@@ -300,7 +300,7 @@ class Broker:
             if caller.terms.agent_stderr and (caller in running or not running):
                 if caller.connection.failure is None and not caller.connection.is_full:
                     said = {"text": data.decode("utf-8", "replace")}
-                    caller.connection.post(protocol.STDERR, said)
+                    caller.connection.post(methods.STDERR, said)
 
     # -- for callers
 

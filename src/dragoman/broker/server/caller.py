@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.broker import error_transfer, protocol
+from dragoman.broker import error_transfer, methods, protocol
 from dragoman.broker.protocol import PromptMeta
 from dragoman.broker.server.jobs import Job
 from dragoman.broker.server.peer_sessions import CLOSE, LOAD, NEW, RESUME
@@ -24,6 +24,7 @@ from dragoman.broker.server.readers import renamed
 from dragoman.broker.server.turns import PROMPT
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1.handshake import version_note
+from dragoman.dialects.acp.v1.methods import SESSION_FORK_NAME
 from dragoman.errors import BudgetExceeded, DragomanError, RemoteError
 from dragoman.rpc import LATER, Call, Connection, ConnectionSettings, End, boundary
 from dragoman.store.records import new_job_id
@@ -49,7 +50,7 @@ ADDED_SIZE: Final = 4096
 """Bytes by which a line of the peer may grow on its way to a caller: by another name of a session,
 or by what is ours in an answer."""
 
-FORK: Final = "session/fork"
+FORK: Final = SESSION_FORK_NAME
 PERMISSION: Final = acp.SESSION_REQUEST_PERMISSION.name
 
 
@@ -83,16 +84,16 @@ class Caller:
             RESUME: lambda request: self._guarded(broker.sessions.resume(self, request.params)),
             CLOSE: lambda request: self._guarded(broker.sessions.close(self, request.params)),
             PROMPT: self._prompt,
-            protocol.HELLO: lambda request: broker.hello(request.params),
-            protocol.PING: lambda request: {},
-            protocol.STATUS: lambda request: broker.status(self),
-            protocol.STOP: self._stop,
-            protocol.SUBMIT: self._submit,
-            protocol.ATTACH: self._attach,
-            protocol.DETACH: self._detach,
-            protocol.RESULT: lambda request: self._guarded(broker.result(request.params)),
-            protocol.CANCEL: self._cancel_job,
-            protocol.RELEASE: lambda request: self._guarded(
+            methods.HELLO: lambda request: broker.hello(request.params),
+            methods.PING: lambda request: {},
+            methods.STATUS: lambda request: broker.status(self),
+            methods.STOP: self._stop,
+            methods.SUBMIT: self._submit,
+            methods.ATTACH: self._attach,
+            methods.DETACH: self._detach,
+            methods.RESULT: lambda request: self._guarded(broker.result(request.params)),
+            methods.CANCEL: self._cancel_job,
+            methods.RELEASE: lambda request: self._guarded(
                 broker.sessions.release(self, request.params)
             ),
         }
@@ -134,7 +135,7 @@ class Caller:
             self._cancel(notification)
         elif notification.method == acp.CANCEL_REQUEST.name:
             self._call_off(notification)
-        elif notification.method == protocol.TERMS:
+        elif notification.method == methods.TERMS:
             try:
                 self.terms = protocol.read(notification.params, protocol.CallerTerms)
             except RemoteError as error:
@@ -288,7 +289,7 @@ class Caller:
     def _forward(self, request: Request) -> Any:
         """Pass a request on as it came."""
         method = request.method
-        if method.startswith("_dragoman/") or not (
+        if method.startswith(methods.PREFIX) or not (
             method.startswith("_")
             or acp.method_table(unstable=self._broker.spec.unstable).request(method) is not None
         ):

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
+from dragoman.broker.methods import PING
 from dragoman.broker.spec import BrokerSpec
 from dragoman.client.acp.client import AcpClient
 from dragoman.client.acp.options import ClientOptions
@@ -31,9 +32,6 @@ from dragoman.transports.process.identity import is_stopped
 from dragoman.transports.process.stream import ProcessStream
 
 NAME: Final = "dragoman"
-
-PING: Final = "_dragoman/ping"
-"""A method that no agent has: it costs nothing, and the refusal is an answer."""
 
 
 class PeerLink:

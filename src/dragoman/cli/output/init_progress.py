@@ -246,7 +246,7 @@ def proof_as_json(proof: VerifiedPeer) -> dict[str, Any]:
 
     card = proof.card
     return {
-        "type": "VerifiedPeer",
+        "type": "Proof",
         "peer": proof.name,
         "ready": proof.ready,
         "version": None if card is None else card.version,

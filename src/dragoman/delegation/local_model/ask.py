@@ -84,7 +84,7 @@ async def ask(
 
 
 async def _stream(model: LocalModel, prompt: str, key: str) -> AsyncGenerator[ModelChunk, None]:
-    name = "messages" if model.api == "anthropic" else "chat"
+    name = "anthropic_messages" if model.api == "anthropic" else "openai_chat"
     try:
         # Not before the first question, and not in the loop: these libraries take seconds.
         module = await asyncio.to_thread(

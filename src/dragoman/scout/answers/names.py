@@ -84,7 +84,7 @@ class _Name:
 
 
 async def _definition(desk: TurnContext, symbol: str) -> ScoutAnswer:
-    await desk.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "ScoutAnswer")
+    await desk.plan(f"Search for {code(symbol)}", "Tell definitions from uses", "Answer")
     asked = _Name(symbol)
     seen = asked.seen
     await asked.look(
@@ -124,7 +124,7 @@ async def _definition(desk: TurnContext, symbol: str) -> ScoutAnswer:
 
 
 async def _uses(desk: TurnContext, symbol: str) -> ScoutAnswer:
-    await desk.plan(f"Search for {code(symbol)}", "Leave out its definition", "ScoutAnswer")
+    await desk.plan(f"Search for {code(symbol)}", "Leave out its definition", "Answer")
     asked = _Name(symbol)
     seen = asked.seen
     await asked.look(desk, "Search for uses of", seen.other_uses)
@@ -148,7 +148,7 @@ async def _uses(desk: TurnContext, symbol: str) -> ScoutAnswer:
 
 
 async def _callers(desk: TurnContext, symbol: str) -> ScoutAnswer:
-    await desk.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "ScoutAnswer")
+    await desk.plan(f"Search for calls of {code(symbol)}", "See what they stand in", "Answer")
     asked = _Name(symbol)
     seen = asked.seen
     await asked.look(desk, "Search for calls of", lambda: seen.in_order(seen.calls))
@@ -173,7 +173,7 @@ async def _callers(desk: TurnContext, symbol: str) -> ScoutAnswer:
 
 async def _text(desk: TurnContext, text: str) -> ScoutAnswer:
     shown = code(text)
-    await desk.plan(f"Search for {shown}", "ScoutAnswer")
+    await desk.plan(f"Search for {shown}", "Answer")
     if not text.strip():
         return ScoutAnswer("There is nothing to search for.", answered=False)
     hits: list[Hit] = []

@@ -67,7 +67,7 @@ async def answer(desk: TurnContext, asked: Asked) -> ScoutAnswer:
 
 async def _find(desk: TurnContext, asked: FindFiles) -> ScoutAnswer:
     what = f"{asked.language} files" if asked.language else f"files named {code(asked.pattern)}"
-    await desk.plan(f"Look for {what}", "ScoutAnswer")
+    await desk.plan(f"Look for {what}", "Answer")
     raw = {"pattern": asked.pattern, "language": asked.language}
     async with desk.tool(f"Look for {what}", "search", "files", raw, path="") as call:
         found, total = await desk.in_thread(
@@ -88,7 +88,7 @@ async def _find(desk: TurnContext, asked: FindFiles) -> ScoutAnswer:
 
 
 async def _read(desk: TurnContext, asked: ReadFile) -> ScoutAnswer:
-    await desk.plan(f"Read {place(asked.path)}", "ScoutAnswer")
+    await desk.plan(f"Read {place(asked.path)}", "Answer")
     path = asked.path
     try:
         path = await desk.in_thread(lambda _: desk.reader.file(asked.path))
@@ -157,7 +157,7 @@ def _ambiguous(written: str, found: list[str]) -> ScoutAnswer:
 
 async def _folder(desk: TurnContext, asked: Folder) -> ScoutAnswer:
     shown = place(asked.path) if asked.path else "this folder"
-    await desk.plan(f"Look into {shown}", "ScoutAnswer")
+    await desk.plan(f"Look into {shown}", "Answer")
     try:
         path = await desk.in_thread(lambda _: desk.reader.folder(asked.path or "."))
     except FileMissing:
@@ -208,7 +208,7 @@ async def _survey(desk: TurnContext, under: str) -> Survey:
 
 
 async def _layout(desk: TurnContext, asked: Layout) -> ScoutAnswer:
-    await desk.plan("Look at all files", "See what the project says of itself", "ScoutAnswer")
+    await desk.plan("Look at all files", "See what the project says of itself", "Answer")
     under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
     seen = await _survey(desk, under)
     await desk.step()
@@ -284,7 +284,7 @@ def _doubts(seen: Survey) -> str:
 
 
 async def _count(desk: TurnContext, asked: CountFiles) -> ScoutAnswer:
-    await desk.plan("Count files and lines", "ScoutAnswer")
+    await desk.plan("Count files and lines", "Answer")
     under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
     raw = {"folder": under or ".", "language": asked.language}
     async with desk.tool("Count files and lines", "read", "count", raw, path=under) as call:
@@ -311,7 +311,7 @@ async def _count(desk: TurnContext, asked: CountFiles) -> ScoutAnswer:
 
 
 async def _readme(desk: TurnContext) -> ScoutAnswer:
-    await desk.plan("Look for a README", "Read it", "ScoutAnswer")
+    await desk.plan("Look for a README", "Read it", "Answer")
     seen = await _survey(desk, "")
     await desk.step()
     if not seen.readme:
@@ -320,7 +320,7 @@ async def _readme(desk: TurnContext) -> ScoutAnswer:
 
 
 async def _entry_points(desk: TurnContext) -> ScoutAnswer:
-    await desk.plan("Look at all files", "Read the manifests", "ScoutAnswer")
+    await desk.plan("Look at all files", "Read the manifests", "Answer")
     seen = await _survey(desk, "")
     await desk.step()
     async with desk.tool("Read the manifests", "read", "manifests", seen.manifests) as call:
@@ -337,7 +337,7 @@ async def _entry_points(desk: TurnContext) -> ScoutAnswer:
 async def _tests(desk: TurnContext, asked: Tests) -> ScoutAnswer:
     if asked.about:
         return await _tests_about(desk, asked.about)
-    await desk.plan("Look at all files", "ScoutAnswer")
+    await desk.plan("Look at all files", "Answer")
     seen = await _survey(desk, "")
     await desk.step()
     total = sum(seen.tests.values())
@@ -352,7 +352,7 @@ async def _tests(desk: TurnContext, asked: Tests) -> ScoutAnswer:
 
 async def _tests_about(desk: TurnContext, about: str) -> ScoutAnswer:
     """Test files that use a name, or are called after it."""
-    await desk.plan(f"Search for {code(about)} in tests", "ScoutAnswer")
+    await desk.plan(f"Search for {code(about)} in tests", "Answer")
     name = symbols.split_name(about)[0]
     seen = Sightings(name)
     hits: list[Hit] = []

@@ -23,7 +23,7 @@ MAX_OLD_SIZE: Final = 1024 * 1024
 
 async def save(desk: TurnContext, asked: Save, last: str) -> ScoutAnswer:
     """Write the last answer to a file, after asking."""
-    await desk.plan("Ask for permission", f"Write {place(asked.path)}", "ScoutAnswer")
+    await desk.plan("Ask for permission", f"Write {place(asked.path)}", "Answer")
     if not last:
         return ScoutAnswer("There is nothing to save yet: ask me something first.", answered=False)
     content = last if last.endswith("\n") else f"{last}\n"

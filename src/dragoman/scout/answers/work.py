@@ -66,7 +66,7 @@ def is_mark(text: str, tags: Sequence[str], path: str) -> bool:
 
 async def _todos(desk: TurnContext, asked: Todos) -> ScoutAnswer:
     named = " and ".join(asked.tags) if len(asked.tags) < 3 else "marks such as TODO"
-    await desk.plan(f"Search for {named}", "ScoutAnswer")
+    await desk.plan(f"Search for {named}", "Answer")
     under = await desk.in_thread(lambda _: desk.reader.folder(asked.path)) if asked.path else ""
     hits: list[Hit] = []
     words = asked.words.lower()
@@ -103,7 +103,7 @@ async def _todos(desk: TurnContext, asked: Todos) -> ScoutAnswer:
 
 
 async def _changes(desk: TurnContext, asked: RecentChanges) -> ScoutAnswer:
-    await desk.plan("Ask git for the history", "ScoutAnswer")
+    await desk.plan("Ask git for the history", "Answer")
     path = await desk.in_thread(lambda _: desk.reader.anything(asked.path)) if asked.path else ""
     asked = RecentChanges(asked.count, asked.since, asked.author, path)
     raw = {"program": "git", "path": path or ".", "since": asked.since, "author": asked.author}
@@ -176,7 +176,7 @@ async def _newest(desk: TurnContext, asked: RecentChanges, reason: str) -> Scout
     """Without git the times of files are all there is."""
     if asked.author or asked.since:
         return ScoutAnswer(f"I cannot tell who changed what, or when: {reason}.", answered=False)
-    await desk.plan("Ask git for the history", "Look at the times of files", "ScoutAnswer")
+    await desk.plan("Ask git for the history", "Look at the times of files", "Answer")
     await desk.step()
     under = "" if asked.path == "." else asked.path
 

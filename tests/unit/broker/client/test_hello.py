@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.broker.client.hello import HELLO, HelloConnection, ask_broker, knock, say_hello
+from dragoman.broker.client.hello import HelloConnection, ask_broker, knock, say_hello
+from dragoman.broker.methods import HELLO
 from dragoman.errors import (
     BrokerError,
     CallTimeout,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman import version
 from dragoman.broker.client import launch
 from dragoman.broker.endpoint import Endpoint
 from dragoman.broker.error_transfer import describe
@@ -128,8 +129,6 @@ def test_the_end_of_a_log_begins_where_this_broker_began(tmp_path: Path) -> None
 
 
 def test_an_installed_dragoman_is_found_without_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dragoman
-
     assert "src" in launch._own_python()["PYTHONPATH"] or launch._own_python() == {}
-    monkeypatch.setattr(dragoman, "__file__", "/usr/lib/site-packages/dragoman/__init__.py")
+    monkeypatch.setattr(version, "__file__", "/usr/lib/site-packages/dragoman/version.py")
     assert launch._own_python() == {}

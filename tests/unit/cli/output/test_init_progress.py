@@ -146,7 +146,7 @@ def test_programs_get_lines_and_the_quiet_the_names_only(
 ) -> None:
     card = card_of("x")
     assert proof_as_json(VerifiedPeer(name="x", card=card, kept=True)) == {
-        "type": "VerifiedPeer",
+        "type": "Proof",
         "peer": "x",
         "ready": True,
         "version": "1.2.3",

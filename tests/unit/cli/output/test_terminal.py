@@ -120,8 +120,8 @@ def test_a_question_is_neutral_and_shown_while_everything_else_waits(
 
 ELSEWHERE = {
     ("serve_acp.py", "opened"): "the token's file",
-    ("attaching.py", "reached.stream"): "a socket",
-    ("installing.py", "entries"): "another program's settings",
+    ("broker_stdio.py", "reached.stream"): "a socket",
+    ("install.py", "entries"): "another program's settings",
     ("skill.py", "entries"): "another program's settings",
     ("output/terminal.py", "held"): "the one place",
     ("output/terminal.py", "sys.stderr"): "a question, past what is held back",

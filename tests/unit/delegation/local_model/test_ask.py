@@ -161,7 +161,7 @@ async def test_without_the_libraries_the_extra_is_named(
 ) -> None:
     for name in ("anthropic", "httpx2"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("messages", "chat"):
+    for name in ("anthropic_messages", "openai_chat"):
         monkeypatch.delitem(sys.modules, f"dragoman.delegation.local_model.{name}", raising=False)
         monkeypatch.delattr(f"dragoman.delegation.local_model.{name}", raising=False)
     answer = await ask(model_at("http://127.0.0.1:1", api), "hello", environ=KEYS)

@@ -40,6 +40,9 @@ def _asks_client(name: str, params: Any, result: Any, gate: Gate | None = None) 
     return Method(name, "agent_to_client", "request", params, result, gate)
 
 
+SESSION_FORK_NAME: Final = "session/fork"
+"""A draft: `unstable.methods` has the method itself."""
+
 INITIALIZE: Final[Method[handshake.InitializeRequest, handshake.InitializeResponse]] = _asks_agent(
     "initialize", handshake.InitializeRequest, handshake.InitializeResponse
 )

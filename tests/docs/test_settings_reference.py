@@ -32,7 +32,7 @@ PAGES: dict[str, tuple[ModuleType, list[str]]] = {
     ),
     "configuration.md": (
         schema,
-        ["Settings", "Limits", "LocalModelSettings", "Timeouts", "PeerSettings"],
+        ["Settings", "DelegationLimits", "LocalModelSettings", "Timeouts", "PeerSettings"],
     ),
 }
 

@@ -1,0 +1,26 @@
+"""The names of the broker's own methods, ``_dragoman/…``.
+
+Only names, so that a command that sends one request to a broker loads nothing else. The shapes of
+their parameters are in `broker.protocol`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX: Final = "_dragoman/"
+
+HELLO: Final = "_dragoman/hello"
+PING: Final = "_dragoman/ping"
+"""A method that no agent has: it costs nothing, and the refusal is an answer."""
+STATUS: Final = "_dragoman/status"
+STOP: Final = "_dragoman/stop"
+SUBMIT: Final = "_dragoman/submit"
+ATTACH: Final = "_dragoman/attach"
+DETACH: Final = "_dragoman/detach"
+RESULT: Final = "_dragoman/result"
+CANCEL: Final = "_dragoman/cancel"
+RELEASE: Final = "_dragoman/release"
+TERMS: Final = "_dragoman/terms"
+STDERR: Final = "_dragoman/stderr"
+"""A notification: what the peer wrote to its stderr, for callers that asked for it."""
