@@ -1,9 +1,9 @@
-"""The permission policy: what an agent may do without anybody being asked.
+"""The permission policy: which actions of an agent are allowed, denied, or need a question.
 
-`rules` has the words, `policy.evaluation` the decision, `acts` makes an act of an agent's question, and
-`policy.approver` answers the questions of a session in order. How a shell line is read is in `policy.shell` and
-`policy.program_tables`, how a path is in `policy.path_patterns`. Settings hold the rules (`config.schema`), so every
-command imports this package: what a name needs is imported when it is asked for.
+`policy.rules` has the data types, `policy.evaluation` the decision, `policy.acts` the conversion of
+a permission request into an `Act`, and `policy.approver` answers the requests of a session.
+Every command imports this package through `config.schema`, so names that need slow imports are
+loaded on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""An agent's question as an act that a policy can judge.
+"""Convert an agent's permission request (`Question`) into an `Act` that a policy can judge.
 
-Owns the way from a question to an act. What is taken out of a tool call is in
-`dragoman.client.tool_input`; what becomes of an act is decided in `evaluation`.
+`client.tool_input` extracts paths and commands from the tool call; `policy.evaluation` decides.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Where an agent's questions are answered in one session, and why each was answered so.
+"""Answer the permission requests of one session and record the reason for each answer.
 
-Owns the order: what a rule denies is denied and what a policy allows is allowed; else an earlier
-"always" of this session counts, then the caller is asked if there is one, then the policy refuses,
-with an option that rejects. It keeps the "always" answers itself: an agent that is told "always"
-asks no more, and then no rule would be looked at. What an agent has done by us, without a question,
-is answered in the same order (`guard`). What the rules say is in `judge`.
+Order: a final verdict of the policy, then an earlier "always" of this session, then the caller's
+answer (bounded by a timeout), then a refusal. "Always" is stored here and sent to the agent as
+"once": an agent that receives "always" stops asking, and the rules would no longer be checked.
+`guard` applies the same order to work that dragoman does for the agent, such as a file write.
 """
 
 from __future__ import annotations

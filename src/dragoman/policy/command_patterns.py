@@ -1,8 +1,8 @@
-"""Whether a command fits a pattern, word by word.
+"""Match shell commands against the command patterns of policy rules, word by word.
 
-Owns the language of command patterns and its two readings. A rule that allows has to fit exactly
-and all of it; a rule that takes away fits as soon as it may be meant: by its beginning, whatever
-options stand between, whatever the program's path or case. The commands come out of `program_tables`.
+`surely` is for rules that allow: the whole command must match. `perhaps` is for rules that
+restrict: a possible match is enough, whatever options stand in between and however the program's
+path is written. `policy.program_tables` finds the commands.
 """
 
 from __future__ import annotations

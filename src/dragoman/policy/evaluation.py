@@ -1,8 +1,8 @@
-"""What a policy says about an act.
+"""Evaluate a permission policy: compute the verdict (allow, ask, escalate, deny) for an act.
 
-Owns the decision: every rule is asked, the strictest that fits counts, and where none fits the
-preset does. A rule that allows fits only what is certain, a rule that takes away fits what may be
-meant, so that an agent gains nothing by telling less or telling lies. It asks nobody (`approver`).
+The strictest matching rule wins; the preset decides if no rule matches. A rule that allows needs a
+certain match, a rule that restricts only a possible one, so that an agent gains nothing by sending
+incomplete or false data. This module never asks the caller; `policy.approver` does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Patterns with stars, matched in linear time.
+"""Glob matching for words and paths (``*``, ``?``, ``**``) without backtracking.
 
-Owns the language (``*`` and ``?`` inside of a part, ``**`` for any number of folders) and the
-matching, which follows all readings of a pattern at once: patterns may come out of a checkout of
-strangers, and none of them can take long. It does not know what is matched: `path_patterns` has paths and
-`command_patterns` has words.
+All readings of a pattern are followed at once, as in an NFA, because patterns may come from an
+untrusted checkout and must not be slow. `policy.path_patterns` and `policy.command_patterns` use
+it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Options that are known to be harmless, by program.
+"""Command-line options that are known to be harmless, by program.
 
-A star in a pattern, and the reading of a command as one that only reads, cover a word that begins
-with `-` only if it is in these tables: it neither writes a file nor runs a program, and does not go
-beyond what the command is named for. An option that is missing here costs a question. Options that
-certainly do more, and words that are not options, are in `risky_flags`.
+A ``*`` in a command pattern, and the test for read-only commands, accept a word that begins with
+``-`` only if it is listed here: it writes no file, runs no program and does nothing beyond the
+purpose of the command. A missing option costs a permission question. `policy.risky_flags` has the
+options that are known to do more.
 """
 
 from __future__ import annotations

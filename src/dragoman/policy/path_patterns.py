@@ -1,13 +1,9 @@
-"""Whether a path fits a glob, whatever the path is spelled like.
+"""Match paths against the globs of policy rules, after resolving symlinks, ``..`` and ``~``.
 
-Owns the way from a spelling to the places it may lead to: over links, over ``..``, by the home
-folder. A rule that allows needs all of those places to fit; a rule that takes away fits by any of
-them, and in any case and form of letters. A path that cannot be followed fits no rule that allows
-and every rule that takes away. It looks at the disk and changes nothing.
-
-Not covered: a hard link is a file of the folder it is in, and a link that is put there after the
-look leads elsewhere. What dragoman reads and writes for an agent itself is walked again, safely
-(`dragoman.client.services.workspace`).
+A rule that allows must match every path that a spelling may resolve to; a rule that restricts
+matches on any of them, ignoring case. A path that cannot be resolved matches only rules that
+restrict. Not covered: hard links, and symlinks made after the check; `client.services.workspace`
+resolves the paths that dragoman itself opens for an agent again, safely.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Programs that run other programs, and programs that only read.
+"""Tables of programs that run other programs (sudo, env, sh -c, xargs) and of read-only programs.
 
-Owns the tables and the unfolding: ``env A=1 rm x`` is also ``rm x``, ``sh -c 'rm x'`` as well, and
-what an interpreter is told to do could be anything. It does not know any rule (`commands` matches
-them), and it cannot know what a program does that reads its orders out of a file.
+Expands a command into the commands inside it: ``env A=1 rm x`` and ``sh -c 'rm x'`` both contain
+``rm x``, and code for an interpreter counts as an unknown command. `policy.command_patterns`
+matches the results. Commands that a program reads from a file are not seen.
 """
 
 from __future__ import annotations

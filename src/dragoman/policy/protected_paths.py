@@ -1,8 +1,8 @@
-"""Files that are never written without a question: .git, shell start files, dragoman's own folders.
+"""Protected paths, which are not written without a permission question: .git, shell start files.
 
-Owns the list. Whoever can write one of these runs commands later, outside of every policy: a hook
-of git, a line in ``.bashrc``, a rule in dragoman's own settings. Only a rule that names such a file
-allows it without a question (`names`); the decision is made in `evaluation`.
+An agent that can write one of them, or dragoman's own directories, can run commands later, outside
+of the policy: through a git hook, a line in ``.bashrc``, a rule in dragoman's settings. Only a rule
+that names the path allows the write without a question (`names`). `policy.evaluation` decides.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Words with which a program does more than its name says: write a file, run another program.
+"""Options and words that make a program write files or run other programs, by program.
 
-Owns the tables and the looking: `beyond` says at which places of a command such words stand, and
-`runs_others` whether some of them run programs for certain. It knows neither rules (`command_patterns` asks
-whether a rule names these words) nor which program is inside of another (`program_tables`). In doubt a
-word goes beyond: that costs a question, and no harm is done.
+`beyond` returns the positions of such words in a command; `runs_others` says whether one of them
+certainly runs a program. In doubt a word counts as risky, which costs a permission question.
+`policy.command_patterns` checks whether a rule names these words; `policy.program_tables` finds
+commands inside commands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a permission policy is made of: rules, presets, acts and verdicts.
+"""Data types of the permission policy: rules, presets, acts and verdicts.
 
-Owns the words and the shape of ``[policy]`` in a file of settings. It decides nothing: `evaluation`
-does that, `validate` says what a file may not say, and `acts` makes an act of an agent's question.
+Defines the ``[policy]`` table of the settings. `policy.evaluation` applies the rules,
+`policy.validate` checks rules from a file, and `policy.acts` builds acts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A line for a shell as the commands that it would run.
+"""Parse a shell command line into the commands that it would run and the files that it writes.
 
-A line counts as read only if two independent checks agree: a strict check of its characters, which
-needs no grammar and leaves nothing that two POSIX shells read differently, and the grammar of
-tree-sitter-bash, of which only plain commands, lists and pipelines are accepted. Every other line
-is one command of which nothing is known (`ANYTHING`). What the commands mean is in `program_tables`.
+A line is accepted only if two independent checks agree: a strict check of its characters, which
+rejects everything that two POSIX shells read differently, and the grammar of tree-sitter-bash,
+limited to plain commands, lists and pipelines. Any other line becomes `ANYTHING`, an unknown
+command. `policy.program_tables` knows what the commands do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a rule in a file may not say.
+"""Validate the policy rules of a settings file.
 
-Owns the sentences for rules that have the right shape and no sense: a pattern that leaves the
-workspace by ``..``, a command with an open quote, an allowance that would promise more than can be
-kept. The shape itself is checked by the types (`rules`, `config.validate`).
+Rejects rules that have the right types but cannot work: a glob with ``..``, an open quote in a
+command pattern, a rule that allows both paths and commands. `config.validate` checks the types.
 """
 
 from __future__ import annotations
