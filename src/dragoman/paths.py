@@ -1,7 +1,7 @@
-"""Where dragoman keeps its files on this machine.
+"""Find the directories for dragoman's config, data, cache, state and runtime files (XDG paths).
 
-Owns the five folders and the variables that move them. It creates nothing: whoever writes a file
-makes its folder. It does not know what is in the folders.
+Environment variables such as ``DRAGOMAN_CONFIG_HOME`` override the platform's directories. This
+module creates no directory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Settings: where they stand, what they are, how they are merged, and who is trusted.
+"""Settings: schema, loading and merging, validation, edits, and trust in project files.
 
-The order is defaults, the user's ``config.toml``, a project's ``dragoman.toml``, the environment,
-flags. A project may not name commands, endpoints, environment or wider permissions until the user
-has trusted it. No file holds a secret.
+Order: defaults, the user's ``config.toml``, a project's ``dragoman.toml``, the environment, flags.
+A project cannot set commands, endpoints, environment or wider permissions until the user trusts
+it. No settings file may contain a secret.
 """
 
 from dragoman.config.load import Config, IgnoredSetting, PeerTable, load_config

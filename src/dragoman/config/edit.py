@@ -1,8 +1,7 @@
-"""Changing the user's own configuration file.
+"""Edit the user's ``config.toml``: create it, enable or disable peers, set one value.
 
-Owns the edits that commands make for a user: comments, order and layout stay as they are, the file
-is replaced whole or not at all, and two writers take turns. What would not load afterwards is not
-written. It never touches a project's file.
+Comments, order and layout are kept (tomlkit). An edit holds the file lock and is validated before
+it is written. A project's ``dragoman.toml`` is never changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files that are changed together: all of them, or none.
+"""Change several files in one transaction: an exception restores all of them.
 
-Owns the memory of what was there before. It does not know what is in the files; they are written by
-`files`.
+Keeps the previous content of each file in memory and shows changes as a unified diff.
+`config.files` reads and writes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Change:
 
 
 class FileTransaction:
-    """Changes of files, taken back if the block they are made in ends with an exception.
+    """Changes to files, undone if the `with` block ends with an exception.
 
     ```
-    with Changes() as changes:
+    with FileTransaction() as changes:
         changes.write(path, data)
         check_everything()
     ```

@@ -1,8 +1,8 @@
-"""Read and write files: our own, those of other programs, and those that a user names.
+"""Read, write and lock files: our own, those of other programs, and those that a user names.
 
-Only ordinary files up to a size are read. A new file is made exclusively, and a file is replaced
-whole or not at all, by a fresh one beside it that no link can redirect. Two writers take turns with
-`locked`. What an agent writes into its workspace is the business of `client.services.files`.
+Reads only regular files, up to a size limit. Creates a file exclusively, and replaces a file
+atomically unless that would change its owner or break a hard link. `locked` serializes writers.
+`client.services.files` writes files for an agent in its workspace.
 """
 
 from __future__ import annotations

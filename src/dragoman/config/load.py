@@ -1,8 +1,8 @@
-"""One set of settings out of files, variables and flags, each value with its origin.
+"""Load the settings from files, environment variables and flags, with the origin of each value.
 
-Owns the order (defaults, ``config.toml``, the project, the environment, flags) and what a project
-may do before it is trusted: take away, never add. It does not know what a descriptor is: the peers
-that files define are handed on as they stand (`catalogue.load`).
+The order is defaults, ``config.toml``, the project, the environment, flags. An untrusted project
+can only restrict what the user allows, apart from `format` and `agent_files`. Tables that define
+peers are passed on unchecked; `catalogue.load` turns them into descriptors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The ``dragoman.toml`` of a project: where it is, and what it wants.
+"""Find and read a project's ``dragoman.toml``, and record that the user trusts it.
 
-Owns the way up from a folder to the file, the reading of it, and what has to be shown to a user
-before it is trusted. It does not know what the settings mean (`schema`, `load`).
+Searches from a directory up to the root of its repository. `parse` is the bounded TOML parser of
+all settings files. `config.schema` and `config.load` give the settings their meaning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Every setting there is, with its type and its default.
+"""Schema of the settings: every key of ``config.toml`` and ``dragoman.toml``, its type and default.
 
-Owns the shape of ``config.toml`` and of a project's ``dragoman.toml``, key by key, and which of
-the keys a project may set before it is trusted. It does not read or merge anything (`load`).
+`config.load` reads and merges the files and decides what an untrusted project may set.
 
 The annotations are values, not text (no `from __future__ import annotations`): every command reads
 settings, and msgspec would compile each of them first.

@@ -1,7 +1,7 @@
-"""Which values of an environment are secrets, and the redactors that remove them.
+"""Find the secret values in environment variables, and build the redactors that remove them.
 
-The patterns and the redactor itself are in `dragoman.redaction`; this module reads variables and
-looks at the disk, which that package does not.
+`redaction` has the patterns and the redactors and does no I/O; this module reads the environment
+and checks paths on the disk.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Which projects the user has said yes to.
+"""Record which project files the user trusts, by real path and SHA-256 digest.
 
-A checkout can be hostile, so what a project's files want started, reached or seen is ignored until
-the user trusts them. Owns the record of that: the real path of the file and the digest of its
-bytes, and the same for the adapters it names. Another byte, or a link that leads elsewhere, is
-another file. It does not know what trust is needed for (`load`).
+A checkout can be hostile, so dragoman ignores the commands, endpoints and variables in its files
+until the user trusts them. The record includes the Python adapters that the file names. A changed
+byte or a changed link target ends the trust. `config.load` decides what needs trust.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a project's file would do once it is trusted, in words.
+"""List what a project's ``dragoman.toml`` would change, in sentences for the trust prompt.
 
-Owns the sentences that a user reads before a yes. It decides nothing: what counts without trust is
-decided in `load`, and the whole file is shown beside these words.
+The prompt shows the whole file as well. `config.load` decides what is ignored without trust.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Plain data from a TOML file as a typed value, or an error that a person can act on.
+"""Convert TOML data to typed values, and reject unknown keys, wrong types and secrets.
 
-Owns the checks that settings and descriptors share: an unknown key is named with its path and the
-nearest key there is, a wrong type with its path, and a secret is refused. It does not know which
-keys there are: the types say so.
+Settings and descriptors share these checks. A `ConfigInvalid` error names the path of the key and
+suggests the nearest known key. The msgspec types define which keys exist.
 """
 
 from __future__ import annotations
