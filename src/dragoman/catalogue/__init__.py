@@ -1,7 +1,7 @@
-"""The catalogue: which peers there are, as data.
+"""The catalogue of peers: one descriptor per peer, as data.
 
-One descriptor per peer says how it is started, what it claims, what it needs and what it does
-differently. What was measured of a peer is on its card (`dragoman.verify`).
+A descriptor says how to start the peer, which roles it claims, what it needs, and its quirks.
+Measured facts are on the peer's card (`catalogue.card`), which `verify` writes.
 """
 
 from dragoman.catalogue.descriptor import (

@@ -1,4 +1,4 @@
-"""`python -m dragoman.catalogue` prints the page about the peers that come with dragoman."""
+"""Print the reference page of the built-in peers: ``python -m dragoman.catalogue``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Agent files and the peer each of them delegates to: list, set, unset, validate.
+"""List, set, unset and validate the ``delegate_to: <peer>-<role>`` field of agent files.
 
-Owns the meaning of `delegate_to: <peer>-<role>` (or `none`) and the rule that an edit is made in
-all files or in none, and taken back if it breaks something. How the one field is changed without
-touching the rest is in `front_matter`; which peers there are is in the catalogue.
+An edit changes all named files or none, and is undone if it causes a new validation problem.
+`catalogue.front_matter` edits the bytes of one file.
 """
 
 from __future__ import annotations

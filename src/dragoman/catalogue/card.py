@@ -1,8 +1,7 @@
-"""The peer card: what was measured of one version of a peer on one platform.
+"""The peer card: facts measured about one version of a peer on one platform.
 
-Owns the shape and its JSON. It does not measure (`ladder` and its rungs do) and does not know
-where cards are kept (`card_store`). A field that was not measured is None, which is "unknown" and never
-"no".
+`verify` measures and `catalogue.card_store` keeps the JSON files. A fact that was not measured is
+None, which means "unknown", never "no".
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class MeasuredFacts(Struct, frozen=True, kw_only=True):
 
 
 class Card(Struct, frozen=True, kw_only=True):
-    """A ladder climbed once."""
+    """The result of one verification of a peer: every rung, and the measured facts."""
 
     peer: str
     version: str | None

@@ -1,7 +1,7 @@
-"""Where cards are kept: one JSON file for each peer, version and platform.
+"""Store peer cards as JSON files, one per peer, version and platform.
 
-Owns the names of the files and their atomic writing. It does not measure. A file that cannot be
-read is no card, and `trouble` says why; it is never mended, because a card can be measured again.
+Writes are atomic. A file that cannot be read counts as missing, and `CardStore.trouble` has the
+reason; it is not repaired, because ``dragoman peers verify`` measures the card again.
 """
 
 from __future__ import annotations

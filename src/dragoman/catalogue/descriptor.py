@@ -1,8 +1,7 @@
-"""What is known of an agent before it was asked: one descriptor per peer.
+"""Schema of a peer descriptor: every key of a peer's TOML file, its type and default.
 
-Owns the shape of a descriptor, which is the shape of its TOML file, key by key. It does not know
-where descriptors come from (`load`), nor what was measured of a peer (`card`): all
-of this is claimed, and `source` says by whom.
+All of it is claimed, with its origin in `source`; measured facts are in `catalogue.card`.
+`catalogue.load` finds descriptors and `catalogue.validate` checks them.
 
 The annotations are values, not text (no `from __future__ import annotations`), as in
 `config.schema`.

@@ -1,8 +1,9 @@
-"""Whether a policy can be kept with a peer: how it is made to ask, and what shows that it did.
+"""Make a peer ask for permission as the policy requires, and detect when it did not.
 
-Owns the way to a peer that asks (launch, environment, mode and options as its descriptor says), the
-refusal of a peer that does not ask, and the files that changed although nothing was allowed. What a
-policy allows is decided in `policy`; how a peer is reached, in `open` and `broker.client.connect`.
+Applies the environment, arguments, mode and options from the descriptor, and raises
+`PolicyNotEnforced` for a peer that does not ask. `unapproved` finds files that changed without an
+allowed request. `policy` decides what is allowed; `catalogue.open` and `broker.client.connect`
+connect to the peer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ WRITES: Final = frozenset({"edit", "delete", "move"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enforced:
-    """The way to a peer under a policy."""
+    """A peer's launch under a policy, and whether the policy can be enforced."""
 
     way: LaunchSpec
     restricts: bool = False
@@ -85,25 +86,25 @@ class Enforced:
 
 
 def enforce(
-    way: LaunchSpec,
+    spec: LaunchSpec,
     *,
     restricts: bool,
     mode: str | None = None,
     card: Card | None = None,
     allow_unenforced: bool = False,
 ) -> Enforced:
-    """The way to a peer that is made to ask wherever the policy `restricts` it.
+    """Make the peer ask for permission if the policy `restricts` it.
 
-    `mode` is the one that the user wants. Raises `PolicyNotEnforced` for a peer that does not ask,
-    unless that is allowed.
+    `mode` is the mode that the user wants. Raises `PolicyNotEnforced` for a peer that does not ask,
+    unless `allow_unenforced`.
     """
     if not restricts:
-        return Enforced(way=way)
-    why = gap(way.descriptor, card=card, mode=mode)
+        return Enforced(way=spec)
+    why = gap(spec.descriptor, card=card, mode=mode)
     if why and not allow_unenforced:
-        raise PolicyNotEnforced(way.name, why)
+        raise PolicyNotEnforced(spec.name, why)
     return Enforced(
-        way=made_to_ask(way),
+        way=made_to_ask(spec),
         restricts=True,
         gap=why,
         mode=mode,
@@ -130,16 +131,16 @@ def gap(descriptor: Descriptor | None, *, card: Card | None = None, mode: str | 
     return ""
 
 
-def made_to_ask(way: LaunchSpec) -> LaunchSpec:
-    """The same way with all that makes the peer ask."""
-    table = _table(way.descriptor)
-    quirks = way.quirks
+def made_to_ask(spec: LaunchSpec) -> LaunchSpec:
+    """The launch spec with the environment, arguments and mode that make the peer ask."""
+    table = _table(spec.descriptor)
+    quirks = spec.quirks
     # Codex begins in its narrowest sandbox, and only ACP has a mode to start in.
-    modes = table.modes if way.descriptor and way.descriptor.protocol == ACP else ()
+    modes = table.modes if spec.descriptor and spec.descriptor.protocol == ACP else ()
     if modes and quirks.mode_after_open not in modes:
         quirks = structs.replace(quirks, mode_after_open=modes[0])
-    command = way.command if way.command is None else (*way.command, *table.arguments)
-    return replace(way, command=command, env={**way.env, **table.env}, quirks=quirks)
+    command = spec.command if spec.command is None else (*spec.command, *table.arguments)
+    return replace(spec, command=command, env={**spec.env, **table.env}, quirks=quirks)
 
 
 def _table(descriptor: Descriptor | None) -> Enforcement:

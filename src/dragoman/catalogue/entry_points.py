@@ -1,7 +1,7 @@
-"""Peers that installed packages register by entry points.
+"""Load the peers that installed packages register as ``dragoman.peers`` entry points.
 
-Owns the group of the entry points, what one of them may give, and that nothing is loaded out of a
-checkout that nobody has trusted. Where the peers go is known to `load`.
+Loading an entry point runs code, so those inside an untrusted checkout are skipped.
+`catalogue.load` adds the peers to the catalogue.
 """
 
 from __future__ import annotations

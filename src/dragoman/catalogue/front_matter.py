@@ -1,9 +1,7 @@
-"""One field of a file's YAML front matter: read it, set it, take it out, touch nothing else.
+"""Read, set or remove one field of a file's YAML front matter, leaving all other bytes unchanged.
 
-Owns where front matter begins and ends and which bytes one field is made of. It is handed bytes
-and hands bytes back: which files there are, and what a value means, is the business of
-`agent_files`. Nothing is re-written by a YAML library, which would reflow the rest of the file: a
-parser only says where things are, and afterwards whether anything but the field has changed.
+Works on bytes; `catalogue.agent_files` finds the files and interprets the value. The YAML parser
+only locates the field and checks the result: writing with a YAML library would reflow the rest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From a descriptor, or a command line, to the way an agent is started or reached.
+"""Resolve a peer's name or a command line to a `LaunchSpec`: command or address, and environment.
 
-Owns the choice among the launches of a peer on this machine, the words for what is missing, and
-the table of command lines that are known to be wrong. It starts nothing: it looks at files. Whether
-the program's runtime is new enough is asked by `runtimes`, and `open` goes the way.
+Chooses the first launch that is installed on this machine (else `NotInstalled`) and refuses
+command lines that are known to be wrong (`WrongLaunch`). Looks at files and starts nothing.
+`catalogue.runtimes` checks the version of Node.js; `catalogue.open` connects.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def current_platform() -> Platform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """How to get to one agent, and how to treat it."""
+    """How to start or reach one agent, with its environment, dialect options and quirks."""
 
     command: tuple[str, ...] | None = None
     """The words to start it with, the program as a path. None if there is an address."""
@@ -57,7 +57,7 @@ class LaunchSpec:
     protocol: str = AUTO
     descriptor: Descriptor | None = None
     deprecated: bool = False
-    """Whether its maker will take this way away."""
+    """Whether the agent's vendor has deprecated this launch."""
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ class LaunchSpec:
 
     @property
     def shown(self) -> str:
-        """The way in words, for people."""
+        """The command line or the address, for people."""
         return shlex.join(self.command) if self.command else str(self.address)
 
     def budgets(self) -> Budgets:
@@ -84,8 +84,8 @@ def resolve(
     platform: Platform | None = None,
     which: Which = programs.which,
 ) -> LaunchSpec:
-    """The first way of a peer that is there, on this platform. `NotInstalled` says what was looked
-    for. Only files are looked at, nothing is started."""
+    """The first launch of a peer that is installed on this platform. Raises `NotInstalled`, which
+    lists the programs that were looked for. Looks at files and starts nothing."""
     environ = os.environ if environ is None else environ
     platform = platform or current_platform()
     launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]
@@ -93,13 +93,13 @@ def resolve(
         where = ", ".join(sorted({name for one in descriptor.launch for name in one.platforms}))
         raise NotInstalled(descriptor.name, f"it only runs on {where}, and this is {platform}")
     looked_for: list[str] = []
-    # A way that its maker will take away is the last resort.
+    # A deprecated launch is the last resort.
     for launch in sorted(launches, key=lambda launch: launch.deprecated):
         if launch.address is not None:
-            return _way(descriptor, launch, None)
+            return _spec(descriptor, launch, None)
         program = _find(launch.command[0], environ, which)
         if program is not None:
-            return _way(descriptor, launch, (program, *launch.command[1:]))
+            return _spec(descriptor, launch, (program, *launch.command[1:]))
         if launch.command[0] not in looked_for:
             looked_for.append(launch.command[0])
     hint = descriptor.install.hint
@@ -118,21 +118,21 @@ def way_to(
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> LaunchSpec:
-    """The way to a peer by its name, with the variables that the user's settings let it see.
+    """The launch spec of a peer by its name, with the variables that the settings let it see.
 
-    Raises `WrongLaunch` if somebody described a launch that is known to be wrong.
+    Raises `WrongLaunch` if the descriptor has a launch that is known to be wrong.
     """
-    way = resolve(catalogue.get(name), environ=environ)
-    refuse_described(way, catalogue)
-    return way if settings is None else with_env(way, settings.for_peer(name).env)
+    spec = resolve(catalogue.get(name), environ=environ)
+    refuse_described(spec, catalogue)
+    return spec if settings is None else with_env(spec, settings.for_peer(name).env)
 
 
-def with_env(way: LaunchSpec, names: Iterable[str]) -> LaunchSpec:
-    """The same way for a program that may see more variables of ours."""
-    return replace(way, inherit=tuple(dict.fromkeys([*way.inherit, *names])))
+def with_env(spec: LaunchSpec, names: Iterable[str]) -> LaunchSpec:
+    """The launch spec with more of our environment variables passed to the program."""
+    return replace(spec, inherit=tuple(dict.fromkeys([*spec.inherit, *names])))
 
 
-def _way(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> LaunchSpec:
+def _spec(descriptor: Descriptor, launch: Launch, command: tuple[str, ...] | None) -> LaunchSpec:
     env = dict(descriptor.env)
     if launch.command and launch.command[0] == PYTHON:
         env |= _own_python()
@@ -186,7 +186,7 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
     _refuse_wrong(argv, started, catalogue)
     known = _started_so(argv, catalogue)
     if known is not None:
-        return _way(known, Launch(command=argv), argv)
+        return _spec(known, Launch(command=argv), argv)
     for plain, names in started:
         known = _peer_of(names, plain, catalogue)
         if known is not None:
@@ -204,19 +204,19 @@ def describe_command(argv: Sequence[str], catalogue: Catalogue) -> LaunchSpec:
             )
         # It may be a form that nobody has written down: its program's environment does no harm,
         # and what it speaks is asked.
-        return replace(_way(known, Launch(command=argv), argv), protocol=AUTO, details={})
-    return _way(known, Launch(command=argv), argv)
+        return replace(_spec(known, Launch(command=argv), argv), protocol=AUTO, details={})
+    return _spec(known, Launch(command=argv), argv)
 
 
-def refuse_described(way: LaunchSpec, catalogue: Catalogue) -> None:
+def refuse_described(spec: LaunchSpec, catalogue: Catalogue) -> None:
     """Raise `WrongLaunch` for a described launch that another peer knows to be wrong.
 
     What comes with dragoman was tried, and looking at it again would cost every start.
     """
-    peer = way.descriptor
-    if peer is None or way.command is None or catalogue.origin(peer.name) == BUILT_IN:
+    peer = spec.descriptor
+    if peer is None or spec.command is None or catalogue.origin(peer.name) == BUILT_IN:
         return
-    _refuse_wrong(way.command, _started(way.command, catalogue), catalogue)
+    _refuse_wrong(spec.command, _started(spec.command, catalogue), catalogue)
 
 
 _Started: TypeAlias = list[tuple[tuple[str, ...], set[str]]]

@@ -1,8 +1,7 @@
-"""All peers that are known here, from four places.
+"""Load the catalogue: the peers of dragoman, of installed packages, of the user and of the project.
 
-Owns the catalogue: the peers that come with dragoman, those of installed packages, those in the
-user's folder, and those of a trusted project. A name is unique; two peers of one name are an error
-that names both. What is broken is left out and told, so that one bad file does not stop the rest.
+A name is unique: two peers with one name are an error that names both. A broken descriptor is left
+out and listed in `Catalogue.problems`, so that one bad file does not stop the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How long a session must not be loaded after it was created.
+"""Compute the delay before a new session may be loaded again.
 
 Some peers lose a session that another of their processes loads within the same minute of the clock
-(the quirk `loads_next_minute`). Pure: the time is an argument; callers wait.
+(the quirk `loads_next_minute`). Pure: the time is an argument. `runs.load_delay` and
+`broker.server.sessions` wait.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The capability matrix: who claims what, and on which evidence, as a page.
+"""Render the capability matrix of the peers, ``docs/reference/peers.md``, as Markdown.
 
-Owns the text of ``docs/reference/peers.md``. It does not load or measure anything: the catalogue
-and the cards are handed to it. `python -m dragoman.catalogue` prints the page.
+The catalogue and the cards are arguments; this module loads and measures nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which of the MCP servers of a session a peer takes, and what has to be set so that it does.
+"""Decide which MCP servers of a session a peer uses, and set the environment variables it needs.
 
-Owns the answer by what the descriptor and the card say. It starts no server: the peer does. Servers
-that a peer's dialect has no words for are refused by its client.
+The answer comes from the descriptor and the card. The peer starts the servers. The dialect's client
+rejects servers that its protocol cannot express.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class McpLaunch:
-    """The way to a peer that is handed MCP servers."""
+    """A peer's launch with MCP servers, and the servers that it ignores."""
 
     way: LaunchSpec
     ignored: tuple[str, ...] = ()
@@ -37,25 +37,25 @@ class McpLaunch:
 
 
 def taken(
-    way: LaunchSpec, servers: Sequence[Any], *, workspace: Path, card: Card | None = None
+    spec: LaunchSpec, servers: Sequence[Any], *, workspace: Path, card: Card | None = None
 ) -> McpLaunch:
-    """What a peer does with these servers, and the way on which it does it."""
+    """Which of these servers a peer uses, and the launch spec that makes it use them."""
     if not servers:
-        return McpLaunch(way)
-    table = McpServers() if way.descriptor is None else way.descriptor.mcp
+        return McpLaunch(spec)
+    table = McpServers() if spec.descriptor is None else spec.descriptor.mcp
     ignored = {kind: f"it takes none over {kind}" for kind in table.ignored}
     if table.env:
         found = _trusted_by(workspace, table.trusts)
         if found is None:
-            way = replace(way, env={**way.env, **table.env})
+            spec = replace(spec, env={**spec.env, **table.env})
         else:
             why = "it uses them only in a folder that you trust in its own program, because of "
-            return McpLaunch(way, tuple(map(_name, servers)), f"{why}{found}")
+            return McpLaunch(spec, tuple(map(_name, servers)), f"{why}{found}")
     elif card is not None and card.facts.mcp is False:
         ignored.setdefault("stdio", "it started none when it was verified")
     left = [one for one in servers if kind_of(one) in ignored]
     reasons = dict.fromkeys(ignored[kind_of(one)] for one in left)
-    return McpLaunch(way, tuple(map(_name, left)), "; ".join(reasons))
+    return McpLaunch(spec, tuple(map(_name, left)), "; ".join(reasons))
 
 
 def kind_of(server: Any) -> McpKind:

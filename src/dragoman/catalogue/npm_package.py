@@ -1,7 +1,6 @@
-"""The npm package that a program belongs to.
+"""Find the npm package that a program belongs to: its ``package.json``, name and version.
 
-Owns the way from a program's file, through links, up to its ``package.json``. It starts nothing
-and knows no peer.
+Follows links from the program's file and searches upwards. Starts nothing.
 """
 
 from __future__ import annotations

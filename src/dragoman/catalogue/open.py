@@ -1,8 +1,7 @@
-"""Going the way to an agent, with all that is known about it applied.
+"""Start or connect to a peer, with the options and quirks of its descriptor applied.
 
-Owns the translation of a descriptor's quirks into options of a client, and the judgement of
-results that only look like successes. It does not choose the way (`launch`) and knows no
-method of a protocol (`dragoman.client`).
+`judge` corrects results that look successful: an error reported only as text becomes a failure.
+`catalogue.launch` chooses the command or address; `client.connect` speaks the protocol.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ERROR_LOOKS: Final = (
 
 @asynccontextmanager
 async def open_peer(
-    way: LaunchSpec,
+    spec: LaunchSpec,
     *,
     workspace: str | os.PathLike[str] = ".",
     permit: Permit = deny_all,
@@ -57,27 +56,27 @@ async def open_peer(
     max_line_size: int | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Peer]:
-    """Start or reach the agent and talk with it until the block ends; then it is gone.
+    """Start or connect to the agent for the time of the block; closes the connection at its end.
 
-    `env` names further variables of ours that it may see, `extra_env` sets some. What the caller
-    says in `details` goes before what the descriptor says.
+    `env` names more of our variables that the agent may see, `extra_env` sets variables. `details`
+    override the options of the descriptor.
     """
     # Not at the top: a call that goes through a broker starts nothing, and needs neither.
     from dragoman.catalogue.runtimes import check_runtime
     from dragoman.client.connect import connect
 
-    await check_runtime(way, {**os.environ, **way.env, **(extra_env or {})})
-    spoken = dialect or way.protocol
-    target = list(way.command) if way.command is not None else str(way.address)
+    await check_runtime(spec, {**os.environ, **spec.env, **(extra_env or {})})
+    spoken = dialect or spec.protocol
+    target = list(spec.command) if spec.command is not None else str(spec.address)
     async with connect(
         target,
         workspace=workspace,
         dialect=spoken,
         permit=permit,
         guard=guard,
-        budgets=budgets or way.budgets(),
-        env={**way.env, **(extra_env or {})},
-        inherit=(*way.inherit, *env),
+        budgets=budgets or spec.budgets(),
+        env={**spec.env, **(extra_env or {})},
+        inherit=(*spec.inherit, *env),
         on_event=on_event,
         on_stderr=on_stderr,
         inquire=inquire,
@@ -88,32 +87,32 @@ async def open_peer(
         terminals=terminals,
         unstable=unstable,
         name=name,
-        max_line_size=max_line_size or _line_size(way),
-        details={**options_of(way, spoken, permit), **(details or {})},
+        max_line_size=max_line_size or _line_size(spec),
+        details={**options_of(spec, spoken, permit), **(details or {})},
     ) as peer:
         yield peer
 
 
-def _line_size(way: LaunchSpec) -> int | None:
-    return None if way.descriptor is None else way.descriptor.max_line_size
+def _line_size(spec: LaunchSpec) -> int | None:
+    return None if spec.descriptor is None else spec.descriptor.max_line_size
 
 
-def options_of(way: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:
+def options_of(spec: LaunchSpec, dialect: str, permit: Permit = deny_all) -> dict[str, Any]:
     """The options of the dialect's client that make up for what the peer does differently."""
     # A user who chose another dialect than the descriptor gets that one bare.
-    options: dict[str, Any] = dict(way.details) if dialect == way.protocol else {}
+    options: dict[str, Any] = dict(spec.details) if dialect == spec.protocol else {}
     if dialect == CODEX and is_unrestricted(permit):
         # In its narrow sandbox a command that writes fails before anybody is asked.
         options.setdefault("sandbox", "workspace-write")
     if dialect != ACP:
         return options
-    quirks = way.quirks
+    quirks = spec.quirks
     if quirks.missing_file_is_empty:
         options.setdefault("missing_file_is_empty", True)
     if quirks.mode_after_open is not None:
         options.setdefault("starting_mode", quirks.mode_after_open)
-    if way.descriptor is not None and way.descriptor.credentials.login:
-        options.setdefault("login_hint", way.descriptor.credentials.login)
+    if spec.descriptor is not None and spec.descriptor.credentials.login:
+        options.setdefault("login_hint", spec.descriptor.credentials.login)
     return options
 
 

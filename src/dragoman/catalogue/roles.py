@@ -1,7 +1,6 @@
-"""The roles that peers claim: what each is for.
+"""The roles that the built-in peers claim, and what each role is for.
 
-Owns the names of the roles that dragoman's own peers claim. Others are welcome: a role is any word
-of the right form, and a peer may be the first to claim it.
+A descriptor may claim other roles: any word of the right form is a role.
 """
 
 from __future__ import annotations

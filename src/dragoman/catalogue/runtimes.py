@@ -1,7 +1,7 @@
-"""What a program needs to run: a node that is new enough.
+"""Check that the Node.js version which a peer needs is installed.
 
-Owns the finding of the interpreter, as the script's first line would have it found, and the
-question for its version. It asks only node itself, never a peer.
+Finds the interpreter from the first line of the peer's script and runs ``node --version``. Never
+starts the peer.
 """
 
 from __future__ import annotations
@@ -81,18 +81,18 @@ def _file_key(file: str) -> tuple[str, int, int] | None:
     return os.path.realpath(file), info.st_size, info.st_mtime_ns
 
 
-async def check_runtime(way: LaunchSpec, environ: Mapping[str, str] | None = None) -> str | None:
+async def check_runtime(spec: LaunchSpec, environ: Mapping[str, str] | None = None) -> str | None:
     """Raise `NotInstalled` if the program cannot run here, and return the version of its node.
 
     None if it needs none, or does not say which.
     """
-    descriptor = way.descriptor
-    if descriptor is None or descriptor.install.node is None or not way.command:
+    descriptor = spec.descriptor
+    if descriptor is None or descriptor.install.node is None or not spec.command:
         return None
     if environ is None:
         # What is set for the program counts for the search of its interpreter, too.
-        environ = {**os.environ, **way.env}
-    program = which(way.command[0], path=environ.get("PATH"))
+        environ = {**os.environ, **spec.env}
+    program = which(spec.command[0], path=environ.get("PATH"))
     node = None if program is None else find_node(Path(program), environ)
     if node is None:
         return None

@@ -1,7 +1,7 @@
-"""The program inside of a command line: what ``npx``, ``env``, ``node`` or ``sh -c`` would start.
+"""Find the program inside a command line: what ``npx``, ``env``, ``node`` or ``sh -c`` would start.
 
-Owns the words that only start another program. It looks at words and at no file, and knows no peer:
-`launch` does.
+Looks only at the words of the command line, not at files. `catalogue.launch` finds the peer that
+the program belongs to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A table of a TOML file as a descriptor, or an error that says where and what.
+"""Convert a TOML table to a peer descriptor and validate it.
 
-Owns what a descriptor must fulfil beyond its types: names, roles, launches, quirks that fit the
-protocol, no secrets. It does not know where tables come from (`load`).
+Checks what types cannot express: names, roles, launches, quirks that need a certain protocol, no
+secrets. `ConfigInvalid` names the file and the key. `catalogue.load` supplies the tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which version of a peer is installed, learned without starting a server by mistake.
+"""Find the installed version of a peer without starting its server.
 
-Owns the three ways: the package that the program belongs to, a flag that is known to be safe, and
-nothing, where only a handshake tells. One real agent takes ``--version`` for the order to start its
-server and another one ends with an error, so no flag is tried that the descriptor does not name.
+The version comes from the program's npm package or from a flag that the descriptor names; otherwise
+it is unknown until the handshake. No other flag is tried: one real agent starts its server on
+``--version``, and another one fails.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ def own_version() -> str:
     return __version__
 
 
-def installed_version(way: LaunchSpec) -> str | None:
+def installed_version(spec: LaunchSpec) -> str | None:
     """The version as files tell it; None if they do not. Nothing is started."""
-    if way.descriptor is None or not way.command:
+    if spec.descriptor is None or not spec.command:
         return None
-    source = way.descriptor.version
+    source = spec.descriptor.version
     if source.how == "ours":
         return own_version()
     if source.how == "package" and source.package is not None:
-        return package_version(Path(way.command[0]), source.package)
+        return package_version(Path(spec.command[0]), source.package)
     return None
 
 
-async def learn_version(way: LaunchSpec) -> str | None:
+async def learn_version(spec: LaunchSpec) -> str | None:
     """The version as files or a safe flag tell it; None if only a handshake can."""
-    known = installed_version(way)
-    if known is not None or way.descriptor is None or not way.command:
+    known = installed_version(spec)
+    if known is not None or spec.descriptor is None or not spec.command:
         return known
-    source = way.descriptor.version
+    source = spec.descriptor.version
     if source.how != "flag" or source.flag is None:
         return None
-    said = await ask_program([way.command[0], source.flag], timeout=FLAG_TIMEOUT, env=way.env)
+    said = await ask_program([spec.command[0], source.flag], timeout=FLAG_TIMEOUT, env=spec.env)
     if said is None or said.exit_code != 0:
         return None
     found = VERSION.search(said.output) or VERSION.search(said.errors)
