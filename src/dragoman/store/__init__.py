@@ -1,12 +1,8 @@
-"""Sessions and jobs that outlive the process they were started from.
+"""The session store: sessions, jobs and events in SQLite, which outlive the process that made them.
 
-Owns what is kept of them, in one file, and what is not: secrets are taken out before anything
-reaches the disk. It starts no peer and serves nobody; `dragoman.broker` does. The parts:
-`records`, `store`, `store.stream_redaction`, `store.writer`, `store.run_recorder`, `store.history`.
-
-The names below are loaded at their first use: a command that goes through a broker makes an id for
-its job, and needs neither the store nor what is written to it. What `store.history` has is not among
-them, because a module and a function of one name cannot both be loaded that way.
+Secrets are redacted before anything reaches the disk. `store.ledger` is a second database, for
+delegations. The names below are loaded on first use: a command that goes through a broker needs
+only a job id. `store.history` is not among them, because the module and its function share a name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files of SQLite that are damaged: how they are told, looked for and set aside.
+"""Detect damaged SQLite files and set them aside under another name.
 
-Owns what counts as damage, the thorough look that `dragoman doctor` takes, and the name under which
-a damaged file stays beside its place. It opens nothing to write; `database` begins the new file.
+`find_damage` is the full check of ``dragoman doctor``. Opens files only to read; `store.database`
+creates the new file.
 """
 
 from __future__ import annotations

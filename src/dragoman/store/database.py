@@ -1,12 +1,9 @@
-"""One SQLite file: opened with care, written in transactions, and failing with words.
+"""A SQLite file: open, transactions, locks, migrations, and SQLite's errors as `StoreError`.
 
-Owns the connection, who may read the file, the bounds of every wait for it, the migrations, and
-what SQLite's errors mean. It knows no table: a subclass names its `Form`. Those of the store are in
-`sessions`, `jobs` and `events`; the ledger has its own.
-
-Any number of processes may have the file open. Whoever writes takes the lock at once, so that two
-never find out halfway that one of them has to give up. What was committed survives the death of
-every process; a machine that loses its power may lose the last moments, and never the file.
+Defines no table: subclasses do, and set their `Form`. Many processes may open the file. A write
+transaction takes the lock at its start, every wait is bounded by a timeout, and a damaged file is
+set aside and replaced (`store.damage`). Committed data survives the death of a process; a power
+loss may cost the last transactions, but not the file.
 """
 
 from __future__ import annotations

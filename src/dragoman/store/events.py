@@ -1,9 +1,8 @@
-"""The events of sessions in the store, and the notes between them.
+"""The table of session events, and of the notes between them.
 
-Owns their order: every event of a session has a number, none is there twice, and where some could
-not be stored a note of the kind `GAP` says which and why. A stored event is one line, the `params`
-of a `session/update` of ACP v1. What is in a line it does not know, and secrets were taken out of
-it before (`stream_redaction`).
+Events of a session are numbered without duplicates, and a `GAP` note records those that could not
+be stored. An event is one line, the `params` of a `session/update` of ACP v1, already redacted
+(`store.stream_redaction`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A session as lines of JSON, to take along or to read with other tools, and the way back.
+"""Export a session as JSON lines, and import such a file.
 
-Owns the format, which docs/reference/sessions-store.md describes: a head, the jobs, the events with
-their gaps, the notes, and an end that counts them, so that a file that was cut off is not taken for
-a whole one. What comes from a file is searched for secrets again: it may be anybody's.
+docs/reference/sessions-store.md describes the format. The last line has the counts, so that a
+truncated file is rejected. Imported data is redacted again, because its origin is unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a stored session was, read without its peer.
+"""Replay a stored session as events, without its peer.
 
-Owns the way back from stored lines and jobs to events, all of them marked as replayed, which fold
-to what the session looked like. It changes nothing, and asks nobody.
+Converts stored lines and jobs to events, all marked as replayed, with the start and end of each
+turn and a notice for each gap. Reads only.
 """
 
 from __future__ import annotations

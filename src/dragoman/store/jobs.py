@@ -1,7 +1,7 @@
-"""The jobs in the store.
+"""The table of jobs: create, update, list, and end the jobs whose process is gone.
 
-Owns the rows of jobs, the count of what is missing of each, and the verdict over jobs whose process
-is gone. Who is gone, it is told. The gaps themselves are noted in `events`.
+The caller passes the liveness check to `end_orphans`. The missing events of a job are counted from
+the gaps that `store.events` records.
 """
 
 from __future__ import annotations

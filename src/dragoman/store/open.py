@@ -1,6 +1,6 @@
-"""The one store of this user, as surfaces open it.
+"""Open the user's session store, with a redactor for the user's secrets.
 
-Owns where it is and whose secrets must not get into it. What is in it is `store`'s business.
+`store.store` has the tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is old goes by itself: in the session store, in the ledger, and files that were set aside.
+"""Run retention at most once a day: delete old sessions, ledger attempts and damaged files.
 
-Owns when that happens (at most once a day, by a broker that has become idle or by a command that
-stores for itself) and whose limits count: the user's own settings, never a project's. What may go
-is decided by `retention` and the ledger. Patches are never touched.
+An idle broker or a command without a broker calls it. Only the user's own settings set the limits,
+never a project's. `store.retention` and `store.ledger` select what to delete. Patches are never
+deleted.
 """
 
 from __future__ import annotations

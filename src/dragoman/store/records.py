@@ -1,8 +1,6 @@
-"""What is known of a stored session and of a job, as values.
+"""Records of the session store: session, job, note and gap, and how their keys and ids are made.
 
-Owns the two records, the note, the gap, and the names they go by: our own keys and ids, and the
-folder that a session belongs to. It does not know where they are kept (`store`). In JSON the fields
-are spelled as the protocols spell theirs.
+`store.store` keeps them. In JSON the fields are in camel case, as in the protocols.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One prompt, from the wish to its end."""
+    """One prompt, from its creation to its end."""
 
     id: str
     session_key: str

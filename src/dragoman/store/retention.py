@@ -1,7 +1,6 @@
-"""What is old is deleted, and what is large is cut.
+"""Delete old sessions (`prune`), limit the size of the store (`shrink`) and of a session (`trim`).
 
-Owns the choice of what goes. A session with a job that is not over never goes. It decides nothing
-by itself: whoever calls says how much may stay.
+The caller sets the limits. A session with an unfinished job is never deleted.
 """
 
 from __future__ import annotations

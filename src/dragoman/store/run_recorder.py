@@ -1,8 +1,8 @@
-"""A run without a broker, written down while it happens.
+"""Record a run without a broker: write its events and jobs to the store while it runs.
 
-Owns the way from events of any dialect to the lines that are stored: those of ACP are kept as they
-came, the others are said in its words (`dragoman.gateway.to_acp`). Replays are not stored: what
-they repeat is there already. A broker does not use this; it has the lines themselves.
+Updates from ACP peers are stored as they came; events of other dialects are translated
+(`gateway.to_acp`). Replayed events are skipped, because they are stored already. A broker uses
+`broker.server.recorder`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The tables of the store, and how a file of an earlier form becomes one of this.
+"""Schema of ``sessions.db``: its tables and numbered migrations.
 
-Owns the numbered migrations: the number of those that were applied is the version of a file, kept
-in its header. A migration is never changed once it was published; a new one is added behind it.
-It opens nothing (`database`).
+The number of applied migrations is the version in the file's header. A published migration never
+changes; a new one is appended. `store.database` applies them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The sessions in the store.
+"""The table of sessions: create, update, find, list and delete.
 
-Owns the rows of sessions: made, changed, found and deleted. Their events are in `events`.
+A session name is unique among the open sessions of a peer and root directory. `store.events` has
+the events.
 """
 
 from __future__ import annotations

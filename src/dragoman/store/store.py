@@ -1,7 +1,7 @@
-"""The store: sessions, jobs and events in one file, ``sessions.db`` of dragoman's state folder.
+"""The session store: sessions, jobs and events in ``sessions.db``, in the state directory.
 
-Owns nothing but the sum of the tables. Everything here blocks while the disk does: what runs in an
-event loop writes through a `Writer`. Raises `StoreError` where the file cannot be used.
+Combines the tables. All calls block on the disk, so an event loop writes through
+`store.writer`. Raises `StoreError` if the file cannot be used.
 """
 
 from __future__ import annotations

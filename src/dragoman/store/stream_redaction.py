@@ -1,9 +1,8 @@
-"""Secrets that come in pieces: a text that is streamed, searched as a whole.
+"""Redact secrets in the streamed lines of a session, including secrets split across chunks.
 
-Owns the runs of one session: consecutive chunks of one kind, whose texts belong together, and
-updates of a tool that carry its output piece by piece. Lines are held back until what stands at
-their end cannot become a secret any more. One line goes in and one comes out, in order, so that the
-numbers of events stay true. What a secret is, `dragoman.redaction` knows.
+Searches consecutive chunks of one kind, and the output of a tool, as one text. Holds lines back
+until their end cannot be the start of a secret. One line in gives one line out, in order, so that
+event numbers stay valid. `redaction` defines what a secret is.
 """
 
 from __future__ import annotations

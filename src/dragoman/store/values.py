@@ -1,7 +1,7 @@
-"""The values that the ledger keeps: charges, beliefs of the bandit, and the health of peers.
+"""Value types of the ledger: charges, posteriors of the bandit, and the health of peers.
 
-Pure: no I/O, no clock, no chance. How a charge is computed is in `delegation.prices`, how belief moves in
-`delegation.bandit`, and what a failure says about a peer in `delegation.health`.
+Pure: no I/O, clock or randomness. `delegation.prices` computes charges, `delegation.bandit` updates
+posteriors, and `delegation.health` derives health from failures.
 """
 
 from __future__ import annotations

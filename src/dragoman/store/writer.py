@@ -1,10 +1,8 @@
-"""Writing without making anybody wait.
+"""Write to the store from a background thread, so that the event loop never blocks on the disk.
 
-Owns the thread that does the writing for an event loop, the queue before it and its bound. Small
-writes that come close together go to the disk as one. When the disk fails, that is told once and
-the work whose events were to be stored goes on; what was to be written waits, is tried again, and
-where it becomes too much the events are left out as a gap that is noted (`Store.skip`). What is
-written belongs to `store`.
+The queue is bounded and small writes are batched. If the disk fails, a callback reports it once,
+the turn goes on, and the writer retries; events that exceed the queue are left out and recorded
+as a gap (`Store.skip`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What was delegated, to whom, how it ended and what it cost, kept on this machine.
+"""The ledger of delegations: decisions, attempts, outcomes and cost, in ``ledger.db``.
 
-Owns one file, ``ledger.db``, and the stream of lines beside it, ``events.jsonl``. It decides
-nothing: `delegation.routing`, `delegation.bandit` and `delegation.health` do, and are handed what is stored here. Prompts and
-answers are not here but in `dragoman.store`.
+Beside it, ``events.jsonl`` is a log for other programs. `delegation.routing`, `delegation.bandit`
+and `delegation.health` make decisions from these records. Prompts and answers are in `store`.
 """
 
 from dragoman.store.ledger.attempt_table import PROCESS_GONE

@@ -1,8 +1,7 @@
-"""The decisions and attempts in the ledger.
+"""The tables of decisions and attempts: begin, finish, verdict, export and prune.
 
-Owns their rows and the two transactions of an attempt: one when it begins and one when it ends, in
-which what was learned and how the peer is doing are stored, too. So a process that is killed loses
-at most the end of what it was doing, and `end_orphans` closes that later.
+An attempt is one transaction at its start and one at its end, which also stores the posterior and
+the health of the peer. A killed process loses at most the end, and `end_orphans` adds it later.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What was learned of peers: the posteriors of the bandit, and how each peer is doing.
+"""The tables of bandit posteriors and of peer health, including parked peers.
 
-Owns their rows. A change is a function of what is stored, and is made while nobody else can write:
-two processes that learn at the same time both count. What to learn is decided by `delegation.bandit` and
-`health`, which know nothing of files.
+A change is a function of the stored value and runs inside a write transaction, so that two
+processes cannot lose each other's update. `delegation.bandit` and `delegation.health` compute the
+changes.
 """
 
 from __future__ import annotations

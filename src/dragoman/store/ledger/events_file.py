@@ -1,8 +1,7 @@
-"""``events.jsonl``: one line for everything that happens to a delegation, for other programs.
+"""``events.jsonl``: the log of delegation events, one JSON line each, for other programs.
 
-Owns the shape of a line, which only grows, and how it reaches the file: whole or not at all, from
-any number of processes, without secrets, in files of a bounded size. It is a stream to follow and
-not the memory of dragoman: that is the ledger beside it.
+A line is redacted and written whole or not at all, under a file lock (not on Windows). Full files
+are rotated. Fields are only ever added. The ledger beside it is the permanent record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The ledger: decisions, attempts, what was learned and what it cost, in ``ledger.db``.
+"""The ledger: decisions, attempts, posteriors, health and totals in ``ledger.db``.
 
-Owns where the file is, and nothing else but the sum of the tables. Everything here blocks while the
-disk does, for a millisecond as a rule; a loop calls it from a thread. Raises `StoreError` where the
-file cannot be used.
+Combines the tables. All calls block on the disk, usually for a millisecond, so an event loop calls
+them from a thread. Raises `StoreError` if the file cannot be used.
 """
 
 from __future__ import annotations

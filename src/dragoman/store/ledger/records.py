@@ -1,7 +1,6 @@
-"""What the ledger keeps of a delegation, as values.
+"""Records of the ledger: an attempt, its ending, tokens, spending and statistics rows.
 
-Owns the attempt, what its end adds to it, and the sums that are asked for. Where they are kept is
-the business of the tables; prices and the words for how well a number is known are in `delegation.prices`.
+The table modules of `store.ledger` keep them. `store.values` has charges and their provenance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The tables of the ledger, and how a file of an earlier form becomes one of this.
+"""Schema of ``ledger.db``: its tables and numbered migrations.
 
-Owns the numbered migrations. A migration is never changed once it was published; a new one is added
-behind it. Opening and migrating a file is `dragoman.store.database`'s business.
+A published migration never changes; a new one is appended. `store.database` applies them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Sums over the ledger: what was spent, and how it went by role, peer, model or day.
+"""Totals of the ledger: spending since a time, and statistics by role, peer, model or day.
 
-Owns the two questions. Both are answered from one index that holds all they need, day by day, so
-the work grows with the attempts of the time that is asked about and never touches the table. What
-is shown of it is the business of `dragoman.cli`.
+Both queries read only one covering index, ordered by day, so that their cost grows with the period
+and not with the table. `delegation.limits` compares spending with budgets; `cli.stats` renders.
 """
 
 from __future__ import annotations
