@@ -31,7 +31,7 @@ SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 WORDS_WITH_MEANING = frozenset(("false", "n", "no", "null", "off", "on", "true", "y", "yes"))
 """Plain words that some version of YAML does not read as text."""
 
-SLIPS = (ValueError, OverflowError, IndexError, AssertionError, RecursionError)
+PARSER_ERRORS = (ValueError, OverflowError, IndexError, AssertionError, RecursionError)
 """What the parser raises for some broken YAML instead of an error of its own: an escape for a
 character that does not exist, or a thousand brackets."""
 
@@ -181,7 +181,7 @@ class _Yaml:
         shown = re.sub(r"(?<=\S)[ \t]+", lambda gap: gap[0].replace("\t", " "), shown)
         try:
             self.events: list[Event] = list(YAML(typ="safe", pure=True).parse(shown))
-        except (YAMLError, *SLIPS) as error:
+        except (YAMLError, *PARSER_ERRORS) as error:
             raise FrontMatterInvalid(_told(error)) from error
         self._refuse_dangling_aliases()
         self.flow = False

@@ -42,7 +42,7 @@ MAX_DEPTH: Final = 50
 """Tables in tables. Settings have three; a file with thousands is written against us."""
 
 CLOSE: Final = 0.6
-"""How much of two words is to be equal for one to be a slip of the other."""
+"""Minimum similarity of two words for one to count as a misspelling of the other."""
 
 AS_CLOSE: Final = 0.1
 """What is so much further away than the best guess is not guessed beside it."""

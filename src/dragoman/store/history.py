@@ -35,23 +35,23 @@ def history(store: Store, key: str) -> Iterator[model.Event]:
     if session is None:
         raise UnknownSession(missing(key))
     source = model.Source(translate.DIALECT, CONNECTION)
-    place = EventEnvelope(source, itertools.count(1), session.peer_session_id)
-    place.replay = True
+    envelope = EventEnvelope(source, itertools.count(1), session.peer_session_id)
+    envelope.replay = True
     yield model.SessionOpened(
-        *place.base("", None), "load", session.cwd, session.title, session.model
+        *envelope.base("", None), "load", session.cwd, session.title, session.model
     )
     gaps = store.gaps(key)
     jobs = store.jobs(session_key=key, limit=-1, texts=False)
-    turns = _Turns(place, [job for job in jobs if job.started_at])
+    turns = _Turns(envelope, [job for job in jobs if job.started_at])
     for number, line in store.lines(key, stop=session.next_event):
         while gaps and gaps[0].first < number:
             yield from turns.before(gaps[0].first)
-            yield _missing(gaps.pop(0), place)
+            yield _missing(gaps.pop(0), envelope)
         yield from turns.before(number)
-        yield from events_of(line, place)
+        yield from events_of(line, envelope)
     for gap in gaps:
         yield from turns.before(gap.first)
-        yield _missing(gap, place)
+        yield _missing(gap, envelope)
     yield from turns.rest()
 
 
@@ -73,8 +73,8 @@ def text_of(store: Store, job: JobRecord) -> str:
 class _Turns:
     """Puts the beginnings and ends of turns between the events, where they were."""
 
-    def __init__(self, place: EventEnvelope, jobs: list[JobRecord]) -> None:
-        self._place = place
+    def __init__(self, envelope: EventEnvelope, jobs: list[JobRecord]) -> None:
+        self._envelope = envelope
         self._left = sorted(jobs, key=lambda job: (job.first_event, job.created_at), reverse=True)
         self._open: JobRecord | None = None
 
@@ -101,27 +101,27 @@ class _Turns:
 
     def _begin(self, job: JobRecord) -> model.Event:
         self._open = job
-        self._place.turn = job.id
+        self._envelope.turn = job.id
         prompt = (parts.Text(job.prompt),) if job.prompt else ()
-        return model.TurnStarted(*self._place.base("", None), prompt)
+        return model.TurnStarted(*self._envelope.base("", None), prompt)
 
     def _end(self, job: JobRecord) -> Iterator[model.Event]:
         self._open = None
         if job.state == "ended":
             yield model.TurnEnded(
-                *self._place.base("", None),
+                *self._envelope.base("", None),
                 _outcome(job.outcome),
                 job.stop or "",
                 _failure(job.failure),
                 usage=_usage(job.usage),
             )
-        self._place.turn = None
+        self._envelope.turn = None
 
 
-def _missing(gap: Gap, place: EventEnvelope) -> model.Event:
+def _missing(gap: Gap, envelope: EventEnvelope) -> model.Event:
     """Says that something is not there, where it would be."""
     title = f"{counted(gap.next - gap.first)} missing here that could not be stored"
-    return model.Noticed(*place.base("", None), "warning", title, gap.why or None)
+    return model.Noticed(*envelope.base("", None), "warning", title, gap.why or None)
 
 
 def _update(line: bytes) -> Any:
@@ -134,14 +134,14 @@ def _update(line: bytes) -> Any:
 _UPDATE: Final = acp.SESSION_UPDATE.name.encode()
 
 
-def events_of(line: bytes, place: EventEnvelope) -> Iterator[model.Event]:
+def events_of(line: bytes, envelope: EventEnvelope) -> Iterator[model.Event]:
     """What one stored line says, also one that was stored just now."""
     raw = b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_UPDATE, line)
     update = _update(line)
     if update is None:
-        yield model.Unknown(*place.base(acp.SESSION_UPDATE.name, raw), "a line that is no update")
+        yield model.Unknown(*envelope.base(acp.SESSION_UPDATE.name, raw), "a line that is no update")
     else:
-        yield from translate.of_update(update, place, raw)
+        yield from translate.of_update(update, envelope, raw)
 
 
 def _outcome(word: str | None) -> Outcome:

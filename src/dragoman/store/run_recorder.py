@@ -51,8 +51,8 @@ class RunRecorder:
         self.next_event = session.next_event
         """The number that the next event gets."""
         self._writer = writer
-        self._runs = LineRedactor(redact or writer.store.redact)
-        self._speaker = AcpTranslator()
+        self._redactor = LineRedactor(redact or writer.store.redact)
+        self._translator = AcpTranslator()
         self._stored = session.next_event
         self._raw: bytes | None = None
         self._job: JobRecord | None = None
@@ -78,7 +78,7 @@ class RunRecorder:
             return
         for line in self._lines(event):
             self.next_event += 1
-            self._store(self._runs.feed(line))
+            self._store(self._redactor.feed(line))
         match event:
             case model.MessageDelta(role=Role.AGENT, text=text):
                 self._said.add(text)
@@ -109,7 +109,7 @@ class RunRecorder:
     ) -> None:
         """The job is over. Without a `text` it is what the agent has said so far. Does nothing
         where no job runs."""
-        self._store(self._runs.flush())
+        self._store(self._redactor.flush())
         job, self._job = self._job, None
         if job is None:
             return
@@ -142,7 +142,7 @@ class RunRecorder:
         session_id = self.session.peer_session_id
         return [
             codec.encode(updates.SessionNotification(session_id=session_id, update=update))
-            for update in self._speaker.updates(event)
+            for update in self._translator.updates(event)
         ]
 
     def _store(self, lines: list[bytes]) -> None:
