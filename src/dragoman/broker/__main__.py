@@ -1,4 +1,4 @@
-"""`python -m dragoman.broker`: the program that `client.launch` starts. People do not start it."""
+"""`python -m dragoman.broker`: the program that `broker.client.launch` starts. Not for users."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Where a broker is found: its socket, its lock, its records, its log.
+"""Paths of a broker's socket, lock, record and log files.
 
-Owns the names of these files and the safety of the folder they are in: it is ours and nobody else
-may look into it. It opens no socket and takes no lock (`starting` and `server.process` do).
+Creates the private directory (mode 0700, owned by this user) that holds them, and refuses any
+other. `broker.server.process` opens the socket and takes the lock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Errors of dragoman on their way through a broker: told in one process, raised in another.
+"""Send dragoman errors from a broker to a caller: encode as JSON-RPC error data, raise again.
 
-Owns the words of the ``data`` of a JSON-RPC error, in both directions. A caller gets the class that
-a direct start of the peer would have raised, with the same sentence and fields. Tracebacks and
-causes stay where they are.
+The caller gets the same class, message and fields that a direct start of the peer would raise.
+Tracebacks and causes are not sent.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""A lock file: held by one process, and free again whatever ends that process.
+"""Lock files: try, hold, release, and check whether a living process holds one.
 
-Owns the taking, the giving free and the question whether somebody holds it. The operating system
-keeps the lock and not the file, so a file without a holder is only litter. The text in it says who
-took it last, for those who find that the holder does not answer.
-
-A file is removed only while its lock is held, and whoever takes a lock looks afterwards whether the
-file is still the one with that name: else two could hold "the same" lock on two files.
+The operating system holds the lock (flock, msvcrt), so it is released however the process ends; a
+file without a holder means nothing. The text in the file identifies the last holder. A file is
+removed only while its lock is held, and `try_lock` checks afterwards that the path still names the
+locked file: otherwise two processes could hold "the same" lock on two files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is spoken on a broker's socket beyond the protocol of agents.
+"""The broker's extensions to ACP: `_dragoman/…` methods and the `dragoman` part of `_meta`.
 
-Owns the names of the ``_dragoman/…`` methods, the shapes of their parameters, and what stands under
-``dragoman`` in the `_meta` of ordinary requests and answers. How errors travel is in `error_transfer`.
+Method names, parameter structs, and helpers that read, add and remove our `_meta`. Errors are
+encoded by `broker.error_transfer`.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def our_meta(body: dict[str, Raw], shape: type[T]) -> T:
 
 NOTHING: Final[frozenset[str]] = frozenset()
 MODEL: Final = frozenset({"model"})
-"""What the bridge in front of a peer reads in the `_meta` of `session/new`."""
+"""What the gateway in front of a peer reads in the `_meta` of `session/new`."""
 
 
 def without_our_meta(body: dict[str, Raw], *, but: frozenset[str] = NOTHING) -> dict[str, Raw]:

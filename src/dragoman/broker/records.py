@@ -1,8 +1,7 @@
-"""What a broker writes down of itself and of the processes it started, for its own sudden death.
+"""Record files: which processes a broker has started, for cleanup after the broker is killed.
 
-Owns the shape of a record and its file, which is replaced whole at every change and removed at an
-orderly end. A record that is found without its broker is what `client.reap` works with. It kills
-nothing and decides nothing.
+`RecordFile` replaces the whole file at every change and removes it at an orderly shutdown. A
+record whose broker is dead is input for `broker.client.reap`. This module kills nothing.
 """
 
 from __future__ import annotations

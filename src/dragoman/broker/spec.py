@@ -1,9 +1,8 @@
-"""All that a broker needs to know about its peer, fixed when it is started.
+"""`BrokerSpec`: everything a broker needs to know about its peer, fixed when the broker starts.
 
-Owns the shape, its JSON, and the name of the endpoint, which is the same for callers who may share
-a peer and another one for all who may not. The broker reads neither configuration nor catalogue:
-what counts was decided by whoever started it. The text holds credentials, so it travels on the
-broker's standard input and is never written to a file, a log or a command line.
+Its digest is part of the endpoint name, so only callers that may share a peer find the same
+broker. The broker itself reads neither configuration nor catalogue. A spec contains credentials:
+it is sent on the broker's stdin and never written to a file, a log or a command line.
 """
 
 from __future__ import annotations

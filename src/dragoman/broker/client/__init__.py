@@ -1,1 +1,1 @@
-"""The callers' side of a broker: find or start it, connect, list and stop brokers."""
+"""The client side of brokers: find or start one, connect to it, list and stop brokers."""

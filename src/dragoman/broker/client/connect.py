@@ -1,9 +1,8 @@
-"""Talking with a peer through its broker: what callers use in place of a direct start.
+"""Connect to a peer through its broker, or start the peer directly if no broker is available.
 
-Owns the way from the caller's options to a spec, the client on the socket, and the fall back to a
-direct child where no broker can be had. That happens only while the connection is made, so never
-after something was prompted. Quirks that a client makes up for are applied here, as they are for a
-direct child in `catalogue.open`.
+Builds the `BrokerSpec` from the caller's options and opens an ACP client on the broker's socket.
+The fallback to a direct child happens only while connecting, so never after a prompt was sent.
+Client-side quirks are applied here, as `catalogue.open` does for a direct child.
 """
 
 from __future__ import annotations
@@ -236,10 +235,10 @@ async def open_warm(
     max_idle: int | None = None,
     on_fallback: Callable[[BrokerUnavailable], None] | None = None,
 ) -> AsyncIterator[Peer]:
-    """`hub.opening.open_peer` through a warm broker: it is started if there is none, and stays.
+    """`catalogue.open.open_peer` through a broker, which is started if there is none, and stays.
 
-    `ttl` is how many seconds it stays when it is idle. Where no broker can be had, the peer is
-    started directly, and `on_fallback` is told why; without it the log is.
+    `ttl` is how many seconds it stays when it is idle. Where no broker is available, the peer is
+    started directly, and `on_fallback` is called with the reason; without it the reason is logged.
     """
     env = tuple(env)
     usual = way.budgets().session

@@ -1,9 +1,8 @@
-"""Finding the broker of a peer, or starting it: one for many callers, whatever was left behind.
+"""Find the running broker of a spec, or start one; replace a broker that is outdated or hung.
 
-Owns the race (callers at the same moment start one broker between them), the judgement of a broker
-that is found (of use, outdated, hung) and its replacement. Liveness is a held lock plus an answered
-hello; a process is killed only if its identity is proved. What the new process does then is in
-`broker.server.process`, and how its program is started in `launch`.
+Callers that arrive at the same time start one broker between them (the `.starting` lock). A broker
+is alive if its lock is held and it answers hello; a process is killed only if its identity is
+proved. `broker.client.launch` starts the program.
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ async def _ensure(
 
 
 class _Search:
-    """One caller's way to a broker."""
+    """One caller's search for a usable broker."""
 
     def __init__(
         self, spec: BrokerSpec, endpoint: Endpoint, times: StartTimes, ttl: float | None
@@ -165,23 +164,23 @@ class _Search:
     async def call(self, *, started: bool) -> FoundBroker | None:
         """Connect and say hello; None if there is nobody who is of use."""
         try:
-            door = await knock(self.endpoint.address, timeout=self.times.answer)
+            connection = await knock(self.endpoint.address, timeout=self.times.answer)
         except ConnectError:
             return None
         keep = False
         try:
             greeting = await say_hello(
-                door,
+                connection,
                 version=self.spec.version,
                 identity=self.spec.identity_digest,
                 ttl=self._ttl,
                 timeout=self.times.answer,
             )
-            keep = await self._is_of_use(door, greeting)
+            keep = await self._is_of_use(connection, greeting)
             if not keep:
                 return None
             return FoundBroker(
-                stream=door, greeting=greeting, endpoint=self.endpoint, started=started
+                stream=connection, greeting=greeting, endpoint=self.endpoint, started=started
             )
         except CallTimeout:
             self._hung = read_text(self.endpoint.lock)
@@ -195,16 +194,16 @@ class _Search:
             ) from error
         finally:
             if not keep:
-                await door.aclose()
+                await connection.aclose()
 
-    async def _is_of_use(self, door: HelloConnection, greeting: BrokerHello) -> bool:
+    async def _is_of_use(self, connection: HelloConnection, greeting: BrokerHello) -> bool:
         if greeting.draining:
             return False
         reason = outdated(greeting, self.spec)
         if reason is None:
             return True
         log.info("the broker %s gives way: %s", self.endpoint.name, reason)
-        await door.ask(STOP, {"drain": True, "ifIdle": False}, timeout=self.times.answer)
+        await connection.ask(STOP, {"drain": True, "ifIdle": False}, timeout=self.times.answer)
         return False
 
     async def clear(self) -> bool:

@@ -1,7 +1,7 @@
-"""The first words on a connection to a broker, before it is used for anything else.
+"""Open a connection to a broker and send requests before the ACP client takes over the stream.
 
-Owns the questions that a broker answers at once (hello, ping, status, stop) and the stream that is
-handed on afterwards, as if nothing had been asked. It does not know what a session is.
+Sends hello, status, stop and other requests that need no ACP handshake, each with a timeout. A
+`HelloConnection` is then handed on as an ordinary stream.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ async def knock(address: str, *, timeout: float = ANSWER_TIMEOUT) -> HelloConnec
 
 
 async def say_hello(
-    door: HelloConnection,
+    connection: HelloConnection,
     *,
     version: str,
     identity: str,
@@ -184,7 +184,7 @@ async def say_hello(
     params: dict[str, Any] = {"version": version, "identity": identity}
     if ttl is not None:
         params["ttl"] = ttl
-    answer = await door.ask(HELLO, params, timeout=timeout)
+    answer = await connection.ask(HELLO, params, timeout=timeout)
     try:
         return msgspec.convert(answer, BrokerHello)
     except msgspec.ValidationError as error:
@@ -194,12 +194,15 @@ async def say_hello(
 async def ask_broker(
     address: str, method: str, params: Any, *, timeout: float = ANSWER_TIMEOUT
 ) -> Any:
-    """One question on a connection of its own. Raises `ConnectError`, or what `HelloConnection.ask` does."""
-    door = await knock(address, timeout=timeout)
+    """Send one request on a connection of its own.
+
+    Raises `ConnectError`, or what `HelloConnection.ask` raises.
+    """
+    connection = await knock(address, timeout=timeout)
     try:
-        return await door.ask(method, params, timeout=timeout)
+        return await connection.ask(method, params, timeout=timeout)
     finally:
-        await door.aclose()
+        await connection.aclose()
 
 
 __all__ = [

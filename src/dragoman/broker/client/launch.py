@@ -1,8 +1,8 @@
-"""Starting the program of a broker, so that it outlives its caller and says how it went.
+"""Start a broker as a detached process and wait until it listens, with a timeout.
 
-Owns the new process until it has said that it is there, or why not: the spec goes to it on a pipe,
-one line comes back on another, and what it writes on stderr goes to its log. Nothing secret is on
-its command line or in its environment. Who may start one is decided by `find_or_start`.
+Sends the spec on a pipe, reads one line back (ready, name taken, or failed and why) and directs
+stderr to the broker's log. No secret is on the command line or in the environment.
+`broker.client.find_or_start` decides when to start one.
 """
 
 from __future__ import annotations

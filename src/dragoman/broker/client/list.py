@@ -1,7 +1,7 @@
-"""The brokers of this user: which there are, what they do, and how they are stopped.
+"""List the running brokers of this user, show their status, stop them.
 
-Owns what surfaces need to show and to end brokers. It starts none (`find_or_start`), and cleaning up
-after dead ones is in `reap`.
+Starts no broker (`broker.client.find_or_start` does). `broker.client.reap` cleans up after dead
+ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Removing what killed brokers left: their peers, sockets, locks and records.
+"""Clean up after killed brokers: kill their orphaned peers, remove sockets, locks and records.
 
-Owns the sweep that every start of a broker makes, and `dragoman broker reap`. Nothing is killed by
-a name or by a bare process id: a process must be proved to be the one that was written down, or
-carry the mark of a broker that is proved to be dead. What cannot be judged is left alone.
+Runs at every start of a broker and for `dragoman broker reap`. A process is killed only if its
+identity matches a record, or if it carries the mark of a broker that is proved dead. Anything
+uncertain is left alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Brokers that run, asked about the sessions that they have open.
+"""Ask running brokers about stored sessions: which broker has one open; release or close it.
 
-Owns the search for the broker that has a stored session open, and what can be done to the session
-there without prompting. It starts no broker. Following a session is in `runs.job_events`.
+Starts no broker and sends no prompt. `take_over` raises `TurnInProgress` while another process
+uses the session. `runs.job_events` follows the events of a session.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A broker: one peer, kept alive, served to many callers at once.
+"""`Broker`: serves one peer to many callers at once.
 
-Puts the parts together and decides nothing that one of them could: `restart` keeps the peer,
-`sessions` its sessions, `turns` the prompts, `caller` serves each caller, `recording` stores what
-happens, and `lifecycle` says where the broker stands. The process around it is in `process`.
+Connects the parts: `restart` keeps the peer alive, `sessions` opens sessions, `turns` runs prompts,
+`caller` serves a connection, `recorder` stores events and jobs, `lifecycle` holds the state.
+`process` runs it: lock, socket, signals.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Broker:
         self.liveness = Liveness(self.tasks, is_working=lambda far: self.turns.work_at(far))
         self._host = host
         self._life = Lifecycle(self._changed)
-        self._keeper = PeerSupervisor(
+        self._supervisor = PeerSupervisor(
             open or (lambda number: reach(spec, number, self._peer_said)), self
         )
         runner = dataclasses.asdict(own_identity())
@@ -123,11 +123,11 @@ class Broker:
         # other works. The usual five milliseconds are longer than a turn takes.
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL)
-        keeper = self.tasks.start(self._keeper.run(), "keep the peer")
+        supervisor = self.tasks.start(self._supervisor.run(), "keep the peer")
         self.work_changed()
         try:
             ending = self.tasks.start(self._ending.wait(), "wait for the end")
-            await asyncio.wait({keeper, ending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({supervisor, ending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await finish(self._close())
             sys.setswitchinterval(before)
@@ -199,7 +199,7 @@ class Broker:
             raise ConnectionClosed("the broker was stopped")
         future: asyncio.Future[PeerLink] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
-        self._keeper.want()
+        self._supervisor.want()
         timeout = self.budgets.spawn + self.budgets.initialize + MAX_DELAY
         try:
             async with asyncio.timeout(timeout):
@@ -366,7 +366,7 @@ class Broker:
             "peerPid": pid,
             "peerRss": None if pid is None else resident_tree(pid),
             "rss": resident_size(os.getpid()),
-            "starts": self._keeper.starts,
+            "starts": self._supervisor.starts,
             "problem": None if self._problem is None else str(self._problem),
             "storing": self.recording.trouble or None,
             "sessions": [self._told(session) for session in self.sessions],

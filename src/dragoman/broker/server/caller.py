@@ -1,9 +1,8 @@
-"""One caller of a broker: what it asks, and who answers.
+"""One caller's connection to a broker: dispatch its requests, forward the rest to the peer.
 
-Owns the connection to one caller and the table of what it may ask. Sessions are opened by `catalogue.open`
-and prompts run by `turns`; what neither concerns goes on to the peer as it came, and the peer's
-answer comes back as it came. A caller that misbehaves harms itself only: what it may have open at
-once is bounded, and nobody ever waits for it.
+Opens sessions through `sessions` and queues prompts in `turns`. Other requests reach the peer
+unchanged except for the session id. Open requests per caller are limited, and a slow caller does
+not delay the others.
 """
 
 from __future__ import annotations

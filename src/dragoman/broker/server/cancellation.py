@@ -1,8 +1,7 @@
-"""How a turn is cancelled that runs in a peer: send, grace, settle, quarantine.
+"""State machine for cancelling a turn: send cancel, wait for the grace period, settle, quarantine.
 
-Owns the states and the moves between them. It reads no clock and sends nothing: `live_session` does
-what a move says. The point of it is that one stubborn session never blocks the rest: after the
-grace its turn is settled without the peer, and only that session is set aside.
+Pure: no clock and no I/O; `turns` carries out the moves. A peer that ignores a cancel blocks only
+its own session: after the grace period the turn ends as cancelled and the session is quarantined.
 """
 
 from __future__ import annotations

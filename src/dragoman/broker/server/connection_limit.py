@@ -1,9 +1,8 @@
-"""How many callers a broker has room for.
+"""Limit on connections to a broker, derived from the file descriptor limit of the process.
 
-Owns the limit, which follows from the descriptors that the process may have, and the choice of who
-has to go when more come: connections that say nothing must not keep others out. Without it a broker
-out of descriptors would answer nobody, and would be taken for one that hangs. What becomes of a
-caller that is sent away is the business of `broker`.
+When there are too many, the oldest connection without a handshake is chosen to be closed. Without
+the limit, a broker that runs out of descriptors would not answer and would count as hung. `broker`
+closes the connection.
 """
 
 from __future__ import annotations

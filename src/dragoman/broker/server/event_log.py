@@ -1,8 +1,7 @@
-"""The events of one session as numbered lines.
+"""In-memory log of one session's events as numbered lines.
 
-Owns the numbers and what is kept of the lines in memory: the newest, up to a limit, and always all
-that are not stored yet. It does not write to the disk (`recorder` does) and does not know who
-reads (`readers`). The room of all logs of a broker is counted in `LogLimits`.
+Keeps the newest lines up to a size limit, and always those that are not stored yet. `LogLimits`
+bounds the total over all sessions. `recorder` writes lines to the store, `readers` sends them.
 """
 
 from __future__ import annotations

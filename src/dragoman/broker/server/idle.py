@@ -1,8 +1,7 @@
-"""How long idle brokers stay, and how many of them.
+"""Idle timeout of a broker, and the limit on idle brokers per user.
 
-Owns the clock of one idle broker and the cap on all of them: whenever one becomes idle it looks
-around, and if there are too many, the one that has been idle for longest is asked to stop. It never
-stops one that works: whoever is asked decides, and a caller may have come meanwhile.
+A broker that becomes idle asks the others for their status and, if there are too many, asks those
+idle longest to stop. A broker that has work or callers refuses.
 """
 
 from __future__ import annotations

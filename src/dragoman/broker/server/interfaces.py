@@ -1,7 +1,6 @@
-"""What the outside and the inside of a broker promise each other.
+"""Protocols between the broker process and the broker that it runs.
 
-Owns two shapes and nothing else: `BrokerHost` is what the process offers to whoever serves (`process`
-implements it), `BrokerServer` is what the process asks of him (`broker` does).
+`BrokerHost`: what `process` provides. `BrokerServer`: what `broker` implements.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Jobs: prompts with an id, from their arrival to their end.
+"""Jobs: prompts with an id, from arrival to end, kept in memory while the broker runs.
 
-Owns what is known of each while the broker lives, and what a job says of itself to callers. What
-becomes of a job when the broker is gone is in the store (`recorder`); when it runs is decided by
-`queue` and done by `turns`.
+A known id is refused, so a prompt is never run twice. `queue` decides when a job runs, `turns`
+runs it, `recorder` stores it.
 """
 
 from __future__ import annotations

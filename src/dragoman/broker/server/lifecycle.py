@@ -1,7 +1,7 @@
-"""The life of a broker: its states, what happens to it, and where that leads.
+"""State machine of a broker: starting, idle, serving, restarting, failed, draining, stopped.
 
-Owns the table and the object that walks along it. It does nothing itself: `broker` tells it what
-happened and acts on the state. The diagram in the documentation is made of the same table.
+Pure: `broker` reports events and acts on the new state. `diagram` renders the transition table for
+the documentation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""One session of the peer, shared by callers.
+"""One open session of the peer, shared by callers: pass updates on to its readers and the log.
 
-Owns the way of an update to those who read the session, the readers, the settings as last told, and
-the names by which callers know it: when a session had to be begun afresh the peer calls it by a new
-one. When its turns run is decided in `turns`, who answers the peer's questions in `permissions`,
-how it is opened in `catalogue.open`.
+Keeps the settings as last reported, and every session id that callers use: a restarted peer may
+give the session a new id. `turns` runs its turns, `permissions` answers the peer's requests,
+`sessions` opens and restores it.
 """
 
 from __future__ import annotations

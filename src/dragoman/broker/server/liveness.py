@@ -1,10 +1,8 @@
-"""Whether the peer still answers: a probe after a silence, and the end of a peer that is hung.
+"""Detect a hung peer: probe it when an answer is overdue, and kill it if it does not respond.
 
-Owns the judgement. A peer is ended only if something that it owes is overdue, nothing at all has
-come from it since that was asked, and it does not answer a cheap request either, or its process is
-stopped by a signal. One that is slow but reads its input answers the cheap request. One that works
-on a turn may not read it, and is ended only if it is stopped. What is started afterwards, and what
-becomes of turns and sessions, is the same as after a crash (`restart`).
+A peer is killed only if an answer is overdue, nothing was received since the request, and it does
+not answer a ping either or its process is stopped by a signal. While a turn runs, only a stopped
+process is killed. `restart` then starts it again, as after a crash.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""How much memory an agent takes, with everything that it has started.
+"""Memory use of a peer: resident size of its process and all descendants, read from /proc.
 
-Owns the walk from a process to its descendants: most real agents are a wrapper around the program
-that does the work, and start servers and shells beside it. It ends nothing and changes nothing;
-who is killed with an agent is decided in `dragoman.transports`. Memory that processes share counts
-for each of them, so that the sum is rather too high than too low.
+Most agents are a wrapper that starts the real program, servers and shells. Shared memory is
+counted once per process, so the sum is an upper bound.
 """
 
 from __future__ import annotations

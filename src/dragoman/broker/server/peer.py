@@ -1,8 +1,7 @@
-"""The peer behind a broker, whatever it speaks, as a connection that speaks ACP v1.
+"""Start or connect to the peer of a broker, in any dialect, as an ACP v1 connection.
 
-Owns the start of the peer from a spec and the one difference between peers: one that speaks ACP is
-used as it is, any other is put behind a bridge in this process. When it is started, and again, is
-decided in `restart`; what is said to it, everywhere else.
+An ACP peer is used as it is; any other is put behind a `gateway` in this process. `restart` decides
+when to start it.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class PeerLink:
     @property
     def closes(self) -> bool:
         """Whether the process gives a session up when it is closed, so that another one can have
-        it. One that is behind a bridge may only stop talking about it."""
+        it. One that is behind a gateway may only stop talking about it."""
         return self._peer.client is self.client and self.can("sessionCapabilities.close")
 
     @property
@@ -92,7 +91,7 @@ class PeerLink:
 
     @property
     def failure(self) -> ConnectionLost | None:
-        """Why the peer is gone. Behind a bridge the first to know is the peer's own connection."""
+        """Why the peer is gone. Behind a gateway, the peer's own connection fails first."""
         failure: ConnectionLost | None = self._peer.client.connection.failure
         return self._unresponsive or failure or self.connection.failure
 
@@ -100,7 +99,7 @@ class PeerLink:
 
     @property
     def heard(self) -> int:
-        """Grows with everything that comes from the peer itself, not from a bridge before it."""
+        """Grows with everything that comes from the peer itself, not from a gateway before it."""
         received: int = self._peer.client.connection.received
         return received
 

@@ -1,8 +1,7 @@
-"""The sessions of a peer, as the peer is asked for them: opened, resumed, loaded and closed.
+"""Calls to the peer that open, resume, load and close sessions, each with a timeout.
 
-Owns the calls and their bounds, the wait for history that a peer repeats behind its answer, and
-what a peer opens for somebody who has given up meanwhile: that is closed again. Which session is
-wanted, by whom, and what becomes of one that cannot be had, is decided in `catalogue.open`.
+Waits for history that a peer replays after its answer, and closes a session that the peer opens
+after the caller gave up. `sessions` decides which session to open.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ class Bounds(Protocol):
 class PeerSide:
     """Asks the peer for sessions. `is_known` tells whether somebody here has one of that id."""
 
-    def __init__(self, hall: Bounds, *, is_known: Callable[[str], bool]) -> None:
-        self._hall = hall
+    def __init__(self, broker: Bounds, *, is_known: Callable[[str], bool]) -> None:
+        self._broker = broker
         self._is_known = is_known
 
     async def open(
@@ -76,15 +75,15 @@ class PeerSide:
                 assert result is not None
                 future.set_result(result)
 
-        timeout = self._hall.budgets.session
-        answered = self._hall.liveness.expect(far, method, timeout)
+        timeout = self._broker.budgets.session
+        answered = self._broker.liveness.expect(far, method, timeout)
         call = far.upstream.open(method, params, settle)
         try:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
             _call_off(far, call)
-            await self._hall.liveness.check(far)
+            await self._broker.liveness.check(far)
             raise CallTimeout(method, timeout) from None
         except asyncio.CancelledError:
             _call_off(far, call)
@@ -109,10 +108,10 @@ class PeerSide:
             raise
         session.loaded_at = asyncio.get_running_loop().time()
         # One real agent repeats most of its history after the answer.
-        self._hall.tasks.start(self.wait_replayed(session), "wait for the end of a replay")
+        self._broker.tasks.start(self.wait_replayed(session), "wait for the end of a replay")
 
     async def wait_replayed(self, session: LiveSession) -> None:
-        budgets = self._hall.budgets
+        budgets = self._broker.budgets
         loop = asyncio.get_running_loop()
         while session.replaying:
             over_at = min(
@@ -137,13 +136,13 @@ class PeerSide:
     def close_soon(self, far: PeerLink, id: str) -> None:
         """Let the peer close a session that belongs to nobody, where it can do that."""
         if far.failure is None:
-            self._hall.tasks.start(self.close(far, id), "close what belongs to nobody")
+            self._broker.tasks.start(self.close(far, id), "close what belongs to nobody")
 
     async def close(self, far: PeerLink, id: str) -> None:
         """Let the peer close a session, where it can do that. A refusal does not matter."""
         if far.can("sessionCapabilities.close"):
-            timeout = self._hall.budgets.request
-            answered = self._hall.liveness.expect(far, CLOSE, timeout)
+            timeout = self._broker.budgets.request
+            answered = self._broker.liveness.expect(far, CLOSE, timeout)
             with contextlib.suppress(DragomanError):
                 await far.connection.call(CLOSE, pack({"sessionId": id}), timeout=timeout)
                 answered()

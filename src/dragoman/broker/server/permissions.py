@@ -1,9 +1,8 @@
-"""What a peer asks about a session: who answers it.
+"""Answer the peer's requests in a session: permissions, questions, files, terminals.
 
-Owns the choice between the caller whose turn it is, the policy that was left for the case that it
-is gone, and this process (files and terminals). Every question is answered once, whatever becomes
-of the caller: one that leaves while it is asked has the policy speak for it. The session is in
-`session`; what a policy says is decided in `dragoman.policy`.
+A request goes to the caller whose turn runs; if that caller is gone or cannot answer, the turn's
+policy decides, and the broker serves files and terminals itself. Each request is answered exactly
+once. `policy.approver` evaluates the policy.
 """
 
 from __future__ import annotations
@@ -267,7 +266,7 @@ class PeerQuestions:
         except msgspec.ValidationError as error:
             raise boundary.invalid_params(error) from error
         question = self._question(asked)
-        option_id, decision = settled(asked.options, self._desk().alone(question))
+        option_id, decision = settled(asked.options, self._approver().alone(question))
         if job is not None:
             job.decided(allowed=decision.allows)
         policy = _name(None if job is None else job.policy)
@@ -290,13 +289,13 @@ class PeerQuestions:
         policy = None if job is None else job.policy
         if policy is None and request.method == READ:
             return
-        desk = self._desk()
+        approver = self._approver()
         while self._allowed:
             by_job, earlier = self._allowed.popleft()
             if by_job is job:
                 # What the caller allowed before it left is still to be done.
-                desk.was_allowed(self._question(earlier))
-        if desk.guard_alone(question).allows:
+                approver.was_allowed(self._question(earlier))
+        if approver.guard_alone(question).allows:
             if job is not None and request.method != READ:
                 job.decided(allowed=True)
             return
@@ -310,21 +309,21 @@ class PeerQuestions:
         self.session.note("permission", {"by": by, "title": question.title})
         raise _refused(NotPermitted(question.title))
 
-    def _desk(self) -> Approver:
-        """Who decides in the place of the caller whose turn it is: one for each turn."""
+    def _approver(self) -> Approver:
+        """The approver that decides in place of the caller: one for each turn."""
         # Not at the top: most brokers are never asked anything that a caller does not answer.
         from dragoman.policy.approver import Approver
 
         job, session = self.session.job, self.session
         if self._decides is None or self._decides[0] is not job:
             far = session.far
-            desk = Approver(
+            approver = Approver(
                 _policy(None if job is None else job.policy),
                 peer=far.name,
                 workspace=str(session.cwd),
                 titled=far.command_titles,
             )
-            self._decides = (job, desk)
+            self._decides = (job, approver)
         return self._decides[1]
 
     def _question(self, asked: acp.RequestPermissionRequest) -> Question:

@@ -1,9 +1,7 @@
-"""The process of a broker: from the spec on its standard input to its orderly end.
+"""The broker process: read the spec from stdin, take the lock, listen, serve, shut down in order.
 
-Owns the lock, the listening socket, the record, the idle clock and the signals, and gives all of
-them up in the right order. What is said on the socket is the business of `serving`, which is handed
-a `hosting.Host`. Its own standard output carries one line, to whoever started it: that it is there,
-or why not.
+Also the record file, the idle timeout, signals and the redacted log. Writes one line to stdout for
+the process that started it: ready, name taken, or failed and why. `broker` serves the connections.
 """
 
 from __future__ import annotations

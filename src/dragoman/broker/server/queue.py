@@ -1,8 +1,7 @@
-"""Prompts that wait for their turn.
+"""Queue of prompts, with a limit on how many may wait.
 
-Owns the order: prompts of one session run one after the other, in the order in which they came;
-those of different sessions run at once if the peer can do that, else also one after the other. It
-starts nothing and does not know what a prompt is: `broker` runs what `ready` returns.
+Prompts of one session run one at a time, in order of arrival. Prompts of different sessions run in
+parallel if the peer supports that, otherwise also one at a time. `turns` runs what `ready` returns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""One caller that reads the events of one session.
+"""Send the events of a session to one caller, in order, without gaps or repeats.
 
-Owns what the caller still has to get: while it keeps up it is told of each update at once; when it
-does not, it is taken off that path and catches up from the log, in its own time, without holding
-up anybody and without losing or repeating an event. What has to stand behind the events (the
-answer to a prompt, a question) waits here. `event_log` has the lines, `live_session` knows who reads.
+A caller that keeps up gets each update at once. A slow one catches up from the log or the store
+without delaying the others. Answers and permission requests wait behind earlier events.
+`event_log` holds the lines, `live_session` the list of readers.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ class EventReader:
         self._instead: Callable[[Raw], Sequence[acp.SessionUpdate] | None] | None = None
         """What the caller gets in place of an update that it did not announce."""
         if capabilities is not None:
-            place = EventEnvelope(model.Source("acp", "broker"), itertools.count(1), session_id)
-            unannounced = Unannounced(capabilities, place)
+            envelope = EventEnvelope(model.Source("acp", "broker"), itertools.count(1), session_id)
+            unannounced = Unannounced(capabilities, envelope)
             self._instead = unannounced.instead if unannounced.strange else None
         self.takes_all = self._instead is None
         """Whether it announced every kind of update, as our own do: nothing is looked at then."""

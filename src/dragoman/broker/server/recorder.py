@@ -1,9 +1,8 @@
-"""What a broker keeps on the disk: events, jobs, sessions, and what was decided.
+"""Write a broker's events, jobs, sessions and permission decisions to the store.
 
-Owns the way from the logs to the store: in batches, with secrets taken out on the way (`storage`),
-and written in the store's own thread. The disk never holds up a turn: when it fails, that is said
-once, and everything goes on in memory until the disk takes it again. What a store is, and what
-becomes of events for which there was no room, is in `dragoman.store`.
+Batched, redacted (`storage`) and written in the store's own thread. A failing disk never delays a
+turn: the failure is reported once, and the broker works in memory until the store accepts writes
+again. `unstored` notes what was lost for the next broker.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class BrokerRecorder:
         self._marked: list[LiveSession] = []
         self._timer: asyncio.TimerHandle | None = None
         self._hurrying: asyncio.TimerHandle | None = None
-        self._scribes: dict[str, LinePreparer] = {}
+        self._preparers: dict[str, LinePreparer] = {}
         self._sessions: dict[str, LiveSession] = {}
         self._tasks = TaskOwner("broker's recording")
         self._left: dict[str, int] = {}
@@ -101,8 +100,8 @@ class BrokerRecorder:
             store, on_trouble=self._on_trouble, on_recovery=self._on_recovery, trouble=trouble
         )
         self._writer.start()
-        for slip in await asyncio.to_thread(unstored.take, Path(self._spec.paths.runtime), path):
-            self._writer.put(functools.partial(unstored.note, slip=slip))
+        for gap in await asyncio.to_thread(unstored.take, Path(self._spec.paths.runtime), path):
+            self._writer.put(functools.partial(unstored.note, slip=gap))
 
     async def close(self) -> None:
         """Store what is left."""
@@ -119,14 +118,14 @@ class BrokerRecorder:
         writer, self._writer = self._writer, None
         if writer is not None:
             if not await writer.close() and writer.is_open:
-                await asyncio.to_thread(self._leave_slip, writer)
+                await asyncio.to_thread(self._leave_note, writer)
             if writer.is_open:
                 await asyncio.to_thread(writer.store.close)
 
-    def _leave_slip(self, writer: StoreWriter) -> None:
+    def _leave_note(self, writer: StoreWriter) -> None:
         """Let the next broker know which events nobody will store any more."""
         store = writer.store
-        reached = self._left | {key: scribe.next for key, scribe in self._scribes.items()}
+        reached = self._left | {key: preparer.next for key, preparer in self._preparers.items()}
         try:
             stored = {key: store.session(key) for key in reached}
         except StoreError as error:
@@ -188,27 +187,27 @@ class BrokerRecorder:
         first, events = session.log.take()
         if not events and not end:
             return
-        scribe = self._scribe(session, first)
+        preparer = self._preparer(session, first)
         # The lines are views of longer ones, which need not be kept for them.
         lines = [bytes(event.params) for event in events]
         session.look_through(first, lines)
-        number, safe = scribe.prepare(lines, job, end=end)
+        number, safe = preparer.prepare(lines, job, end=end)
         if self._works is None:
             # Nobody knows when the disk will take it, and memory is not held for that.
             session.log.stored = session.log.taken
             session.log.tidy()
         if safe and (writer := self._writer) is not None:
             writer.append(session.key, number, safe, None if job is None else job.id)
-            stored = scribe.next
+            stored = preparer.next
             if writer.trouble is None:
                 writer.put(lambda store: self._tell(self._stored, session, stored))
 
-    def _scribe(self, session: LiveSession, first: int) -> LinePreparer:
-        scribe = self._scribes.get(session.key)
-        if scribe is None:
-            scribe = self._scribes[session.key] = LinePreparer(session.key, first, self._redact)
+    def _preparer(self, session: LiveSession, first: int) -> LinePreparer:
+        preparer = self._preparers.get(session.key)
+        if preparer is None:
+            preparer = self._preparers[session.key] = LinePreparer(session.key, first, self._redact)
             self._sessions[session.key] = session
-        return scribe
+        return preparer
 
     def _stored(self, session: LiveSession, number: int) -> None:
         session.log.stored = max(session.log.stored, number)
@@ -313,9 +312,9 @@ class BrokerRecorder:
             return False
         self._save(session, None, end=True)
         self._known.discard(session.key)
-        scribe = self._scribes.pop(session.key, None)
-        if scribe is not None and self._works is None:
-            self._left[session.key] = scribe.next
+        preparer = self._preparers.pop(session.key, None)
+        if preparer is not None and self._works is None:
+            self._left[session.key] = preparer.next
         self._sessions.pop(session.key, None)
         return True
 
@@ -414,8 +413,8 @@ class BrokerRecorder:
         """What the agent said until now, also what is still held back from the disk because it may
         be the beginning of a secret."""
         log_ = job.session.log
-        scribe = self._scribes.get(job.session.key)
-        start = max(log_.first, job.first_event, 0 if scribe is None else scribe.next)
+        preparer = self._preparers.get(job.session.key)
+        start = max(log_.first, job.first_event, 0 if preparer is None else preparer.next)
         lines = [bytes(event.params) for event in log_.lines(start, max_size=TEXT_SIZE)]
         rest = self._redact.text("".join(said_in(lines)))
         return (job.text + rest)[:TEXT_SIZE]

@@ -1,7 +1,7 @@
-"""Keeping a peer alive: started at once, started again when it died, and not too often.
+"""Keep the peer running: start it, and restart it with backoff when it dies.
 
-Owns the loop around one peer process and the waits in it. How a peer is started is in `peer`;
-what its death means for turns and sessions, `broker` is told through `Watcher`.
+After several deaths in a row it stays down until a caller needs it. `peer` starts the process;
+`broker` handles the consequences through `Watcher`.
 """
 
 from __future__ import annotations

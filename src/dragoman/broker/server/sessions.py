@@ -1,10 +1,8 @@
-"""Sessions: opened, found again, restored after the peer was started anew, and given up.
+"""The sessions of a broker: open, resume, load, restore after a peer restart, release, close.
 
-Owns the sessions that the broker knows, by every name that a caller may use. A session that the
-peer has open is answered from here at once; one that it has not is resumed or loaded where it
-says that it can, and begun afresh only for a caller that allowed it. History that the peer repeats
-meanwhile is never stored. How the peer is asked is in `peer_sessions`, what happens in an open session
-in `session`.
+Finds a session by every id that callers use. A session the peer has open is answered at once; any
+other is resumed or loaded, and replaced by a new one only if the caller allows it. Replayed history
+is never stored. `peer_sessions` calls the peer, `live_session` is one open session.
 """
 
 from __future__ import annotations
@@ -89,12 +87,12 @@ class SessionsContext(Protocol):
 class Sessions:
     """The sessions of a broker."""
 
-    def __init__(self, hall: SessionsContext, keeping: SessionKeeping) -> None:
-        self._hall = hall
+    def __init__(self, broker: SessionsContext, keeping: SessionKeeping) -> None:
+        self._broker = broker
         self._keeping = keeping
         self._sessions: dict[str, LiveSession] = {}
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-        self._peer = PeerSide(hall, is_known=self._sessions.__contains__)
+        self._peer = PeerSide(broker, is_known=self._sessions.__contains__)
         self.room = LogLimits()
 
     def __iter__(self) -> Iterator[LiveSession]:
@@ -125,7 +123,7 @@ class Sessions:
         try:
             return await ask()
         except PeerUnresponsive:
-            if clock() - began_at > self._hall.budgets.session / 2:
+            if clock() - began_at > self._broker.budgets.session / 2:
                 raise
         return await ask()
 
@@ -136,7 +134,7 @@ class Sessions:
         source = protocol.text(body.get("sessionId"))
         if source is not None and (known := self._sessions.get(source)) is not None:
             body["sessionId"] = pack(known.id)
-        far = await self._hall.ready()
+        far = await self._broker.ready()
         await self._make_room()
         made: list[LiveSession] = []
 
@@ -183,8 +181,8 @@ class Sessions:
             if session is None:
                 session = await self._take_up(name, body, meta, caller=None)
                 context = "restored"
-            elif session.far is not self._hall.far:
-                far = await self._hall.ready()
+            elif session.far is not self._broker.far:
+                far = await self._broker.ready()
                 context = await self._restore(session, far, fresh=False)
         session.open_for(caller, name)
         # It was looked for by its name, so that it may be looked for again.
@@ -203,8 +201,8 @@ class Sessions:
                 session = await self._take_up(name, body, meta, caller=caller)
                 session.open_for(caller, name)
             else:
-                if session.far is not self._hall.far:
-                    await self._restore(session, await self._hall.ready(), fresh=False)
+                if session.far is not self._broker.far:
+                    await self._restore(session, await self._broker.ready(), fresh=False)
                 session.open_for(caller, name)
                 if session.whole:
                     await self._tell_history(session, caller)
@@ -218,7 +216,7 @@ class Sessions:
         about = protocol.read(params, protocol.SessionParams)
         session = self.require(about.session_id)
         session.close_for(caller)
-        if session.readers or self._hall.is_used(session):
+        if session.readers or self._broker.is_used(session):
             return Raw(b"{}")
         await self.give_up(session)
         return Raw(b"{}")
@@ -229,10 +227,10 @@ class Sessions:
         if (
             session.once
             and not session.readers
-            and not self._hall.is_used(session)
+            and not self._broker.is_used(session)
             and self._sessions.get(session.id) is session
         ):
-            self._hall.tasks.start(self.give_up(session), f"close {session.key}")
+            self._broker.tasks.start(self.give_up(session), f"close {session.key}")
 
     async def release(self, caller: Caller, params: Raw) -> dict[str, Any]:
         """Let somebody else go on with a session: another broker, or a process of a caller's own.
@@ -246,7 +244,7 @@ class Sessions:
         if session is None:
             return {"released": False}
         named = session.name or session.key
-        if self._hall.is_used(session):
+        if self._broker.is_used(session):
             raise TurnInProgress(f"a turn of the session {named} runs or waits in another broker")
         if any(each is not caller and reader.opened for each, reader in session.readers.items()):
             raise TurnInProgress(f"the session {named} is open in another shell, on other terms")
@@ -268,7 +266,7 @@ class Sessions:
         if len(self._sessions) < MAX_SESSIONS:
             return
         for session in self:
-            if not session.readers and not self._hall.is_used(session):
+            if not session.readers and not self._broker.is_used(session):
                 await self._let_go(session)
                 return
 
@@ -284,7 +282,7 @@ class Sessions:
         await self._close_at_peer(session)
 
     async def _close_at_peer(self, session: LiveSession) -> None:
-        far = self._hall.far
+        far = self._broker.far
         if far is None or session.far is not far:
             return
         # Refused by a peer that is about to forget it anyway, it is closed all the same.
@@ -359,7 +357,7 @@ class Sessions:
     ) -> LiveSession:
         """Have the peer open a session that this broker does not know. With a caller it gets the
         history that the peer repeats."""
-        far = await self._hall.ready()
+        far = await self._broker.ready()
         if name in far.outdated:
             raise SessionUnusable(
                 f"the session {name!r} went on in another process, of which this one of the peer "
@@ -418,7 +416,7 @@ class Sessions:
 
     async def _wait_for_minute(self, session: LiveSession, far: PeerLink) -> None:
         """Do not load a session too early at a peer that would lose it by that."""
-        if not self._hall.loads_next_minute:
+        if not self._broker.loads_next_minute:
             return
         seconds = load_delay.remaining(session.created_at, time.time())
         if seconds:
@@ -459,7 +457,7 @@ class Sessions:
         await told.wait()
 
     async def _load_again(self, session: LiveSession, caller: Caller) -> None:
-        if self._hall.is_used(session):
+        if self._broker.is_used(session):
             raise TurnInProgress("a session cannot be loaded while a turn of it runs")
         if not loads(session.far):
             raise UnknownSession("the peer cannot repeat the history of a session: resume it")

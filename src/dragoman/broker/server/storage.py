@@ -1,8 +1,6 @@
-"""Lines of a session made fit for the store.
+"""Prepare session lines for the store: redact secrets, number them, collect the agent's text.
 
-Owns which number a line gets there, that no secret is in it, and what the agent has said in it for
-the job of the turn. It writes nothing (`recorder` does); how secrets are found is in
-`dragoman.store.stream_redaction`.
+Writes nothing; `recorder` does. `store.stream_redaction` finds secrets that span several lines.
 """
 
 from __future__ import annotations

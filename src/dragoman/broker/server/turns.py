@@ -1,8 +1,7 @@
-"""Turns: from a prompt that arrives to the answer behind its last event.
+"""Run turns: queue a prompt, send it to the peer once, cancel it, answer it after its last event.
 
-Owns the queue in motion: a job is started when its time has come, sent to the peer once, and ended
-by the peer's answer, by the peer's death, or by a cancel that the peer did not heed. It does not
-know callers beyond answering them, nor how a session is restored (`catalogue.open`).
+A turn ends by the peer's answer, the peer's death, or a cancel whose grace period ran out. Budgets
+(timeouts) of turns without a caller are checked here. `sessions` restores a session before a turn.
 """
 
 from __future__ import annotations
@@ -102,8 +101,8 @@ class BrokerContext(Protocol):
 class Turns:
     """The turns of a broker."""
 
-    def __init__(self, hall: BrokerContext, *, parallel: bool) -> None:
-        self._hall = hall
+    def __init__(self, broker: BrokerContext, *, parallel: bool) -> None:
+        self._broker = broker
         self.jobs = Jobs()
         self.queue: Queue[Job] = Queue(lambda job: job.session.key, parallel=parallel)
         self._graces: dict[Job, asyncio.TimerHandle] = {}
@@ -123,10 +122,10 @@ class Turns:
         except Full as error:
             raise error_transfer.busy(len(self.queue)) from error
         self.jobs.add(job)
-        self._hall.work_changed()
+        self._broker.work_changed()
         self.advance()
         if job.started_at is None and job.ended_at is None:
-            self._hall.job_changed(job)
+            self._broker.job_changed(job)
 
     def advance(self) -> None:
         """Start everything that may run now."""
@@ -139,11 +138,11 @@ class Turns:
         if refused is not None:
             self._end(job, error=refused)
             return
-        far = self._hall.far
+        far = self._broker.far
         if far is not None and session.far is far and not session.replaying:
             self._send(job, far)
         else:
-            self._hall.tasks.start(self._prepare(job), f"prepare {job.id}")
+            self._broker.tasks.start(self._prepare(job), f"prepare {job.id}")
 
     def _objection(self, session: LiveSession) -> DragomanError | None:
         if session.quarantined:
@@ -172,29 +171,29 @@ class Turns:
             raise
         if job in self._called_off:
             self._dropped(job)
-        elif (now := self._hall.far) is not job.session.far or now is None:
+        elif (now := self._broker.far) is not job.session.far or now is None:
             # The peer died again meanwhile. Nothing was sent, so there is nothing to lose.
-            self._hall.tasks.start(self._prepare(job), f"prepare {job.id} again")
+            self._broker.tasks.start(self._prepare(job), f"prepare {job.id} again")
         else:
             self._send(job, now)
 
     async def _have_ready(self, job: Job) -> str:
         """Have the session there. A peer that dies on the way is waited for: nothing was sent."""
         for _ in range(MAX_TRIES - 1):
-            far = await self._hall.ready()
+            far = await self._broker.ready()
             try:
-                return await self._hall.restore(job.session, far, fresh=job.fresh)
+                return await self._broker.restore(job.session, far, fresh=job.fresh)
             except DragomanError:
                 if far.failure is None:
                     raise
-        far = await self._hall.ready()
-        return await self._hall.restore(job.session, far, fresh=job.fresh)
+        far = await self._broker.ready()
+        return await self._broker.restore(job.session, far, fresh=job.fresh)
 
     def _dropped(self, job: Job) -> None:
         self._called_off.discard(job)
         self.queue.done(job)
-        self._hall.left_queue(job)
-        self._hall.work_changed()
+        self._broker.left_queue(job)
+        self._broker.work_changed()
         self.advance()
 
     def _send(self, job: Job, far: PeerLink) -> None:
@@ -206,7 +205,7 @@ class Turns:
         job.begin(session.log.next)
         session.turn_began(job.caller)
         body = {**job.params, "sessionId": protocol.pack(session.id)}
-        self._hall.job_changed(job)
+        self._broker.job_changed(job)
         try:
             far.connection.begin(
                 PROMPT, protocol.pack(body), settle=functools.partial(self._settled, job)
@@ -215,7 +214,7 @@ class Turns:
             session.cancelling.on(Trigger.ANSWER)
             self._end(job, error=error)
             return
-        self._hall.liveness.look_later(far, "a prompt")
+        self._broker.liveness.look_later(far, "a prompt")
         if job.caller is None:
             self._keep_vigil(job)
 
@@ -264,9 +263,9 @@ class Turns:
         if session.job is None:
             session.turn_ended()
         self.queue.done(job)
-        self._hall.job_ended(job)
-        self._hall.left_queue(job)
-        self._hall.work_changed()
+        self._broker.job_ended(job)
+        self._broker.left_queue(job)
+        self._broker.work_changed()
         if error is not None:
             self.advance()
 
@@ -299,9 +298,9 @@ class Turns:
                 return
             assert result is not None
             ours = {"job": job.id, "nextEvent": job.next_event, "context": job.context}
-            if self._hall.unstored:
-                ours["unstored"] = self._hall.unstored
-            if notice := self._hall.take_notice():
+            if self._broker.unstored:
+                ours["unstored"] = self._broker.unstored
+            if notice := self._broker.take_notice():
                 ours["notice"] = notice
             try:
                 told = answers.prompt_result(result)
@@ -339,13 +338,13 @@ class Turns:
     def _end_in_place(self, job: Job) -> None:
         self._conclude(job, CANCELLED, job.session.log.next)
         self._answer(job, CANCELLED, None)
-        self._hall.job_ended(job)
+        self._broker.job_ended(job)
 
     def _send_cancel(self, job: Job) -> None:
         session = job.session
         session.questions.call_off()
         cancel = acp.CancelNotification(session_id=session.id)
-        budgets = self._hall.budgets
+        budgets = self._broker.budgets
         grace = budgets.cancel_grace
         if job.expired is not None:
             # Whoever has said how long it may take does not wait for long behind that.
@@ -355,7 +354,9 @@ class Turns:
             session.far.connection.post(acp.SESSION_CANCEL.name, cancel)
         except DragomanError as error:
             log.debug("the peer could not be told of a cancel: %s", error)
-        self._hall.liveness.doubt(session.far, "a cancel", heard=heard, window=budgets.cancel_grace)
+        self._broker.liveness.doubt(
+            session.far, "a cancel", heard=heard, window=budgets.cancel_grace
+        )
         loop = asyncio.get_running_loop()
         self._graces[job] = loop.call_later(grace, self._grace_over, job, grace)
 
@@ -410,7 +411,7 @@ class Turns:
 
     def _keep_vigil(self, job: Job) -> None:
         """Nobody follows the turn, so that its budgets have to be watched here."""
-        budgets = job.budgets or self._hall.budgets
+        budgets = job.budgets or self._broker.budgets
         limits = [b for b in (budgets.first_event, budgets.silence, budgets.total) if b is not None]
         if not limits or job in self._vigils:
             return

@@ -1,8 +1,7 @@
-"""What a broker had to let go of unstored, written where there is room, for the next one.
+"""Note files about events that a broker could not store, for the next broker.
 
-Owns the slips: a small file in the runtime folder, which is on another disk than the store as a
-rule, for a broker that ends while the store takes nothing. The next one that opens the same store
-notes the gap there. What a gap is, is in `dragoman.store`.
+Written to the runtime directory, which is usually on another disk than the store. The next broker
+that opens the same store records the gap there.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from dragoman.store.store import Store
 log: Final = logging.getLogger("dragoman.broker")
 
 FOLDER: Final = "gaps"
-"""Where slips lie, below the runtime folder."""
+"""Directory of the notes, below the runtime directory."""
 
 MAX_SIZE: Final = 1024 * 1024
-"""Bytes of a slip that is read: a broker has a few hundred sessions at most."""
+"""Bytes of a note that are read: a broker has a few hundred sessions at most."""
 
 
 class UnstoredNote(Struct, frozen=True, kw_only=True):
@@ -48,31 +47,31 @@ def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> N
     name = f"{time.time_ns()}-{os.getpid()}"
     try:
         make_private(folder)
-        slip = UnstoredNote(store=str(store), why=why, lost=dict(lost))
-        write_whole(folder / f"{name}.json", msgspec.json.encode(slip))
+        gap = UnstoredNote(store=str(store), why=why, lost=dict(lost))
+        write_whole(folder / f"{name}.json", msgspec.json.encode(gap))
     except OSError as error:
         log.error("this could not be written down for the next broker: %s", error)
 
 
 def take(runtime: Path, store: Path) -> list[UnstoredNote]:
-    """The slips for a store, each of which is given to one broker only."""
+    """Read and remove the notes for a store; each is returned to one broker only."""
     found: list[UnstoredNote] = []
     with contextlib.suppress(OSError):
         for path in sorted((runtime / FOLDER).glob("*.json")):
             try:
                 with path.open("rb") as file:
-                    slip = msgspec.json.decode(file.read(MAX_SIZE), type=UnstoredNote)
+                    gap = msgspec.json.decode(file.read(MAX_SIZE), type=UnstoredNote)
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 continue
-            if slip.store == str(store):
+            if gap.store == str(store):
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
-                    found.append(slip)
+                    found.append(gap)
     return found
 
 
 def note(store: Store, slip: UnstoredNote) -> None:
-    """Note the gaps of which a slip tells, behind what is stored of each session by now."""
+    """Store the gaps of a note, after what is stored of each session by now."""
     for key, count in slip.lost.items():
         session = store.session(key)
         if session is not None and count > 0:
