@@ -1,8 +1,8 @@
 """The public contract for a peer's Python adapter.
 
-An adapter stands between a role and a peer: it gets an `Assignment`, does one piece of work and
-returns a `Result`. `open_peer` and `judge` are what adapters are written with; `dragoman peers add
---python` writes one that uses them. Adapters are loaded by `dragoman.runs.adapters`.
+An adapter gets an `Assignment`, runs one prompt of a role on its peer and returns a `Result`. It
+is written with `open_peer` and `judge`; `dragoman peers add --python` generates one that uses them.
+`runs.adapters` loads adapters.
 """
 
 from __future__ import annotations

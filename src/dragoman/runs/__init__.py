@@ -1,1 +1,1 @@
-"""One prompt to one peer: context, sessions, jobs, recording and connecting."""
+"""One prompt to one peer: context, connect, sessions, jobs, recording."""

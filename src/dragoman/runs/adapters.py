@@ -1,7 +1,7 @@
-"""Load the adapter of a peer: its own Python code, or one made from its descriptor.
+"""Load the adapter of a peer: its own Python code, or one built from its descriptor.
 
-Code of a project runs only if the user has trusted its very bytes. The contract that an adapter
-fulfils is `dragoman.adapters`.
+Python code of a project runs only if the user trusted exactly these bytes. `dragoman.adapters` is
+the contract that an adapter implements.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The brief by which a conversation is handed over: the last messages, the open plan, the files.
+"""Handover brief: the last messages, open plan and changed files, for a peer that takes over.
 
-Owns its words and its bounds. It is made of a `memory` and touches nothing. The newest messages
-come first into a brief that has no room for all of them, and a long one loses its middle.
+Built from a `runs.transcript`, without I/O. The size is limited: the newest messages go in first,
+and long ones lose their middle.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""`dragoman.connect`: an agent by its name, its command line or its address.
+"""`dragoman.connect` and `connect_sync`: connect to a peer by name, command line or address.
 
-Owns only the fork: what is no address is the name of a peer, and the hub knows the way to it; all
-else goes to `dragoman.client.connect` as it stands. A name needs no enabling. The user's
-settings count, a project's only as far as they are trusted. A name goes to a warm broker unless
-somebody says otherwise.
+A command line or an address goes to `client.connect` unchanged; a name goes to `runs.open_by_name`,
+which uses a warm broker by default. The peer need not be enabled.
 """
 
 from __future__ import annotations

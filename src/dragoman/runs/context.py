@@ -1,8 +1,7 @@
-"""What holds in one folder: the settings, the peers, the agent files.
+"""Load the context of a directory: settings, paths, catalogue, agent files.
 
-Owns the putting together, so that every surface sees the same. It decides nothing and starts
-nothing. What is wrong with files is collected in `RunContext.troubles` and stops nobody who does not
-need them.
+Every surface uses `load_context`, so all of them see the same. Invalid files do not raise;
+`RunContext.troubles` lists what is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ALWAYS_ENABLED: Final = frozenset({"scout"})
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """A folder as dragoman sees it."""
+    """Settings, paths and catalogue of one directory."""
 
     cwd: Path
     environ: Mapping[str, str]
@@ -77,7 +76,7 @@ class RunContext:
         ]
 
     def again(self) -> RunContext:
-        """The same folder, looked at anew."""
+        """The same directory, loaded again."""
         return load_context(self.cwd, environ=self.environ)
 
 

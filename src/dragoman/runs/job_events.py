@@ -1,8 +1,7 @@
-"""What happens in a session while it happens, whoever asked for it and in whatever process.
+"""Follow the events of a session or job while it runs, in this or another process.
 
-Owns the way from a stored session to its events, each with its number, without a gap and without a
-repetition: from the broker that has it open, or from the store as another command fills it. Nothing
-is prompted or answered here. What was before is in `store.history`.
+Yields numbered lines without gaps or repeats, from the broker that has the session open or from
+the store. Sends no prompt and answers nothing. `store.history` reads sessions of the past.
 """
 
 from __future__ import annotations

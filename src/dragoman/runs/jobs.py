@@ -1,8 +1,7 @@
-"""Jobs as surfaces see them: what the store says, and what the broker that runs one knows better.
+"""List, find, wait for and cancel jobs.
 
-Owns the question who runs a job and whether that is still so, and what is done to a job from
-outside: waiting for its end and cancelling it. It starts nothing. A job whose process is gone has
-crashed, and is told so by whoever looks first.
+Merges the stored job with what its broker reports. A job whose process is gone is marked as
+crashed on the next look. Starts nothing; `runs.stop_notes` cancels jobs that run without a broker.
 """
 
 from __future__ import annotations
@@ -139,11 +138,11 @@ async def ask(
     from dragoman.broker.methods import RESULT
 
     assert job.endpoint is not None
-    door = await knock(address_of(job.endpoint, paths))
+    connection = await knock(address_of(job.endpoint, paths))
     try:
-        told = await door.ask(RESULT, {"job": job.id, "wait": wait}, timeout=timeout)
+        told = await connection.ask(RESULT, {"job": job.id, "wait": wait}, timeout=timeout)
     finally:
-        await door.aclose()
+        await connection.aclose()
     return updated(job, told)
 
 

@@ -1,12 +1,8 @@
-"""How deep delegations are nested: who was asked by whom.
+"""Depth of nested delegation: the chain of jobs that led to this process.
 
-Owns the count and the list of jobs that lead to this process, and the two ways in which they reach
-a peer that delegates to dragoman again: variables in its environment, and `_meta` on the wire.
-What is too deep is decided by routing.
-
-A peer may run its commands in an environment of its own making. So the processes above this one
-are asked, too, where the system shows them: what a peer leaves out, its parent still has. It is a
-brake for loops and no fence against a peer that means harm.
+Passed to a peer in environment variables and in `_meta`. Parent processes are read as well, because
+a peer may drop the variables. This stops accidental loops, not a malicious peer. Routing enforces
+the maximum depth.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The minute in which some peers lose a session that another process of theirs loads.
+"""Wait before loading a stored session at peers that would lose it (quirk `loads_next_minute`).
 
-Owns the waiting for its end, and the look whether a peer is one of those (the quirk
-`loads_next_minute`). What is opened afterwards is the business of `sessions`. A broker whose peer
-still has the session loads nothing, so nobody waits for it; one that had to start its peer again
-waits by itself, too (`broker.server.sessions`).
+`catalogue.load_delay` computes how long. No wait if a broker's peer still has the session open. The
+broker waits itself after a restart of its peer (`broker.server.sessions`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The model of a session: which one a person means, how the peer is asked for it, and read back.
+"""Choose the model of a session: match the name, set it at the peer, read it back.
 
-Owns all of it for every surface and for delegation: a name is matched with what the peer offers,
-set by an option, a method or a word of the command line, and read back before anything is
-prompted. How a session is opened is in `sessions`; who wants which model is decided elsewhere.
+Sets it by an option, a method or a command-line flag, and raises before anything is prompted if
+the peer does not confirm it. `runs.sessions` opens the session.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _parent(one: str, other: str) -> bool:
 
 
 def with_flag(way: LaunchSpec, model: str) -> LaunchSpec | None:
-    """The way with the model in its command line; None for peers that are not told it there."""
+    """The launch spec with the model in its command line; None for peers without such a flag."""
     flag = None if way.descriptor is None else way.descriptor.models.flag
     if flag is None or way.command is None:
         return None

@@ -1,7 +1,7 @@
-"""Opening a peer by its name, with everything that is configured for it.
+"""Open a peer of the catalogue by name, with its settings, budgets and permission enforcement.
 
-Owns the short way through the hub for programs: settings, catalogue, the way, the peer. Surfaces
-that show what they do go the same steps one by one.
+Through a warm broker (`broker.client.connect`) or as a direct child (`catalogue.open`). A project's
+settings count only if the user trusts them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What is stored of a command that has an agent of its own.
+"""Record the session and jobs of a peer that runs without a broker in the store.
 
-Owns the session and the jobs of such a command in the store: a session is written down with its
-first prompt, and closed when nobody can come back to it. That a store cannot be used is told once
-and hurts nothing else, and so is that it can be used again. With a broker between, the broker does
-all this.
+The session is stored with its first prompt, and closed at the end unless it is kept open. A failing
+store is reported once and stops nothing. With a broker, `broker.server.recorder` does this.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ MAX_EARLY: Final = 256
 
 
 class SessionRecorder:
-    """Keeps one session of one agent."""
+    """Records one session of one peer."""
 
     def __init__(
         self,
@@ -195,10 +193,10 @@ def keeper_for(
     paths: Paths | None = None,
     on_stop: Callable[[], object] | None = None,
 ) -> SessionRecorder:
-    """A keeper for an agent of ours. `credentials` names variables whose values are never
-    stored, and `handed` those that a user gives to the agent (`open_store`); `on_trouble` is told,
-    in words, what is not stored and why. `on_stop` is called when somebody wants the running job to
-    stop; without it the whole process is interrupted."""
+    """A recorder for a peer without a broker. `credentials` names variables whose values are never
+    stored, and `handed` those that a user gives to the agent (`open_store`); `on_trouble` is called
+    with a message about what is not stored and why. `on_stop` is called when the running job is
+    cancelled; without it the whole process is interrupted."""
     store: Store | None = None
     try:
         store = open_store(paths=paths, credentials=credentials, handed=handed, workspace=workspace)

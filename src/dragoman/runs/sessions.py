@@ -1,8 +1,8 @@
-"""A conversation that goes on: its stored session is found, and opened where it was left.
+"""Find, open, resume, load or replace a stored session, and submit prompts to a broker.
 
-Owns what a name means (a peer, a project and a name have at most one open session), and the choice
-between beginning, resuming, loading and beginning afresh, at a warm peer as at one of our own. How
-a peer is reached is in `catalogue.open` and `broker`, what is stored in `sessions`. It prints nothing.
+Invariant: a peer, project and name have at most one open session. Works the same with a broker and
+with a direct child. `catalogue.open` and `broker.client` connect to the peer, `store` keeps the
+records.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ FRESH: Final = "fresh"
 
 
 ANSWER_SIZE: Final = 8 * 1024 * 1024
-"""Characters of an answer that a command or a door keeps in memory and gives back: its beginning. A
-longer one is in the store, and is said to be cut."""
+"""Characters of an answer, from its beginning, that a command or the ACP server keeps in memory and
+returns. A longer one is in the store, and is reported as cut."""
 
 
 # -- finding
@@ -182,7 +182,7 @@ class WantedSession:
     """Whether a new one may take its place where the peer has forgotten it."""
     mode: str | None = None
     model: str | None = None
-    """The model to begin with. Whether it is used is to be read back: see `models.use_model`."""
+    """The model to begin with. `model_choice.use_model` reads back whether it is used."""
     mcp_servers: Sequence[Any] = ()
     additional_directories: Sequence[Path] = ()
     on_notice: Callable[[str], None] | None = None
@@ -301,7 +301,7 @@ def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
     return Opening(
         cwd=wanted.workspace,
         mode=wanted.mode,
-        # In ACP the models are known when the session is open; `model_choice` chooses one of them then.
+        # In ACP the models are known when the session is open; `model_choice` sets one then.
         model=wanted.model if peer.dialect != ACP else None,
         mcp_servers=wanted.mcp_servers,
         additional_directories=wanted.additional_directories,

@@ -1,8 +1,7 @@
-"""Asking a process to stop one of its jobs, by a note that it looks for.
+"""Cancel one job of another process by a note file that the process polls for.
 
-Owns the notes: a file each, named after the job, in the state folder, where whoever may write may
-stop a job anyway. A server runs many jobs in one process, which no signal tells apart. What it
-means to stop is decided by whoever runs the job; brokers have a socket, and need none of this.
+For servers that run many jobs in one process, where a signal would stop all of them. The note is
+named after the job, in the state directory. Jobs in a broker are cancelled on its socket instead.
 """
 
 from __future__ import annotations

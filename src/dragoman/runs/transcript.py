@@ -1,7 +1,7 @@
-"""What a session has been so far, whoever worked in it: messages, the plan, the files touched.
+"""Transcript of a session in memory, across peers: messages, plan, changed files. Size-limited.
 
-Owns the bounded memory of one session of a client, made from events as they happen or as they were
-stored. What of it somebody else is told is decided in `brief`.
+Built from live or stored events. Tracks which turns each peer has seen; `runs.brief` turns the rest
+into a handover.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TranscriptTurn:
 
 
 class Transcript:
-    """The memory of one session."""
+    """The transcript of one session."""
 
     def __init__(self) -> None:
         self.turns: list[TranscriptTurn] = []
