@@ -1,7 +1,7 @@
 """Paths of a broker's socket, lock, record and log files.
 
-Creates the private directory (mode 0700, owned by this user) that holds them, and refuses any
-other. `broker.server.process` opens the socket and takes the lock.
+Creates the directory for them with mode 0700 and refuses one of another user. Opens no socket and
+takes no lock; `broker.client.find_or_start` and `broker.server.process` do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Send dragoman errors from a broker to a caller: encode as JSON-RPC error data, raise again.
+"""Encode dragoman errors as JSON-RPC error data in a broker, and rebuild them in the caller.
 
 The caller gets the same class, message and fields that a direct start of the peer would raise.
 Tracebacks and causes are not sent.

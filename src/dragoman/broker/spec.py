@@ -1,8 +1,8 @@
 """`BrokerSpec`: everything a broker needs to know about its peer, fixed when the broker starts.
 
-Its digest is part of the endpoint name, so only callers that may share a peer find the same
-broker. The broker itself reads neither configuration nor catalogue. A spec contains credentials:
-it is sent on the broker's stdin and never written to a file, a log or a command line.
+The endpoint name contains a digest of it, so only callers that may share a peer find the same
+broker. The broker does not look up its peer in configuration or catalogue. A spec contains
+credentials: it is sent on the broker's stdin and never written to a file, log or command line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Load the context of a directory: settings, paths, catalogue, agent files.
 
-Every surface uses `load_context`, so all of them see the same. Invalid files do not raise;
-`RunContext.troubles` lists what is wrong.
+Surfaces use `load_context`, so all of them see the same. It does not raise for invalid files;
+`RunContext.troubles` lists what is wrong with them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """List, find, wait for and cancel jobs.
 
 Merges the stored job with what its broker reports. A job whose process is gone is marked as
-crashed on the next look. Starts nothing; `runs.stop_notes` cancels jobs that run without a broker.
+crashed on the next look. A job is cancelled at its broker, or without one by `runs.stop_notes` or
+SIGINT. Starts nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Depth of nested delegation: the chain of jobs that led to this process.
 
 Passed to a peer in environment variables and in `_meta`. Parent processes are read as well, because
-a peer may drop the variables. This stops accidental loops, not a malicious peer. Routing enforces
-the maximum depth.
+a peer may drop the variables. This stops accidental loops, not a malicious peer.
+`delegation.routing` enforces the maximum depth.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One caller's connection to a broker: dispatch its requests, forward the rest to the peer.
 
-Opens sessions through `sessions` and queues prompts in `turns`. Other requests reach the peer
-unchanged except for the session id. Open requests per caller are limited, and a slow caller does
-not delay the others.
+Opens sessions through `sessions` and queues prompts in `turns`. Other ACP and extension requests go
+to the peer unchanged except for the session id. Open requests per caller are limited, and a slow
+caller does not delay the others.
 """
 
 from __future__ import annotations

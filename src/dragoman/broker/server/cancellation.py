@@ -1,7 +1,7 @@
 """State machine for cancelling a turn: send cancel, wait for the grace period, settle, quarantine.
 
 Pure: no clock and no I/O; `turns` carries out the moves. A peer that ignores a cancel blocks only
-its own session: after the grace period the turn ends as cancelled and the session is quarantined.
+its own session: after the grace period the turn ends without it and the session is quarantined.
 """
 
 from __future__ import annotations

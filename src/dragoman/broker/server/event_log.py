@@ -1,7 +1,8 @@
 """In-memory log of one session's events as numbered lines.
 
-Keeps the newest lines up to a size limit, and always those that are not stored yet. `LogLimits`
-bounds the total over all sessions. `recorder` writes lines to the store, `readers` sends them.
+Keeps the newest lines up to a size limit, and those that still wait to be stored. `LogLimits` drops
+stored lines when all sessions together use too much memory. `recorder` writes lines to the store,
+`readers` sends them.
 """
 
 from __future__ import annotations

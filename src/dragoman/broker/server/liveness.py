@@ -1,8 +1,8 @@
 """Detect a hung peer: probe it when an answer is overdue, and kill it if it does not respond.
 
-A peer is killed only if an answer is overdue, nothing was received since the request, and it does
-not answer a ping either or its process is stopped by a signal. While a turn runs, only a stopped
-process is killed. `restart` then starts it again, as after a crash.
+A peer is killed only if nothing was received since a request, and either its process is stopped by
+a signal, or the answer is overdue and it ignores a ping, too. While a turn runs that was not
+cancelled, only a stopped process is killed. `restart` then starts it again, as after a crash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Memory use of a peer: resident size of its process and all descendants, read from /proc.
 
 Most agents are a wrapper that starts the real program, servers and shells. Shared memory is
-counted once per process, so the sum is an upper bound.
+counted once per process, so the sum may be too high.
 """
 
 from __future__ import annotations

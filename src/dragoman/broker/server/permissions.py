@@ -1,8 +1,8 @@
 """Answer the peer's requests in a session: permissions, questions, files, terminals.
 
-A request goes to the caller whose turn runs; if that caller is gone or cannot answer, the turn's
-policy decides, and the broker serves files and terminals itself. Each request is answered exactly
-once. `policy.approver` evaluates the policy.
+A request goes to the caller whose turn runs, if it can answer. Otherwise the turn's policy decides
+(`policy.approver`), questions are declined, and the broker serves files and terminals under that
+policy. Each request is answered exactly once.
 """
 
 from __future__ import annotations
