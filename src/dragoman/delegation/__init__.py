@@ -1,10 +1,8 @@
-"""Delegation: a piece of work goes to the peer that has earned it, and the result hides nothing.
+"""Delegate a prompt to the best available peer, with retry, fallback and a full report.
 
-The parts in the order of their work: `delegation.request` (what is wanted), `delegation.facts` and `delegation.candidates` (who may
-be asked), `delegation` (the course), `delegation.attempt` and `delegation.peer_run` (one attempt), `delegation.learning` and `delegation.journal`
-(what is learned and written down), `results` (what came of it). The decision itself is made in
-`dragoman.delegation.routing`. What a name needs is imported when it is asked for: who only wants to know
-who would be asked loads nothing that talks with a peer.
+`request` says what is wanted, `facts` and `candidates` which peers can do it, `routing` decides the
+order, `execution` runs the attempts, `journal` records them, `results` holds the outcome. Public
+names are imported on first use, so that a decision alone loads no code that connects to a peer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One attempt from its beginning to its report: where it works, what it changed, what it cost.
+"""Run one attempt: choose its directory, run the turn, see what changed, run the check, report.
 
-Owns the folder of an attempt (the workspace, or a copy of it), the looks at the disk before and
-after, the check, and the patch. Who is asked, and what follows, is decided in `delegation`; the
-turn itself is `trial`'s and `local_attempt`'s business.
+An attempt works in the workspace or in a git worktree, whose changes become a patch. The turn
+itself is in `peer_run` and `local_attempt`; which peer to try, retry and fallback are in
+`execution`. A peer's failure is returned as a report and never raised.
 """
 
 from __future__ import annotations

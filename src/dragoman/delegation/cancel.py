@@ -1,8 +1,8 @@
-"""Stopping: a delegation that its user interrupts, and a peer that does not stop when told to.
+"""Cancel a running delegation, and check whether a cancelled turn still runs in a broker.
 
-Owns the reins that a surface holds, and the question whether a turn that was given up may still be
-going on in a peer that a broker keeps. Only when nobody works any more can be said what was
-changed. What follows from it is decided in `execution`.
+A peer that ignores a cancel is stopped together with its broker if no other client uses that
+broker. Otherwise `unrest` returns the reason, and `execution` tries no other peer: what was changed
+is known only when no turn is running.
 """
 
 from __future__ import annotations

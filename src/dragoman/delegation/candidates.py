@@ -1,8 +1,7 @@
-"""Who may be asked, before anybody is: the decision about a wish, and what is left of it.
+"""Decide which peers can take a request, apply the fallback setting, and build the NoPeer error.
 
-Owns the way from a wish to a decision without doing anything about it, the part of the candidates
-that a user wants to be asked, and the words where nobody is left. The decision itself is made in
-`dragoman.delegation.routing`, of what `facts` finds; `delegation` carries it out.
+Starts and writes nothing. `facts` collects the inputs, `routing` makes the decision, `execution`
+carries it out.
 """
 
 from __future__ import annotations

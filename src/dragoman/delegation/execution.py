@@ -1,9 +1,8 @@
-"""Delegating: a wish goes to the peer that has earned it, and nobody's failure is hidden.
+"""Run a delegation: decide, run attempts one after another, retry, fall back, stop on cancel.
 
-Owns the course of a delegation: the decision, the attempts one after another, and when to stop.
-Another peer is asked only where the attempt before left nothing behind; the same peer is asked
-again only where a passing limit turned the prompt away before anything was done. Either is an
-attempt of its own, recorded with its reason. What an attempt is made of is in `attempt`.
+Falls back to the next peer only if the attempt before left no change behind. Retries the same peer
+only if a temporary limit rejected the prompt before it did anything. Each try is an attempt with a
+recorded reason; `attempt` runs it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What is known at this moment of everybody who could do a piece of work.
+"""Collect the facts for routing: installed, enabled, health, budget, card and policy of each peer.
 
-Owns the way from the folder, the cards and the ledger to the facts that `dragoman.delegation.routing`
-decides by, and the fixed order: the peers as the user enabled them, then all others as the
-catalogue has them, then the local model, and scout as the last. Files are looked at and nothing is
-started. It decides nothing.
+Also defines the fixed order: enabled peers in the user's order, the other peers in catalogue order,
+the local model, scout. Reads files and the ledger, and starts nothing. `routing` decides.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""How a peer is doing, from what its turns have shown: pure.
+"""Health of a peer: circuit breaker, backoff, and parking after a quota or login failure.
 
-Owns what a failure says about a peer (`read`): whether the next turn may go there, when, and what
-to do first; the circuit breaker (`Breaker`), and the pause before another try (`backoff`). Time and
-chance are arguments. Where it is remembered is `store.ledger`'s business; `routing` only sees the answer.
+Pure: time and randomness are arguments. `read` turns the end of a turn into a `Reading`, which says
+until when to park the peer. `store.ledger` stores the result and `routing` reads it.
 """
 
 from __future__ import annotations

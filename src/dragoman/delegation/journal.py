@@ -1,7 +1,7 @@
-"""What is written down of a delegation: the ledger, ``events.jsonl``, and the job.
+"""Record a delegation: attempts in the ledger, lines in ``events.jsonl``, the job in the store.
 
-Owns the order of the entries, and that a disk that fails is told once and stops nobody. What is
-written is made in `learning`. Each call takes about a millisecond, and is made while no peer works.
+A disk that fails never stops a delegation: the first failure is reported as a notice. `learning`
+computes what to record. Calls are synchronous and take about a millisecond each.
 """
 
 from __future__ import annotations

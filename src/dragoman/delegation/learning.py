@@ -1,8 +1,7 @@
-"""What an attempt teaches: about its peer's health, about its arm, and for the ledger.
+"""Compute from an attempt's report its peer's health, its arm's posterior and its ledger record.
 
-Owns the way from a report to those three, and the outcome of an attempt that never had a turn. It
-reads no clock and writes nothing; `journal` does that. What a failure means is decided in `health`,
-what a success is worth in `bandit`.
+Also maps an error before any turn to an outcome, and revises a posterior after a user's verdict.
+Pure; `journal` writes the results. `health` interprets failures, `bandit` rewards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What delegated work may use up: of a day, and within one turn.
+"""Limits on cost, tokens, seconds and turns, per day and per turn.
 
-Owns the comparison of what was spent with what is allowed, and the words for it. What was spent is
-told by the ledger before a turn, and by the peer's own reports while it runs.
+Compares usage with the limits of the settings and words the reason. `store.ledger` supplies the
+daily usage before a turn, the peer's usage reports supply it during a turn.
 """
 
 from __future__ import annotations

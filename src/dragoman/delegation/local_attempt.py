@@ -1,8 +1,7 @@
-"""One try of the local model, which this process asks itself.
+"""Send a prompt to the local model, with the result and the events of a turn.
 
-Owns the way from its answer to what any other try gives: a result, and events to watch. It has no
-tools and no workspace, so it gets the prompt alone and can change nothing. The asking is done by
-`dragoman.delegation.local_model`.
+The local model has no tools and no workspace: it gets only the prompt and changes no files.
+`delegation.local_model` makes the request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Parked peers: which surroundings a missing login parks, and what ends it before its time.
+"""Parked peers: list them, unpark them, and unpark a peer after a successful turn.
 
-Owns the mark of the surroundings in which a peer was asked, and the ways to use a parked peer
-again: a turn that succeeded anywhere, and a user who says so. What parks a peer is decided in
-`health`, and kept in `ledger`; routing only sees the answer.
+A missing login parks a peer only for the set of credential variables that were set at the time; a
+hash of their names identifies it. `health` decides when to park, `store.ledger` stores it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One try of one peer: reached, prompted once, watched to its end.
+"""Run one turn of one peer: connect (broker or own process), open the session, prompt, wait.
 
-Owns the connection, the session and the turn of one attempt, warm or cold, and what was seen of
-it. The prompt is sent once, or not at all; whether another is asked after it is decided in
-`delegation`, and what the disk says is found out there, when everything of the peer is at rest.
+Sets model and mode, applies permissions, budgets and limits, and records a session without a
+broker. The prompt is sent at most once. Retry and fallback are in `execution`, changed files in
+`attempt`.
 """
 
 from __future__ import annotations

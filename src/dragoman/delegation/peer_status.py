@@ -1,7 +1,7 @@
-"""All peers at a glance: installed, enabled, which version, what was measured.
+"""Status of each peer: installed, enabled, version, card, parked.
 
-Owns one row per peer for whoever shows them. Nothing is started: files are looked at. Where only a
-handshake or a flag tells the version, the one on the card is given.
+Reads files and starts no process. If only running the program would show its version, the version
+on its card is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What delegated work may do: the user's policy, and never more than whoever delegated it had.
+"""Permission policy for delegated work, never wider than the policy of the delegating process.
 
-Owns the way of a policy to delegations below, which is a variable in the peer's environment, and
-the policy that counts for one peer here. What rules mean is in `dragoman.policy`. As with the
-lineage, the processes above are asked where a peer makes an environment of its own.
+A policy is passed on to nested delegations in DRAGOMAN_CEILING, in the peer's environment. It is
+also read from the parent processes, because some peers build a new environment. `policy` evaluates
+the rules.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What a turn has cost, and how well that is known.
+"""Cost of a turn: price list per model, token arithmetic, and the provenance of the amount.
 
-Owns the price list (``prices.toml``, data with a date for every price), the user's own list of the
-same shape that goes before it, and the arithmetic. What a peer reports goes before what is derived
-from tokens, and what nobody knows stays unknown: it is never zero. It does not know who was asked;
-what was spent is kept by `store.ledger`.
+A cost that the peer reports wins over a computed one, and the user's ``prices.toml`` over the list
+in this package. `store.ledger` stores the amounts.
 """
 
 from __future__ import annotations

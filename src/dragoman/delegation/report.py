@@ -1,8 +1,7 @@
-"""What one attempt at a piece of work came to, in text and in JSON, the same on every surface.
+"""Report of one attempt: outcome, text, changed files, denials, check, tokens, cost. Text and JSON.
 
-Owns the report: how it ended, what it said, what it changed on the disk, what was refused, checked,
-used and paid, and whether another may try after it. It finds out nothing itself: the client saw
-the turn, `worktree` the disk, `prices` the cost. Whether another does try is decided above.
+Collects nothing itself: `client` supplies the turn, `worktree` the changed files, `prices` the
+cost. `obstacle` says why no fallback may follow; `execution` decides.
 """
 
 from __future__ import annotations

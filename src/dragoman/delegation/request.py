@@ -1,7 +1,6 @@
-"""What is delegated: a piece of work, and what its user wants of the way it is done.
+"""DelegationRequest: role, prompt, workspace and options of a delegation; reads agent files.
 
-Owns the shape of the wish, and its reading out of an agent file. Who does the work is decided in
-`dragoman.delegation.routing`, and how it went is told by `results`.
+`routing` chooses the peer, and `results` holds the outcome.
 """
 
 from __future__ import annotations

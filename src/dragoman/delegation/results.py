@@ -1,7 +1,7 @@
-"""What came of a delegation: who was asked, who answered, and why it ended there.
+"""Delegation: the result of a delegation with decision, attempts and cost, as text and JSON.
 
-Owns the result as every surface gives it, in words and as JSON. Each attempt tells its own story in
-`dragoman.delegation.report`; what was decided beforehand is in `dragoman.delegation.routing`.
+Each attempt is an AttemptReport of `delegation.report`, the decision comes from
+`delegation.routing`.
 """
 
 from __future__ import annotations

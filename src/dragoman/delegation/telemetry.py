@@ -1,9 +1,7 @@
-"""Delegations as spans and metrics of OpenTelemetry, where it is installed.
+"""OpenTelemetry spans and metrics for attempts, with the names of the GenAI conventions.
 
-Owns the names, which are those of the GenAI conventions, and the context that is handed to a peer
-so that its own spans join ours. Without the package (``dragoman[otel]``) everything here does
-nothing. Where spans go is configured as everywhere else with OpenTelemetry, and never here. Prompts
-and answers are not recorded.
+Also passes the trace context to the peer. Does nothing without the extra ``dragoman[otel]``.
+OpenTelemetry's own configuration selects the exporter. Prompts and answers are never recorded.
 """
 
 from __future__ import annotations

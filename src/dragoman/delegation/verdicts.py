@@ -1,7 +1,6 @@
-"""What a user thinks of a delegation, some time after it.
+"""Record a user's verdict (good or bad) on a finished job in the ledger and ``events.jsonl``.
 
-Owns the entry in the ledger and in ``events.jsonl``. What it changes about the arm is worked out in
-`learning`.
+`learning` computes how the verdict changes the posterior.
 """
 
 from __future__ import annotations

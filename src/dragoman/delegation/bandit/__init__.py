@@ -1,8 +1,7 @@
-"""The bandit: which peer has earned the work, learned from how turns ended.
+"""Multi-armed bandit (Thompson sampling): rank peers by how their earlier turns ended.
 
-It is pure: randomness, time and what was learned are arguments, and nothing is remembered here. The
-ledger keeps the posteriors, and `dragoman.delegation.routing` asks for an order. The reasons are told in
-docs/explanation/routing-and-bandit.md.
+Pure: randomness, time and posteriors are arguments. `store.ledger` stores the posteriors and
+`delegation.routing` uses the ranking. docs/explanation/routing-and-bandit.md gives the reasons.
 """
 
 from dragoman.delegation.bandit.arms import prior, size_of

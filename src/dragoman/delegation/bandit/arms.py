@@ -1,8 +1,7 @@
-"""What the bandit chooses between, and what it believes of each choice before it was tried.
+"""Priors of the bandit, and the size of a task (small, medium, large) from prompt and files.
 
-Owns the arm, the posterior, the sizes of work and the priors. How belief moves is in `evidence`,
-and how a choice is made of it in `sampling`. Nothing here asks the world: a prompt, a number of
-files and claims are arguments.
+Pure. `store.values` defines Arm and Posterior, `evidence` updates a posterior, `sampling` draws
+from it.
 """
 
 from __future__ import annotations

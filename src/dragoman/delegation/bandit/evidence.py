@@ -1,8 +1,7 @@
-"""How belief moves: what a turn earns, how evidence is added, and how it fades.
+"""Reward of a turn, and the update and time decay of a posterior.
 
-Owns the reward and the two kinds of forgetting. It reads no clock: instants are arguments, in
-seconds of any clock that the caller keeps to. What an arm is stands in `arms`; who uses the belief
-is `sampling`.
+Pure: the time is an argument, in seconds of any one clock. Evidence decays in two ways: by age
+(HALF_LIFE) and by the number of later turns (MEMORY). `sampling` draws from the posteriors.
 """
 
 from __future__ import annotations

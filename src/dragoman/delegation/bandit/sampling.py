@@ -1,8 +1,7 @@
-"""Thompson sampling: each arm is as likely to be chosen as it is to be the best.
+"""Thompson sampling: draw a score for each arm from its posterior and take the highest.
 
-Owns the one draw from a belief and the best arm of several. Randomness and time are arguments, and
-no arm is drawn more than once, so the same source gives the same choice. What the belief is made of
-is in `evidence`; which peers may be chosen at all is decided in `delegation.routing`.
+Pure: randomness and time are arguments. Each arm is drawn once, so the same random source gives
+the same choice. `evidence` computes the posteriors; `delegation.routing` excludes peers beforehand.
 """
 
 from __future__ import annotations

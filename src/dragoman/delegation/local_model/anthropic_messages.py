@@ -1,7 +1,7 @@
-"""Anthropic's messages API, by its own SDK.
+"""Stream an answer from the Anthropic Messages API with Anthropic's SDK.
 
-Owns the use of the SDK: one request, streamed, never sent again by itself, with the key that it is
-given and none that the SDK would find. What the pieces become is `ask`'s business.
+Sends one request without retry, and uses only the API key that it is given, never one that the SDK
+would find. `ask` assembles the chunks.
 """
 
 from __future__ import annotations

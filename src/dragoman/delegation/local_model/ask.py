@@ -1,8 +1,7 @@
-"""One question to the local model: its time limits, its text, and how it ended.
+"""Send one prompt to the local model: timeouts, text assembly, outcome. Never retries.
 
-Owns the limits (those of any turn, `client.budgets`), the putting together of the pieces, and the
-outcome, which is good only if the model said something and said that it was done. It never asks
-twice. The wire formats are in `anthropic_messages` and `openai_chat`.
+The timeouts are those of any turn (`client.budgets`). The outcome is ok only if there is text and
+the model reported why it stopped. `anthropic_messages` and `openai_chat` implement the APIs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What goes wrong between us and a model, in the words of the project.
+"""Map HTTP status codes and network errors of a model API to dragoman's errors and outcomes.
 
-Owns the way from a status of HTTP, and from errors of the HTTP library, to errors of our tree, and
-from those to an outcome. It sends nothing again: who may retry, and when, is decided above.
+Reads Retry-After and tells a rate limit from a used-up quota. Never retries: `execution` decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which model it is, where it is and how it is reached, as settings.
+"""Settings of the local model (API, URL, API key variable, token limit) and their validation.
 
-Owns the values that a user writes and their checks, and what a wire format tells while an answer
-comes. A key is never a setting: a variable is named, and read when a question is asked.
+The API key is never a setting: the settings name an environment variable, which is read for each
+request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""OpenAI's chat completions, which most servers of models speak.
+"""Stream an answer from an OpenAI-compatible chat completions API (server-sent events).
 
-Owns one request and the reading of its stream, leniently: servers differ in everything but the
-text. A stream that ends without saying why is not taken for a whole answer. What the pieces become
-is `ask`'s business.
+Lenient parser: servers differ in everything but the text. Sends one request without retry. `ask`
+assembles the chunks and rejects a stream that ends without a finish reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Routing: who is asked to do a piece of work, and why nobody else is.
+"""Routing: decide which peers to try, in which order, and give a reason for each excluded peer.
 
-It is pure: the caller gathers the facts, and hands over the time and a source of randomness. What
-the bandit believes is in `dragoman.delegation.bandit`. Whoever carries a decision out, and what happens
-after a failure, is not known here.
+Pure: facts, time and randomness are arguments. `delegation.facts` collects the facts,
+`delegation.bandit` scores the peers, `delegation.execution` carries a decision out.
 """
 
 from dragoman.delegation.routing.decide import MODEL_TIER, decide

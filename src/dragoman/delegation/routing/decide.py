@@ -1,8 +1,7 @@
-"""From what is known to who is asked: the one decision of a delegation.
+"""Make a routing decision: order the candidates, by the fixed order or by the bandit's scores.
 
-Owns the order of candidates, fixed or the bandit's. Who may not be asked is settled in `filters`
-before any order is made, so no draw can bring a peer back. Time and randomness are arguments: the
-same ones, with the same facts, give the same decision.
+Pure: the same facts, time and random source give the same decision. `filters` excludes peers before
+the order is made, so no score can bring one back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What comes out of routing: who is asked, in which order, and why everybody else is not.
+"""Types of a routing decision: Candidate, PassedOver with its Reason, Decision.
 
-Owns the shapes of a decision, which are stored and printed as they are. How a decision is made is
-in `decide`; how it is told to people, in `explain`.
+They are stored and printed as they are. `decide` makes a decision, `explain` formats it.
 """
 
 from __future__ import annotations

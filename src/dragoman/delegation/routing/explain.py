@@ -1,7 +1,6 @@
-"""A decision as lines for people.
+"""Format a routing decision as lines of text: candidates in order, excluded peers with reasons.
 
-Owns the words and their order. A surface prints the lines; whoever wants fields takes the decision
-itself, which holds all that is said here.
+A surface prints the lines. JSON output uses the `Decision` itself, which has the same facts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What a decision is made of: everything that is known, gathered by the caller beforehand.
+"""Types of the facts that a routing decision is made from: CardFacts, PeerFacts, Inputs.
 
-Owns the shapes of the facts. They are values: whoever fills them has looked at the machine, the
-cards, the ledger and the settings, and routing looks at nothing else. What comes out of them is in
-`decision`.
+`delegation.facts` fills them from disk, ledger and settings. Routing reads nothing else.
 """
 
 from __future__ import annotations

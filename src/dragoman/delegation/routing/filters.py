@@ -1,8 +1,7 @@
-"""Which peers may not be asked, and for which one reason.
+"""Exclude peers from a delegation: depth, name, role, model, install, card, policy, health, budget.
 
-Owns the order of the reasons: first what holds for the whole delegation, then what a user would
-have to change most, last what passes by itself. It says nothing about the order of those that
-remain (`decide`).
+Each excluded peer gets one reason, the first that applies: limits of the whole delegation first,
+conditions that end by themselves last. `decide` orders the remaining peers.
 """
 
 from __future__ import annotations

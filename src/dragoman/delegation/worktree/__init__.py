@@ -1,9 +1,8 @@
-"""What really happened on the disk: snapshots of a workspace, a copy of its own, and checks.
+"""Detect changed files, isolate an attempt in a git worktree, run the user's check command.
 
-This package owns the proof of which files an attempt changed (`snapshot`), the git worktree in
-which an attempt can run without touching the workspace (`isolation`, cleaned up after a sudden
-death by `worktree.sweep`), the writes outside that tool calls tell of (`worktree.outside_writes`), and the user's own
-check (`check`). It does not know who worked there or why; that is decided above.
+`snapshot` compares a workspace before and after, `changed_files` does so cheaply, `isolation` makes
+the worktree, `patch` applies its changes, `sweep` removes worktrees of killed processes,
+`outside_writes` finds writes elsewhere, `check` runs the check. None of them knows peers.
 """
 
 from dragoman.delegation.worktree.changed_files import ChangeWatch

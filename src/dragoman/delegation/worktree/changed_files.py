@@ -1,7 +1,7 @@
-"""Which files of a workspace changed during a turn, by a look that is cheap enough for every turn.
+"""Find the files that a turn changed in a workspace, cheaply enough for every turn.
 
-Owns a walk over names, sizes and times, without contents and without git. Only if something differs
-git is asked which of it is ignored. `snapshot` looks closer, for work that is delegated.
+Compares names, sizes and times without reading contents. git is run only if something differs, to
+drop ignored files. `snapshot` is the thorough version for delegated work.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The user's own check of the work: a command, run in the workspace when a turn is over.
+"""Run the user's check command in the workspace after a turn: timeout, exit code, output tail.
 
-Owns the run: a shell line without input, the end of what it printed, a bound on its time, and that
-nothing of it is left. The exit code is the verdict. What a verdict is worth is decided elsewhere.
-
-The command runs what the peer has just written, a changed test for example. So it gets what every
-child gets of our environment, and no secret that happens to be set here unless it is named.
+The command runs code that the peer has just written, such as a changed test. It therefore gets the
+reduced environment of a child process, with no secret unless the caller names it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""git, as a program that is run for its answer.
+"""Run git safely: fixed options and environment, timeout, output limit; stage files in an index.
 
-Owns the beginning of every command line and the environment, the bounds on time and output, and
-where a repository has its parts. A repository can name programs in its configuration: a file system
-monitor, transports, askers and pagers are switched off here. Hooks, also those of the
-configuration, and filters that only the repository defines never run (`own_filters`): the owner of
-an archive or a peer may have written them. Filters of the system's and the user's configuration
-run, as with every `git status`, also where the repository says otherwise. What the answers mean,
-`snapshot` and `isolation` know.
+A repository's configuration can name programs, and an archive or a peer may have written it. Hooks,
+file system monitor, transports, askpass and pager are off; a filter runs only as the user's or the
+system's configuration defines it (`own_filters`). `snapshot` and `isolation` interpret the output.
 """
 
 from __future__ import annotations

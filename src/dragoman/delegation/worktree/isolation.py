@@ -1,11 +1,8 @@
-"""A copy of the workspace in which an attempt can write without touching anything of the user's.
+"""Isolation: a git worktree in which an attempt works without touching the user's workspace.
 
-Owns the git worktree of one job: made from what is committed, staged, changed and untracked now,
-submodules included. Ignored files do not come along. What was done in it becomes a patch, which
-`patch` makes and applies. It isolates files, not the machine: branches and the configuration
-are shared with the repository, and a command can go anywhere.
-
-How it is removed, also after our sudden death, is in `records` and `sweep`.
+Copies committed, staged, changed and untracked files, submodules included, but no ignored files. It
+isolates files only: branches and configuration are shared, and a command can write anywhere.
+`patch` makes and applies the patch; `records` and `sweep` remove the worktree, also after a crash.
 """
 
 from __future__ import annotations

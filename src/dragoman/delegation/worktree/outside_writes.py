@@ -1,8 +1,7 @@
-"""Writes outside the workspace that a peer's own tool calls tell of.
+"""Find writes outside the workspace in a peer's tool calls.
 
-Owns the judgement which files of a tool call were written and whether they lie outside. It reads
-what the peer said and what its names lead to; a command that a peer runs can write anywhere
-without saying so, so an empty answer proves nothing. What changed inside is in `snapshot`.
+Uses only what the tool calls report. A command can write anywhere without reporting it, so an empty
+result proves nothing. `snapshot` finds the changes inside the workspace.
 """
 
 from __future__ import annotations

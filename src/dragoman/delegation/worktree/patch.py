@@ -1,8 +1,7 @@
-"""The patch of what was done in a copy of a workspace, and its application.
+"""Create the patch of a worktree and apply it to the workspace, completely or not at all.
 
-Owns the capture of a repository's files as a state that git can compare, the patch between two of
-them over every repository in a copy, and applying it, all of it or nothing. A repository that was
-made inside the copy is in the patch with its files. Who makes the copy is `isolation`.
+Covers nested repositories, also those that were created inside the worktree. `isolation` creates
+the worktree.
 """
 
 from __future__ import annotations

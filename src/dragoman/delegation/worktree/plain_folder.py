@@ -1,8 +1,7 @@
-"""A folder as the disk shows it, without git: a mark for every file.
+"""Walk a directory and record the state of each file (mode, size, times, digest), without git.
 
-Owns the walk, what a mark says of a file, and the bounds on both. Shallow files are looked at
-first, so that what a bound leaves out lies deep. Links are marked and never followed. Whether a
-folder is in a repository, `snapshot` knows.
+The number of files and the bytes that are read are limited; files near the root come first.
+Symbolic links are recorded and never followed. `snapshot` handles repositories.
 """
 
 from __future__ import annotations

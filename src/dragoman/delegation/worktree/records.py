@@ -1,8 +1,7 @@
-"""What is written down of a worktree, so that it can be removed when its maker was killed.
+"""Owner record of a worktree on disk, and removal of a worktree without git.
 
-Owns the record in each worktree's folder, and the removal of a worktree from the disk and from its
-repository, which needs neither git nor a living maker. Whether a maker lives, and what is saved
-before, is for `sweep`; how a worktree is made, for `isolation`.
+The record lets another process remove the worktree after its owner was killed. `isolation` creates
+worktrees; `sweep` checks whether the owner is alive and saves the patch first.
 """
 
 from __future__ import annotations

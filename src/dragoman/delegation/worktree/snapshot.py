@@ -1,13 +1,8 @@
-"""Which files an attempt changed, found on the disk and not in anybody's account of it.
+"""Snapshot a workspace and compare two snapshots: the proof of which files an attempt changed.
 
-Owns the snapshot of a workspace and the comparison of two. In a repository git is asked for every
-file that it does not ignore, the uncommitted and the untracked included, as contents; ignored
-files, and folders outside any repository, are marked by `plain_folder`. Commits, branches, the staging
-area, hooks and configuration are compared too: an attempt that only committed has changed
-something. Nothing of the user's is written, the index least of all.
-
-Not seen: a file behind `assume-unchanged`, and contents beyond the bounds of `plain_folder`. Filters that
-the repository itself defines do not run; a file that only they leave unchanged counts as changed.
+git hashes all files that are not ignored; `plain_folder` records ignored files and directories
+outside a repository. Commits, branches, index, hooks and configuration are compared too. Nothing in
+the workspace or its repository is written, not even the index.
 """
 
 from __future__ import annotations

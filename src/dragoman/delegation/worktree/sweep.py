@@ -1,8 +1,7 @@
-"""Removing the worktrees of processes that were killed, and keeping what was done in them.
+"""Remove the worktrees of killed processes, after saving their changes as patches.
 
-Owns the sweep that every delegation begins with. A worktree is removed only if the process that
-made it is proved to be dead; what was done in it is kept as a patch first. What cannot be judged
-is left alone.
+Runs at the start of each delegation, under a lock. A worktree is removed only if its owner process
+is known to be dead, and stays if that cannot be determined.
 """
 
 from __future__ import annotations
