@@ -1,8 +1,7 @@
-"""What a peer is asked to do, to see how it does it.
+"""Prompts that the rungs send to a peer (canaries): echo, slow, write, shell, tool, failure.
 
-Owns the prompts. They are plain sentences for a real model; whoever has a fake one behind the peer
-gives others, and so does the descriptor of a peer that has none. What is looked at afterwards is
-the business of the rungs.
+They are written for a real model. A test with a fake model passes its own, and a descriptor can
+replace or empty them. The rungs judge the answers.
 """
 
 from __future__ import annotations

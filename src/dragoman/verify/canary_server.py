@@ -1,10 +1,9 @@
-"""A tiny MCP server on stdio that leaves a mark when somebody starts and uses it.
+"""Minimal MCP server on stdio that records in a file that it was started and what was called.
 
-Owns the mark: a file to which it adds one word for each thing that happened (``started``, and the
-methods it was asked for). It has one tool, which says one word. Only the standard library, because
-a peer runs it in an environment of its own, by its path:
+Appends one word per event to the file: ``started``, then each method. Has one tool. Uses only the
+standard library, because the peer runs it by its path in an environment of its own:
 
-    python -m dragoman.verify.canary_server MARK
+    python canary_server.py FILE
 """
 
 from __future__ import annotations

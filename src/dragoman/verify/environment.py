@@ -1,8 +1,7 @@
-"""Where a peer is verified: an empty repository to work in, and what it finds in its environment.
+"""Temporary workspace, home directory and environment variables for a verification.
 
-Owns the careful mode, for programs that nobody knows: no credentials, no addresses of models, an
-empty home. Such a program may take what we write for a prompt, and then there must be nobody to
-send it to. It starts nothing.
+In careful mode, for unknown programs, it passes no credentials and no model endpoints and sets an
+empty home: such a program may take the handshake for a prompt and send it to a model.
 """
 
 from __future__ import annotations

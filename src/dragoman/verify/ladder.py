@@ -1,9 +1,8 @@
-"""The verification ladder: the rungs in their order, climbed one after another.
+"""Run the verification ladder: the rungs in order, skip, stop, timeout; build and store the card.
 
-Owns the order, the stopping, the clock and the card that comes of it. What a rung asks is its own
-business (`rungs`), processes and sessions are those of `climb`. Everything is bounded: each wait of
-a rung by `limits`, each rung as a whole too, and whatever happens, cancellation included, no
-process of the peer is left.
+`rungs` holds the checks, `verification` the processes and sessions they share. Each wait has a
+timeout (`limits`), each rung as a whole too, and no process of the peer is left at the end, also
+after a cancel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How long each step of the ladder may take, and how much it may send.
+"""Timeouts and size limits of a verification, with their reasons.
 
-Owns the numbers and their reasons. They are arguments everywhere, so that a test, or a user with a
-slow machine, can choose others.
+They are passed as an argument, so that a test or a user with a slow machine can change them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What is asked of a peer in its own words: the only place of the ladder that knows methods.
+"""Requests that only a verification sends: unknown method or session, bad params, oversized line.
 
-Owns the requests that a client never sends on purpose (a method that does not exist, a session that
-does not exist, params that are wrong, a line that is too long), and the two questions that only
-some dialects have: for the models, and for the login. What the answers mean for a card is decided
-by the rungs.
+Also asks for models, modes and login where a dialect has a request for them. The only module of
+this package that spells method names. The rungs judge the answers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""One process of the peer under verification, with what a verification must see of it.
+"""Start or connect to the peer under verification, and observe how its process exits.
 
-Owns two things that an ordinary connection hides. A program that has not proved to be an agent is
-ended without the end of its input, because two real ones send what they read to their model when
-their input ends. And what a process leaves behind is counted at the moment of its death, before it
-is killed. How a process is started and ended is in `dragoman.transports`.
+Until the handshake succeeds, the process is ended by a signal and not by closing its stdin: two
+known programs send what they have read to a model at end of input. Child processes that it leaves
+behind are counted before they are killed. `transports` starts and ends processes.
 """
 
 from __future__ import annotations

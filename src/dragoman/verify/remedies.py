@@ -1,7 +1,7 @@
-"""What to do about what a rung found.
+"""Texts that tell the user what to do about the finding of a rung.
 
-Owns the sentences, because the ladder, the documents and the tests have to say the same. A rung may
-add what is particular to a peer.
+They are in one place because the rungs, the documentation and the tests share them. A rung may
+append details of a peer.
 """
 
 from __future__ import annotations

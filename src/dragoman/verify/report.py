@@ -1,7 +1,6 @@
-"""A card in words, for a terminal or a bug report.
+"""Format a card as text: verdict, evidence and remedy of each rung, and a summary.
 
-Owns the text: a line for each rung with its verdict, the evidence, and the remedy where there is
-one, and at the end whether the peer can be used. It knows no colours: whoever prints may add them.
+For a terminal or a bug report. Adds no colours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a rung is, and what it finds.
+"""Rung and RungFinding: one check of a peer, and its result with the card fields it measured.
 
-Owns the two shapes: a `Rung` says what it asks, what it needs and which fields of the card it
-fills; a `RungFinding` is its answer. The rungs are in `rungs`, the order and the stopping in `ladder`.
+Also limits the length of texts that come from a peer. `rungs` holds the checks, `ladder` runs them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Everything that came from a peer while it was verified, in numbers.
+"""Count what a peer sends during a verification: noise, stray answers, id formats, services used.
 
-Owns the counting of what no turn shows: lines that are no messages, answers to nothing, how the
-peer numbers its requests, which of our services it used, and what it says after the end of a turn.
-It sees the events of every connection of one climb and asks nothing.
+Receives the events of all connections of one verification and sends nothing. A listener gets the
+events of one turn, also those after its end, up to a size limit.
 """
 
 from __future__ import annotations

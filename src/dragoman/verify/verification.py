@@ -1,10 +1,8 @@
-"""The state of one climb: the peer's processes, what was seen so far, who decides about questions.
+"""State that the rungs of one verification share: processes, sessions, turns, permissions, facts.
 
-Owns the processes and their ends. Rungs ask here for the connected peer or for a session, and get a
-new one where the last has died or was given up. What a rung makes of it is its own business.
-
-There are up to three processes, one after another: the first one for most rungs, a second one that
-has to remember what the first did, and one for what may upset a peer.
+A rung asks here for a connected peer or a session, and gets a new one if the last has died or hung.
+There are up to three processes: the first for most rungs, a second that must find the session of
+the first, and one for requests that may crash a peer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The rungs of the ladder, a few in each module, in the order in which they are climbed.
+"""The checks of the verification ladder.
 
-Each rung is one function from the state of a climb to a finding. It knows what it asks and what the
-answer means; the order, the stopping and the clock are in `ladder`.
+A rung is one function from a `Verification` to a `RungFinding`. `verify.ladder` defines the order,
+skips, stops and timeouts.
 """

@@ -1,9 +1,8 @@
-"""The first words: does it answer, and in which dialect?
+"""Rungs `handshake` and `dialect`: does the program answer, and in which dialect?
 
-Owns the rungs `handshake` and `dialect`, and the four things that a program may do instead of
-answering: exit with its usage, die, say nothing, or talk to a person. One form is tried, the given
-one. If the answer shows another dialect, the same form is started once more for that one, which is
-safe because nothing was prompted.
+Tells four failures apart: exit with usage text, crash, silence, and output for a person. If the
+answer shows another dialect, the same command is started again for that dialect, which is safe
+because no prompt was sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Before anything is started: is the program there, and is this the way to start it?
+"""Rungs `binary`, `entry` and `windows`: is the program installed, and is the command line right?
 
-Owns the rungs `binary`, `entry` and `windows`. They look at files, and at node for its version; the
-peer itself is not started, because a wrong form may send what it reads to a model.
+They read files and run at most `node` for its version. The peer is not started, because a wrong
+command line may send its input to a model.
 """
 
 from __future__ import annotations

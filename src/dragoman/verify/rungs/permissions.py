@@ -1,7 +1,7 @@
-"""Does it ask before it writes, and is a refusal respected? Does it use our files and terminals?
+"""Rungs `permission`, `files` and `terminals`: does it ask before it writes, and obey a refusal?
 
-Owns the rungs `permission`, `files` and `terminals`. What was written is looked up on the disk, and
-not taken from what the peer says about it.
+Also measures whether it uses the client's file and terminal services. Written files are checked on
+disk, not in the peer's answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Manners that no turn shows: error codes, long lines, the end, noise.
+"""Rungs for protocol robustness: error codes, oversized line, exit, leftover processes, ids, noise.
 
-Owns the rungs `codes`, `oversized`, `exit`, `survivors`, `ids`, `noise` and `answers`. None of them
+The rungs are `codes`, `oversized`, `exit`, `survivors`, `ids`, `noise` and `answers`. None of them
 spends a model call.
 """
 

@@ -1,7 +1,7 @@
-"""What a second process of the peer does: start MCP servers, and remember what the first one did.
+"""Rungs `mcp`, `list`, `load` and `resume`, measured in a second process of the peer.
 
-Owns the rungs `mcp`, `list`, `load` and `resume`. Without a turn a session is empty, and some peers
-remember only what was said: then a refusal is unknown, and not a no.
+They show whether it starts MCP servers and finds a session of the first process. Without a turn the
+session is empty, and some peers store only sessions with content: a refusal then counts as unknown.
 """
 
 from __future__ import annotations

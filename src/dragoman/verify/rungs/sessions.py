@@ -1,7 +1,6 @@
-"""Sessions: may one be opened, what can be chosen in it, and can there be two?
+"""Rungs `login`, `session`, `models` and `parallel`: open a session, list models, open two at once.
 
-Owns the rungs `login`, `session`, `models` and `parallel`. Nobody ever logs in here: whether a
-login is missing is learned from a refusal, or by asking.
+Never logs in: a missing login shows in an error or in the peer's account status.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a turn shows: text, pieces, tokens, ids, what comes after it, and how it is stopped.
+"""Rungs measured in a turn: answer, streaming, token usage, turn ids, late updates, errors, cancel.
 
-Owns the rungs `echo`, `streaming`, `usage`, `turn ids`, `late updates`, `errors` and `cancel`. One
-prompt serves the first five, because each costs its user something.
+The rungs are `echo`, `streaming`, `usage`, `turn ids`, `late updates`, `errors` and `cancel`. The
+first five share one prompt, because each prompt costs the user money.
 """
 
 from __future__ import annotations
