@@ -1,8 +1,7 @@
-"""New peers, and which peers may be used: changes that are checked and taken back if they break.
+"""Add a peer, enable and disable peers; roll the change back if it breaks another file.
 
-Owns the order: a wish is checked before anything is started, the peer proves itself on the ladder,
-its descriptor is written, and then all descriptors and agent files are validated again. It does not
-measure (`verify`), and what a descriptor is made of is in `descriptor_draft`.
+Adding validates the draft, verifies the peer, writes its descriptor and validates all descriptors
+and agent files again. `verify` measures; `descriptor_draft` composes the descriptor.
 """
 
 from __future__ import annotations

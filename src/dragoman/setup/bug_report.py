@@ -1,7 +1,7 @@
-"""The text of a bug report: everything that helps, nothing that is secret.
+"""Compose the text of a bug report, without secrets.
 
-Owns what stands in it. Variables are shown by an allow-list, never by a list of what to hide. The
-whole text goes through `dragoman.redaction` at the end, so that nothing can be forgotten.
+Environment variables are shown by an allow-list. The whole text is redacted by `redaction` at the
+end.
 """
 
 from __future__ import annotations

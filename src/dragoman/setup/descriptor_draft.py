@@ -1,8 +1,7 @@
-"""The descriptor of a new peer, written from what a user said and what was measured.
+"""Compose the TOML descriptor, and a Python adapter, of a new peer from options and measurements.
 
-Owns the text of the TOML file and of the Python scaffold. It writes no file (`add_peer`), and what a
-descriptor may hold is decided by `catalogue.validate`. Where the program belongs to a peer that
-is known already, what is known of that one is carried over.
+If the program belongs to a known peer, that peer's settings are copied. `add_peer` writes the
+files; `catalogue.validate` defines what a descriptor may hold.
 """
 
 from __future__ import annotations

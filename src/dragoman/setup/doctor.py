@@ -1,8 +1,7 @@
-"""What is wrong here, and the command that cures it.
+"""Doctor: check Python, node, PATH, settings, peers, cards, directories, stores, stray processes.
 
-Owns the checks: the machine, the settings, the peers, what was left behind. It looks and changes
-nothing; the only program it starts is node, to ask for its version. Whoever prints decides how a
-finding looks, and what of it strangers may see is decided by `redaction`.
+Each problem comes with the command or step that fixes it. Changes nothing, and starts only `node`,
+to get its version. `cli` prints the findings, `redaction` removes secrets from a bug report.
 """
 
 from __future__ import annotations

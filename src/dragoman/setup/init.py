@@ -1,8 +1,7 @@
-"""The first hour: which agents are here, which of them work, and a first piece of work for one.
+"""First-time setup: find installed agents, verify them, choose which to enable, run a first prompt.
 
-Owns what a beginning decides: whom to look at, whose card still counts, who can be enabled, and
-what is delegated first. A step that is done is written down and stays, whatever comes after it. It
-asks and prints nothing: a surface does. Measuring is in `verify`, enabling in `add_peer`.
+Each step is stored when it is done, so a later failure loses nothing. `cli` asks and prints,
+`verify` measures, `add_peer` enables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Processes that some dragoman started and that outlived it.
+"""Find processes that outlived the dragoman that started them (Linux only).
 
-Owns the search for them: a process carries the mark of its owner in its environment, and every
-living owner has a warden that bears its name. It kills nothing; a process that is found may be one
-that somebody still watches. Linux only: elsewhere nothing is found.
+A child carries its owner's id in its environment (DRAGOMAN_MARK), and each live owner has a warden
+process with that id. Kills nothing, because a process that is found may still be in use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Entries for dragoman in the configuration files of other programs.
+"""Install dragoman into the settings files of editors and MCP clients.
 
-`install.clients` knows which programs there are, where each keeps its settings and what an entry looks
-like; `install.program` knows how dragoman itself is started; `install.jsonc` reads JSON with comments, `install.json_edit`
-and `install.toml_edit` change one entry in a text and leave every other byte; `install.entries` plans the change of
-a file and makes it, with a backup; `install.skill` is the text that teaches a model the command line.
+`clients` lists the programs and the form of their entries, `program` finds dragoman's own command,
+`entries` edits a file with a backup, `json_edit`, `toml_edit` and `jsonc` change one entry in a
+text, `skill` installs the skill file.
 """

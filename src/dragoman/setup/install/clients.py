@@ -1,9 +1,7 @@
-"""The programs that dragoman can be put into, as data: where each keeps its settings, and how an
-entry looks there.
+"""Table of MCP clients and editors: path of their settings file, and form of the entry.
 
-Owns what is known of each program, taken from its own documentation. It reads no file and decides
-nothing about one: `entries` does. A program whose settings are a script of its user's gets a text
-to paste and is never written to.
+Taken from each program's documentation. Reads and writes no file; `entries` does. A program whose
+settings are code gets a text to paste.
 """
 
 from __future__ import annotations

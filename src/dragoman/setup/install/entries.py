@@ -1,9 +1,7 @@
-"""The change of another program's settings file: planned whole, then made with a backup.
+"""Add or update dragoman's entry in another program's settings file, with a backup.
 
-Owns how an entry comes about from what is there, and the promises about the file: only the entry
-changes, a second time changes nothing, the file as it was stands beside it, and whatever is not
-understood is left alone. Byte order marks and line ends stay. Which programs there are is data of
-`clients`; the replacement of a file is made by `config.file_transaction`.
+Only the entry changes, BOM and line endings stay, and a second run changes nothing. A file that
+cannot be parsed is left alone. `clients` describes the programs, `config.files` writes the file.
 """
 
 from __future__ import annotations

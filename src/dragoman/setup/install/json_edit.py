@@ -1,8 +1,7 @@
-"""One entry in a text of JSON with comments, put there without touching anything else.
+"""Insert or update one entry in JSON with comments, and keep the rest of the text.
 
-Owns where the entry goes and how it is laid out: as its neighbours are, with their indentation,
-their line ends and their habit of a last comma. An entry that is there is changed member by member;
-members that nobody asked about stay. `jsonc` reads the text, `entries` knows about files.
+Follows the indentation, line endings and trailing commas of the file. An existing entry is updated
+key by key; other keys stay. `jsonc` parses the text, `entries` handles files.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class Unfit(ValueError):
 def put(text: str, path: Sequence[str], update: Update) -> str:
     """The text with the entry at `path`, which is a list of keys from the root.
 
-    Raises `InvalidJsonc` for a text that cannot be read, and `Unfit` for one in which something else
-    stands where the entry or an object around it should be.
+    Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if another value stands where the
+    entry or an object around it should be.
     """
     root = read(text)
     style = _Style.of(text, root)

@@ -1,9 +1,7 @@
-"""JSON with comments and trailing commas, read with the place of everything in the text.
+"""Parser for JSON with comments and trailing commas that keeps the position of each value.
 
-Owns the grammar: what editors take for their settings, which is JSON, comments of both kinds and a
-comma behind the last member. It changes nothing and opens nothing: `json_edit` changes texts by the
-places found here. A key that occurs twice in one object is refused, since programs disagree about
-which of the two counts.
+Rejects duplicate keys, because programs disagree about which one counts. `json_edit` changes texts
+at these positions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""How another program starts the dragoman that runs now.
+"""Command line with which another program starts this dragoman.
 
-Owns the choice of words: the installed command by its full path where there is one, for an editor
-started from a desktop has another search path than a shell; else the interpreter and the package.
-It starts nothing.
+Uses the full path of the installed command, because an editor started from a desktop has another
+PATH than a shell; otherwise the interpreter with ``-m dragoman``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The skill: a text that teaches a model to use the command line of dragoman.
+"""Install the skill file (SKILL.md) that teaches a model dragoman's command line.
 
-Owns where the text is kept and where it is installed: a folder of its own with a file SKILL.md, as
-agents that read skills expect it. The text itself is `setup/install/skill.md`. Replacing a file, and keeping
-the one that was there, is the business of `entries`.
+The text is skill.md in this package. It goes into a directory of its own, as agents that read
+skills expect. `entries` writes the file and keeps a backup.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""One table in a text of TOML, put there without touching anything else.
+"""Insert or update one table in a TOML text, and keep the rest of the text.
 
-Owns where the table goes: a new one stands at the end of the text, an existing one is changed key
-by key where it stands, whatever way it is written in. Keys that nobody asked about stay. The result
-is read again before it is given back. `entries` knows about files.
+A new table goes to the end; an existing one is updated key by key, and other keys stay. The result
+is parsed again before it is returned. `entries` handles files.
 """
 
 from __future__ import annotations
