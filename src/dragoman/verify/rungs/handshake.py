@@ -32,43 +32,43 @@ SHOWN_SIZE: Final = 300
 """Characters of a program's last words in the evidence."""
 
 
-async def handshake(climb: Verification) -> RungFinding:
-    fixed = climb.way.protocol != AUTO
-    trying = climb.way.protocol if fixed else discovery.family(climb.way.command or ())
+async def handshake(state: Verification) -> RungFinding:
+    fixed = state.way.protocol != AUTO
+    trying = state.way.protocol if fixed else discovery.family(state.way.command or ())
     tried: list[str] = []
     loop = asyncio.get_running_loop()
     while True:
         tried.append(trying)
         started_at = loop.time()
         try:
-            connected = climb.keep(await climb.connect(trying))
+            connected = state.keep(await state.connect(trying))
         except ProtocolMismatch as error:
             found = error.dialect
             if fixed or found not in OPENERS or found in tried:
-                return _answered(climb, error, loop.time() - started_at)
+                return _answered(state, error, loop.time() - started_at)
             trying = found
             continue
         except (RemoteError, InvalidAnswer) as error:
             if not fixed and _wants_acp(error) and discovery.ACP not in tried:
                 trying = discovery.ACP
                 continue
-            return _answered(climb, error, loop.time() - started_at)
+            return _answered(state, error, loop.time() - started_at)
         except DragomanError as error:
-            return _unanswered(climb, error)
+            return _unanswered(state, error)
         found = None if fixed else _shows_other(connected, trying)
         if found is not None and found not in tried:
             await connected.peer.aclose()
             trying = found
             continue
-        climb.first = connected
-        climb.dialect = trying
+        state.first = connected
+        state.dialect = trying
         seconds = round(connected.seconds, 3)
         return passed(f"answered after {seconds:.2f} s", handshake_seconds=seconds)
 
 
-def _answered(climb: Verification, error: DragomanError, seconds: float) -> RungFinding:
+def _answered(state: Verification, error: DragomanError, seconds: float) -> RungFinding:
     """It answered, so this rung holds; what it speaks is the next one's question."""
-    climb.greeting = error
+    state.greeting = error
     return passed(
         f"answered after {seconds:.2f} s, but not as expected: {error}",
         handshake_seconds=round(seconds, 3),
@@ -88,9 +88,9 @@ def _wants_acp(error: DragomanError) -> bool:
     return isinstance(error, RemoteError) and "protocolVersion" in f"{error.message} {error.data}"
 
 
-def _unanswered(climb: Verification, error: DragomanError) -> RungFinding:
+def _unanswered(state: Verification, error: DragomanError) -> RungFinding:
     """It did not answer: say which of the known ways this is."""
-    noise = climb.witness.noise_sample
+    noise = state.witness.noise_sample
     printed = f"; on stdout it printed {noise}, which is no message" if noise else ""
     match error:
         case ProcessExited(signal=int(signal)):
@@ -122,10 +122,10 @@ def _tail(text: str) -> str:
     return f"; on stderr it said: {text[-SHOWN_SIZE:]}" if text else ""
 
 
-async def dialect(climb: Verification) -> RungFinding:
-    error = climb.greeting
+async def dialect(state: Verification) -> RungFinding:
+    error = state.greeting
     if error is not None:
-        if isinstance(error, ProtocolMismatch) and _names_version(climb, error):
+        if isinstance(error, ProtocolMismatch) and _names_version(state, error):
             return failed(str(error), remedies.VERSION)
         if isinstance(error, AuthRequired):
             # Nothing can be learned before the login, not even whether it is an agent.
@@ -134,11 +134,11 @@ async def dialect(climb: Verification) -> RungFinding:
             f"it speaks neither protocol: the handshake was answered with: {error}",
             remedies.REFUSED,
         )
-    assert climb.first is not None
-    peer = climb.first.peer
+    assert state.first is not None
+    peer = state.first.peer
     name = one_line(peer.info.name or "", MAX_WORD) or None
     version = one_line(peer.info.version or "", MAX_WORD) or None
-    agreed = climb.witness.protocol_version
+    agreed = state.witness.protocol_version
     called = " ".join(word for word in (name, version) if word) or "it does not say who it is"
     return passed(
         f"{discovery.DIALECTS.get(peer.dialect, peer.dialect)}; {called}",
@@ -149,10 +149,10 @@ async def dialect(climb: Verification) -> RungFinding:
     )
 
 
-def _names_version(climb: Verification, error: ProtocolMismatch) -> bool:
+def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
     """Whether it speaks the protocol and only wants another version of it."""
     refused = isinstance(error.__cause__, RemoteError)
-    return refused or probes.names_version(climb.witness.greeting)
+    return refused or probes.names_version(state.witness.greeting)
 
 
 RUNGS: Final = (

@@ -22,12 +22,12 @@ from dragoman.verify.rung import Rung, RungFinding, failed, passed, skipped, war
 from dragoman.verify.verification import Verification
 
 
-async def binary(climb: Verification) -> RungFinding:
-    way = climb.way
+async def binary(state: Verification) -> RungFinding:
+    way = state.way
     if not way.command:
         return passed(f"nothing to start: it is reached at {way.address}")
     try:
-        executable = _find(climb, way.command)
+        executable = _find(state, way.command)
         node = await check_runtime(way)
     except ProgramNotFound as error:
         hint = way.descriptor.install.hint if way.descriptor is not None else ""
@@ -40,39 +40,39 @@ async def binary(climb: Verification) -> RungFinding:
     return passed(f"found at {executable}{runs}", executable=executable)
 
 
-def _find(climb: Verification, command: Sequence[str]) -> str:
-    where = climb.surroundings
-    if climb.platform == "windows":
+def _find(state: Verification, command: Sequence[str]) -> str:
+    where = state.surroundings
+    if state.platform == "windows":
         environment = build_environment(inherit=where.inherit, extra=where.env, platform="win32")
         return shims.find_program(
-            command[0], environment=environment, folder=where.workspace, files=climb.files
+            command[0], environment=environment, folder=where.workspace, files=state.files
         )
     environment = build_environment(inherit=where.inherit, extra=where.env)
     return find_program(command[0], environment=environment, folder=where.workspace)
 
 
-async def entry(climb: Verification) -> RungFinding:
-    way = climb.way
+async def entry(state: Verification) -> RungFinding:
+    way = state.way
     if not way.command:
         return skipped("it is reached at an address")
     descriptor = way.descriptor
     facts = {"launch": tuple(way.command)}
     if descriptor is None:
         known = "nobody has written down how this program is started"
-        how = "; started without credentials" if climb.careful else ""
-        return passed(f"{climb.shown}: {known}{how}", **facts)
+        how = "; started without credentials" if state.careful else ""
+        return passed(f"{state.shown}: {known}{how}", **facts)
     form = wrong_form(descriptor, way.command)
     if form is not None:
         return failed(
-            f"{climb.shown} was not started, because it is known to be wrong: {form.effect}",
+            f"{state.shown} was not started, because it is known to be wrong: {form.effect}",
             f"{remedies.WRONG_FORM} {form.remedy}",
             **facts,
         )
     if way.deprecated:
         return warned(
-            f"{climb.shown} works, and its maker will take it away", remedies.WRONG_FORM, **facts
+            f"{state.shown} works, and its maker will take it away", remedies.WRONG_FORM, **facts
         )
-    return passed(f"{climb.shown} is how {descriptor.title} is started as an agent", **facts)
+    return passed(f"{state.shown} is how {descriptor.title} is started as an agent", **facts)
 
 
 def wrong_form(descriptor: Descriptor, command: Sequence[str]) -> WrongForm | None:
@@ -101,21 +101,21 @@ def _within(wanted: Sequence[str], words: Sequence[str]) -> bool:
     return all(word in rest for word in wanted)
 
 
-async def windows(climb: Verification) -> RungFinding:
-    if climb.platform != "windows":
-        return skipped(f"this is {climb.platform}")
-    if not climb.way.command:
+async def windows(state: Verification) -> RungFinding:
+    if state.platform != "windows":
+        return skipped(f"this is {state.platform}")
+    if not state.way.command:
         return skipped("it is reached at an address")
-    where = climb.surroundings
+    where = state.surroundings
     environment = build_environment(inherit=where.inherit, extra=where.env, platform="win32")
-    command = climb.way.command
+    command = state.way.command
     found = shims.find_program(
-        command[0], environment=environment, folder=where.workspace, files=climb.files
+        command[0], environment=environment, folder=where.workspace, files=state.files
     )
     if not found.lower().endswith((".cmd", ".bat")):
         return passed(f"{found} is no batch file")
     plan = shims.plan_command(
-        command, environment=environment, folder=where.workspace, files=climb.files
+        command, environment=environment, folder=where.workspace, files=state.files
     )
     if plan.program.lower().endswith("cmd.exe"):
         return warned(

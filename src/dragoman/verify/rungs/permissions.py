@@ -36,16 +36,16 @@ class _Watch:
         return bool(self.there_when_asked) and not self.there_when_asked[0]
 
 
-async def permission(climb: Verification) -> RungFinding:
-    if not climb.canaries.write:
+async def permission(state: Verification) -> RungFinding:
+    if not state.canaries.write:
         return skipped(NEVER.format("writes files"))
-    watch = _Watch(climb.surroundings.workspace / "granted.txt")
-    services = climb.witness.services.copy()
-    climb.decide_with(watch.allow)
-    granted = await _write(climb, watch.path)
-    climb.wrote = watch.path.exists()
-    climb.wrote_through_us = climb.witness.services["fs"] > services["fs"]
-    if not watch.there_when_asked and not climb.wrote:
+    watch = _Watch(state.surroundings.workspace / "granted.txt")
+    services = state.witness.services.copy()
+    state.decide_with(watch.allow)
+    granted = await _write(state, watch.path)
+    state.wrote = watch.path.exists()
+    state.wrote_through_us = state.witness.services["fs"] > services["fs"]
+    if not watch.there_when_asked and not state.wrote:
         return warned(f"it neither asked nor wrote: {_end(granted)}", remedies.DID_NOTHING)
     if not watch.asked_first:
         return warned(
@@ -53,24 +53,24 @@ async def permission(climb: Verification) -> RungFinding:
             remedies.SELF_APPROVING,
             asks_permission=False,
         )
-    refused = climb.surroundings.workspace / "refused.txt"
-    climb.decide_with(deny_all)
-    result = await _write(climb, refused)
-    asked = bool(climb.asked)
+    refused = state.surroundings.workspace / "refused.txt"
+    state.decide_with(deny_all)
+    result = await _write(state, refused)
+    asked = bool(state.asked)
     there = refused.exists()
     if not asked:
         evidence = "it asked once, and not when it was told to write again"
         if there:
             return warned(evidence, remedies.SELF_APPROVING, asks_permission=False)
         return warned(evidence, remedies.DID_NOTHING, asks_permission=True)
-    judged = judge(result, climb.way.quirks)
+    judged = judge(result, state.way.quirks)
     ends = judged.ended_by_denial or judged.outcome is Outcome.CANCELLED
     facts = {"asks_permission": True, "respects_refusal": not there, "refusal_ends_turn": ends}
     if there:
         return failed(
             f"it asked, was refused, and wrote {refused.name}", remedies.IGNORES_REFUSAL, **facts
         )
-    if not climb.wrote:
+    if not state.wrote:
         return warned(
             f"it asked, was allowed, and wrote nothing: {_end(granted)}",
             remedies.DID_NOTHING,
@@ -82,9 +82,9 @@ async def permission(climb: Verification) -> RungFinding:
     return passed(evidence, **facts)
 
 
-async def _write(climb: Verification, path: Path) -> Result:
-    prompt = fill(climb.canaries.write, path=str(path), text=secrets.token_hex(8))
-    return (await climb.take_turn(await climb.conversation(), prompt)).result
+async def _write(state: Verification, path: Path) -> Result:
+    prompt = fill(state.canaries.write, path=str(path), text=secrets.token_hex(8))
+    return (await state.take_turn(await state.conversation(), prompt)).result
 
 
 def _end(result: Result) -> str:
@@ -92,23 +92,23 @@ def _end(result: Result) -> str:
     return f"the turn ended as {result.outcome.value}" + (f": {detail}" if detail else "")
 
 
-async def files(climb: Verification) -> RungFinding:
-    if climb.wrote_through_us:
+async def files(state: Verification) -> RungFinding:
+    if state.wrote_through_us:
         return passed("it read or wrote through the client", uses_files=True)
-    if climb.wrote:
+    if state.wrote:
         return passed("it wrote the file itself", uses_files=False)
     return skipped("it wrote nothing")
 
 
-async def terminals(climb: Verification) -> RungFinding:
-    if not climb.canaries.shell:
+async def terminals(state: Verification) -> RungFinding:
+    if not state.canaries.shell:
         return skipped(NEVER.format("runs commands"))
-    mark = climb.surroundings.workspace / "ran.txt"
-    services = climb.witness.services["terminal"]
-    climb.decide_with(allow)
-    prompt = fill(climb.canaries.shell, command=f"echo ran > {mark.name}")
-    result = (await climb.take_turn(await climb.conversation(), prompt)).result
-    if climb.witness.services["terminal"] > services:
+    mark = state.surroundings.workspace / "ran.txt"
+    services = state.witness.services["terminal"]
+    state.decide_with(allow)
+    prompt = fill(state.canaries.shell, command=f"echo ran > {mark.name}")
+    result = (await state.take_turn(await state.conversation(), prompt)).result
+    if state.witness.services["terminal"] > services:
         return passed("it ran a command in the client's terminal", uses_terminals=True)
     if mark.exists():
         return passed("it ran the command itself", uses_terminals=False)

@@ -20,9 +20,9 @@ USUAL: Final = {"unknown_method_code": (-32601,), "bad_params_code": (-32602,)}
 """The codes of JSON-RPC. For an unknown session every peer has its own."""
 
 
-async def codes(climb: Verification) -> RungFinding:
-    peer = await climb.peer()
-    workspace = climb.surroundings.workspace
+async def codes(state: Verification) -> RungFinding:
+    peer = await state.peer()
+    workspace = state.surroundings.workspace
     asked = {
         "unknown_method_code": probes.unknown_method(),
         "unknown_session_code": probes.unknown_session(peer, workspace),
@@ -37,7 +37,7 @@ async def codes(climb: Verification) -> RungFinding:
             told.append(f"{what}: cannot be asked in this dialect")
             continue
         try:
-            code = await probes.code_of(peer, question, timeout=climb.limits.answer)
+            code = await probes.code_of(peer, question, timeout=state.limits.answer)
         except CallTimeout:
             fine = False
             told.append(f"{what}: no answer to {question[0]}")
@@ -60,12 +60,12 @@ async def codes(climb: Verification) -> RungFinding:
     return warned(evidence, remedies.LOADS_ANYTHING if anything else remedies.CODES, **found)
 
 
-async def oversized(climb: Verification) -> RungFinding:
-    size = climb.limits.oversized_size
+async def oversized(state: Verification) -> RungFinding:
+    size = state.limits.oversized_size
     what = f"a line of {size:,} bytes"
-    timeout = climb.limits.answer
-    async with climb.victim() as peer:
-        question = _answered_before(climb, peer)
+    timeout = state.limits.answer
+    async with state.victim() as peer:
+        question = _answered_before(state, peer)
         if question is None:
             return skipped("it answers no question that does nothing")
         try:
@@ -92,23 +92,23 @@ async def oversized(climb: Verification) -> RungFinding:
         )
 
 
-def _answered_before(climb: Verification, peer: Peer) -> probes.Question | None:
+def _answered_before(state: Verification, peer: Peer) -> probes.Question | None:
     """A question that does nothing and that this peer is known to answer: what it never answers
     says nothing about the length of a line."""
-    if "bad_params_code" in climb.facts:
+    if "bad_params_code" in state.facts:
         return probes.bad_params(peer)
-    return probes.unknown_method() if "unknown_method_code" in climb.facts else None
+    return probes.unknown_method() if "unknown_method_code" in state.facts else None
 
 
-async def exit(climb: Verification) -> RungFinding:
-    if not climb.way.command:
+async def exit(state: Verification) -> RungFinding:
+    if not state.way.command:
         return skipped("it is reached at an address, and not ours to end")
-    connected = await climb.successor()
-    ended = connected.exit = await connected.running.end_input(climb.limits.exit)
+    connected = await state.successor()
+    ended = connected.exit = await connected.running.end_input(state.limits.exit)
     await connected.peer.aclose()
     if not ended.exited:
         return warned(
-            f"it still ran {climb.limits.exit:g} s after the end of its input",
+            f"it still ran {state.limits.exit:g} s after the end of its input",
             remedies.STAYS,
             clean_exit=False,
         )
@@ -121,12 +121,12 @@ async def exit(climb: Verification) -> RungFinding:
     return passed(f"it exited with {ended.code} when its input ended", clean_exit=True)
 
 
-async def survivors(climb: Verification) -> RungFinding:
-    ended = climb.second.exit if climb.second is not None else None
+async def survivors(state: Verification) -> RungFinding:
+    ended = state.second.exit if state.second is not None else None
     if ended is None or not ended.exited:
         return skipped("it did not end by itself")
     if ended.survivors is None:
-        return skipped(f"on {climb.platform} nobody can see it")
+        return skipped(f"on {state.platform} nobody can see it")
     if ended.survivors:
         return warned(
             f"it left {ended.survivors} running", remedies.SURVIVORS, survivors=ended.survivors
@@ -134,29 +134,29 @@ async def survivors(climb: Verification) -> RungFinding:
     return passed("nothing was left of it", survivors=0)
 
 
-async def ids(climb: Verification) -> RungFinding:
-    formats = sorted(climb.witness.id_formats)
+async def ids(state: Verification) -> RungFinding:
+    formats = sorted(state.witness.id_formats)
     found = " and ".join(formats) or NONE_SEEN
     evidence = f"its requests have ids of this form: {found}" if formats else "it asked nothing"
     return passed(evidence, id_format=found)
 
 
-async def noise(climb: Verification) -> RungFinding:
-    count = climb.witness.noise_lines
+async def noise(state: Verification) -> RungFinding:
+    count = state.witness.noise_lines
     if count:
         return warned(
-            f"{count} lines on stdout were no messages, such as {climb.witness.noise_sample}",
+            f"{count} lines on stdout were no messages, such as {state.witness.noise_sample}",
             remedies.NOISE,
             noise_lines=count,
         )
     return passed("every line on stdout was a message", noise_lines=0)
 
 
-async def answers(climb: Verification) -> RungFinding:
-    count = climb.witness.stray_answers
+async def answers(state: Verification) -> RungFinding:
+    count = state.witness.stray_answers
     if count:
         return warned(
-            f"{count} answers fitted no open question, such as {climb.witness.stray_sample}",
+            f"{count} answers fitted no open question, such as {state.witness.stray_sample}",
             remedies.STRAYS,
             duplicate_answers=count,
         )

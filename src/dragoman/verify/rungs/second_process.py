@@ -29,23 +29,23 @@ MAX_LISTED: Final = 10_000
 """Sessions that are looked through for ours: a list may have no end."""
 
 
-async def mcp(climb: Verification) -> RungFinding:
-    if not climb.canaries.tool:
+async def mcp(state: Verification) -> RungFinding:
+    if not state.canaries.tool:
         return passed(NEVER.format("uses the tools of others"), mcp=False)
-    connected = await climb.successor()
-    mark = climb.surroundings.marks / "mcp"
+    connected = await state.successor()
+    mark = state.surroundings.marks / "mcp"
     try:
-        conversation = await climb.open(connected.peer, mcp_servers=[canary(mark)])
+        conversation = await state.open(connected.peer, mcp_servers=[canary(mark)])
     except Unsupported as error:
         return skipped(str(error))
     except DragomanError as error:
         return warned(f"no session with an MCP server: {error}", remedies.MCP, mcp=False)
-    speaking = climb.turns and climb.held("echo")
-    if not await _marked(climb, mark) and speaking:
-        climb.decide_with(allow)
+    speaking = state.turns and state.held("echo")
+    if not await _marked(state, mark) and speaking:
+        state.decide_with(allow)
         names = {"tool": canary_server.TOOL, "server": canary_server.NAME}
         # Whoever calls a tool has started its server by then: there is nothing left to wait for.
-        await climb.take_turn(conversation, fill(climb.canaries.tool, **names))
+        await state.take_turn(conversation, fill(state.canaries.tool, **names))
     if mark.exists():
         done = ", ".join(dict.fromkeys(mark.read_text(encoding="utf-8").split()))
         return passed(f"it used the MCP server it was handed: {done}", mcp=True)
@@ -64,9 +64,9 @@ def canary(mark: Path) -> McpServerStdio:
     )
 
 
-async def _marked(climb: Verification, mark: Path) -> bool:
+async def _marked(state: Verification, mark: Path) -> bool:
     try:
-        async with asyncio.timeout(climb.limits.mcp_start):
+        async with asyncio.timeout(state.limits.mcp_start):
             # Another program's file is all there is to look at.
             while not os.path.exists(mark):  # noqa: ASYNC110, ASYNC240
                 await asyncio.sleep(LOOK_INTERVAL)
@@ -75,57 +75,57 @@ async def _marked(climb: Verification, mark: Path) -> bool:
     return True
 
 
-async def listing(climb: Verification) -> RungFinding:
-    peer = (await climb.successor()).peer
+async def listing(state: Verification) -> RungFinding:
+    peer = (await state.successor()).peer
     if peer.capabilities.list is False:
         return passed("it does not say that it lists sessions", lists_sessions=False)
     try:
-        async with asyncio.timeout(climb.limits.session):
-            seen = await _found(climb, peer)
+        async with asyncio.timeout(state.limits.session):
+            seen = await _found(state, peer)
     except (DragomanError, TimeoutError) as error:
-        return _refused(climb, "list", "lists_sessions", error)
+        return _refused(state, "list", "lists_sessions", error)
     if seen:
         return passed(f"another process lists the session, as number {seen}", lists_sessions=True)
-    if not climb.spoken:
+    if not state.spoken:
         return passed("another process does not list an empty session")
     return warned(
         "another process does not list the session", remedies.MEMORY, lists_sessions=False
     )
 
 
-async def _found(climb: Verification, peer: Peer) -> int:
+async def _found(state: Verification, peer: Peer) -> int:
     """At which place the session is listed, or 0. The rest is not asked for, and neither is the end
     of a list that has none."""
     place = 0
-    async for one in peer.list_sessions(climb.surroundings.workspace):
+    async for one in peer.list_sessions(state.surroundings.workspace):
         place += 1
-        if one.id == climb.session_id:
+        if one.id == state.session_id:
             return place
         if place == MAX_LISTED:
             break
     return 0
 
 
-async def load(climb: Verification) -> RungFinding:
-    peer = (await climb.successor()).peer
+async def load(state: Verification) -> RungFinding:
+    peer = (await state.successor()).peer
     if peer.capabilities.load is False:
         return passed("it does not say that it loads sessions", loads_sessions=False)
-    if climb.way.quirks.loads_next_minute and _in_its_first_minute(climb):
+    if state.way.quirks.loads_next_minute and _in_its_first_minute(state):
         return skipped(
             "it was not asked, because it loses a session that is loaded in the minute in which it "
             "was begun, and that minute is not over"
         )
     try:
-        replayed = await _reopen(climb, peer, "load")
+        replayed = await _reopen(state, peer, "load")
     except DragomanError as error:
-        return _refused(climb, "load", "loads_sessions", error)
-    if climb.spoken and not replayed:
+        return _refused(state, "load", "loads_sessions", error)
+    if state.spoken and not replayed:
         return warned(
             "another process loads the session, but replays nothing of it",
             remedies.MEMORY,
             loads_sessions=False,
         )
-    if climb.facts.get("unknown_session_code") == 0 and not replayed:
+    if state.facts.get("unknown_session_code") == 0 and not replayed:
         return passed("another process loads the session, but so it does with any other")
     return passed(
         f"another process loads the session with {replayed} events of its history",
@@ -133,29 +133,29 @@ async def load(climb: Verification) -> RungFinding:
     )
 
 
-def _in_its_first_minute(climb: Verification) -> bool:
+def _in_its_first_minute(state: Verification) -> bool:
     """Whether the clock still shows the minute in which the session was opened, or did so just
     now: the peer looks at its clock before us."""
-    began = climb.session_began
+    began = state.session_began
     if began is None:
         return False
     return datetime.now(UTC).replace(second=0, microsecond=0) <= began
 
 
-async def resume(climb: Verification) -> RungFinding:
-    peer = (await climb.successor()).peer
+async def resume(state: Verification) -> RungFinding:
+    peer = (await state.successor()).peer
     if peer.capabilities.resume is False:
         return passed("it does not say that it resumes sessions", resumes_sessions=False)
     try:
-        await _reopen(climb, peer, "resume")
+        await _reopen(state, peer, "resume")
     except DragomanError as error:
-        return _refused(climb, "resume", "resumes_sessions", error)
+        return _refused(state, "resume", "resumes_sessions", error)
     return passed("another process resumes the session", resumes_sessions=True)
 
 
-async def _reopen(climb: Verification, peer: Peer, how: str) -> int:
+async def _reopen(state: Verification, peer: Peer, how: str) -> int:
     """Open the session of the first process; the number of events that are replayed."""
-    conversation = await climb.open(peer, how=how, session_id=climb.session_id)
+    conversation = await state.open(peer, how=how, session_id=state.session_id)
     await conversation.wait_replayed()
     replayed = len(conversation.replayed)
     # It may be opened once more in another way. Whether it closes well is nobody's question.
@@ -164,12 +164,12 @@ async def _reopen(climb: Verification, peer: Peer, how: str) -> int:
     return replayed
 
 
-def _refused(climb: Verification, what: str, fact: str, error: Exception) -> RungFinding:
+def _refused(state: Verification, what: str, fact: str, error: Exception) -> RungFinding:
     if isinstance(error, CallTimeout | TimeoutError):
         return warned(
             f"no answer when asked to {what}: {error}", remedies.UNANSWERED, **{fact: False}
         )
-    if not climb.spoken:
+    if not state.spoken:
         return passed(f"an empty session cannot be asked to {what}: {error}")
     return warned(
         f"it says that it can {what} sessions, but: {error}", remedies.MEMORY, **{fact: False}

@@ -22,27 +22,27 @@ PREVIEW: Final = "-preview"
 SHOWN_MODELS: Final = 6
 
 
-async def login(climb: Verification) -> RungFinding:
+async def login(state: Verification) -> RungFinding:
     """Open the first session: for most peers that is what shows a missing login."""
-    peer = await climb.peer()
+    peer = await state.peer()
     try:
         missing = await probes.needs_login(peer)
-        await climb.conversation()
+        await state.conversation()
     except AuthRequired as error:
-        return _missing(climb, str(error), error.hint or _offered(climb, peer))
+        return _missing(state, str(error), error.hint or _offered(state, peer))
     except DragomanError as error:
-        climb.refusal = error
+        state.refusal = error
         return skipped(f"no session could be opened, so it cannot be seen: {error}")
     if missing:
-        return _missing(climb, "it says that nobody is logged in", _offered(climb, peer))
-    if missing is None and _shown_later(climb.way.quirks, peer, known=climb.way.descriptor):
+        return _missing(state, "it says that nobody is logged in", _offered(state, peer))
+    if missing is None and _shown_later(state.way.quirks, peer, known=state.way.descriptor):
         return passed("a session opens; whether a prompt needs a login shows in a turn")
     return passed("a session opens without a login", authenticated=True)
 
 
-def _missing(climb: Verification, evidence: str, how: str) -> RungFinding:
+def _missing(state: Verification, evidence: str, how: str) -> RungFinding:
     facts = {"authenticated": False, "login": one_line(how) or None}
-    if climb.careful:
+    if state.careful:
         return warned(evidence, f"{remedies.LOGIN_CAREFUL} {_sentence(how)}".rstrip(), **facts)
     return failed(evidence, f"{remedies.LOGIN} {_sentence(how)}".rstrip(), **facts)
 
@@ -51,9 +51,9 @@ def _sentence(how: str) -> str:
     return f"How: {how}." if how else ""
 
 
-def _offered(climb: Verification, peer: Peer) -> str:
+def _offered(state: Verification, peer: Peer) -> str:
     """How a person logs in, as far as anybody says."""
-    descriptor = climb.way.descriptor
+    descriptor = state.way.descriptor
     if descriptor is not None and descriptor.credentials.login:
         return descriptor.credentials.login
     ways = [method.command or method.name for method in peer.auth_methods]
@@ -67,23 +67,23 @@ def _shown_later(quirks: Quirks, peer: Peer, *, known: object) -> bool:
     return quirks.login_shown_in != "session"
 
 
-async def session(climb: Verification) -> RungFinding:
-    if climb.refusal is not None:
+async def session(state: Verification) -> RungFinding:
+    if state.refusal is not None:
         return failed(
-            f"no session could be opened: {climb.refusal}", remedies.SESSION, sessions=False
+            f"no session could be opened: {state.refusal}", remedies.SESSION, sessions=False
         )
-    if climb.session_id is None:
+    if state.session_id is None:
         return skipped("a login is needed first", remedies.LOGIN)
-    return passed(f"opened the session {climb.session_id}", sessions=True)
+    return passed(f"opened the session {state.session_id}", sessions=True)
 
 
-async def models(climb: Verification) -> RungFinding:
-    conversation = await climb.conversation()
-    peer = await climb.peer()
-    named = await probes.models_of(peer, conversation, climb.settings)
+async def models(state: Verification) -> RungFinding:
+    conversation = await state.conversation()
+    peer = await state.peer()
+    named = await probes.models_of(peer, conversation, state.settings)
     if named is None:
-        named = await _listed(climb)
-    modes = probes.modes_of(climb.settings)
+        named = await _listed(state)
+    modes = probes.modes_of(state.settings)
     modes = None if modes is None else words(modes)
     facts = {} if modes is None else {"modes": modes}
     shown = f"; modes: {', '.join(modes)}" if modes else "; no modes"
@@ -98,16 +98,16 @@ async def models(climb: Verification) -> RungFinding:
     return passed(evidence, models=named, parent_models=parents, **facts)
 
 
-async def _listed(climb: Verification) -> tuple[str, ...] | None:
+async def _listed(state: Verification) -> tuple[str, ...] | None:
     """The models that the peer's own command lists, where its descriptor names one: a model in
     each line, its id first."""
-    descriptor = climb.way.descriptor
+    descriptor = state.way.descriptor
     if descriptor is None or not descriptor.models.command:
         return None
-    where = climb.surroundings
+    where = state.surroundings
     said = await ask_program(
         descriptor.models.command,
-        timeout=climb.limits.answer,
+        timeout=state.limits.answer,
         env=where.env,
         inherit=where.inherit,
     )
@@ -117,20 +117,20 @@ async def _listed(climb: Verification) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(each[0] for each in lines if each))
 
 
-async def parallel(climb: Verification) -> RungFinding:
-    one = await climb.conversation()
-    peer = await climb.peer()
+async def parallel(state: Verification) -> RungFinding:
+    one = await state.conversation()
+    peer = await state.peer()
     try:
-        other = await climb.open(peer)
+        other = await state.open(peer)
     except DragomanError as error:
         return warned(f"no second session: {error}", remedies.PARALLEL, parallel_sessions=False)
     if one.id == other.id:
         return warned("both have the same id", remedies.PARALLEL, parallel_sessions=False)
-    if not (climb.turns and climb.held("echo")):
+    if not (state.turns and state.held("echo")):
         return passed("two sessions are open at once", parallel_sessions=True)
-    prompts = [fill(climb.canaries.echo, token=token) for token in ("harbour", "lighthouse")]
+    prompts = [fill(state.canaries.echo, token=token) for token in ("harbour", "lighthouse")]
     told = await asyncio.gather(
-        climb.take_turn(one, prompts[0]), climb.take_turn(other, prompts[1])
+        state.take_turn(one, prompts[0]), state.take_turn(other, prompts[1])
     )
     ends = [each.result for each in told]
     if all(end.ok for end in ends):

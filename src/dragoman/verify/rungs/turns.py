@@ -27,17 +27,17 @@ TOKEN: Final = "anchorage"
 SHOWN_SIZE: Final = 80
 
 
-async def echo(climb: Verification) -> RungFinding:
-    climb.decide_with(deny_all)
-    conversation = await climb.conversation()
-    told = await climb.take_turn(conversation, fill(climb.canaries.echo, token=TOKEN))
-    result = judge(told.result, climb.way.quirks)
+async def echo(state: Verification) -> RungFinding:
+    state.decide_with(deny_all)
+    conversation = await state.conversation()
+    told = await state.take_turn(conversation, fill(state.canaries.echo, token=TOKEN))
+    result = judge(told.result, state.way.quirks)
     if result.outcome is Outcome.AUTH_REQUIRED:
         return failed(_why(result), remedies.LOGIN, echo=False, authenticated=False)
     if not result.ok or not result.text.strip():
         return failed(_why(result), _remedy(result), echo=False)
-    climb.told = told
-    climb.spoken = climb.session_id == conversation.id
+    state.told = told
+    state.spoken = state.session_id == conversation.id
     text = " ".join(result.text.split())
     shown = text if len(text) <= SHOWN_SIZE else f"{text[:SHOWN_SIZE]}…"
     return passed(f"it said {shown!r}", echo=True, authenticated=True)
@@ -63,9 +63,9 @@ def _remedy(result: Result) -> str:
             return remedies.ECHO
 
 
-def _told(climb: Verification) -> TurnObservation:
-    assert climb.told is not None
-    return climb.told
+def _told(state: Verification) -> TurnObservation:
+    assert state.told is not None
+    return state.told
 
 
 def _pieces(told: TurnObservation) -> list[model.MessageDelta]:
@@ -76,15 +76,15 @@ def _pieces(told: TurnObservation) -> list[model.MessageDelta]:
     ]
 
 
-async def streaming(climb: Verification) -> RungFinding:
-    count = len(_pieces(_told(climb)))
+async def streaming(state: Verification) -> RungFinding:
+    count = len(_pieces(_told(state)))
     if count > 1:
         return passed(f"the text came in {count} pieces", streaming=True)
     return warned("the text came in one piece", remedies.PIECES, streaming=False)
 
 
-async def usage(climb: Verification) -> RungFinding:
-    used = _told(climb).result.usage
+async def usage(state: Verification) -> RungFinding:
+    used = _told(state).result.usage
     if used is None:
         return warned("it does not tell what it used", remedies.USAGE_UNKNOWN, usage=False)
     counts = {"in": used.input_tokens, "out": used.output_tokens, "in all": used.total_tokens}
@@ -98,8 +98,8 @@ async def usage(climb: Verification) -> RungFinding:
     return passed(f"tokens: {told}", usage=True)
 
 
-async def turn_ids(climb: Verification) -> RungFinding:
-    pieces = [event.raw for event in _pieces(_told(climb)) if event.raw is not None]
+async def turn_ids(state: Verification) -> RungFinding:
+    pieces = [event.raw for event in _pieces(_told(state)) if event.raw is not None]
     if not pieces:
         return skipped("no update came")
     if all(has_turn_id(line) for line in pieces):
@@ -107,8 +107,8 @@ async def turn_ids(climb: Verification) -> RungFinding:
     return passed("updates do not say to which turn they belong", turn_ids=False)
 
 
-async def late_updates(climb: Verification) -> RungFinding:
-    after = _told(climb).after
+async def late_updates(state: Verification) -> RungFinding:
+    after = _told(state).after
     if after:
         kinds = ", ".join(sorted({event.native for event in after}))
         return warned(
@@ -119,12 +119,12 @@ async def late_updates(climb: Verification) -> RungFinding:
     return passed("nothing came after the end of the turn", late_updates=False)
 
 
-async def errors(climb: Verification) -> RungFinding:
-    prompt = climb.canaries.failure
+async def errors(state: Verification) -> RungFinding:
+    prompt = state.canaries.failure
     if prompt is None:
         return skipped("nobody can make a real model fail on purpose")
-    climb.decide_with(deny_all)
-    told = await climb.take_turn(await climb.conversation(), prompt)
+    state.decide_with(deny_all)
+    told = await state.take_turn(await state.conversation(), prompt)
     result = told.result
     if isinstance(result.error, BudgetExceeded):
         return warned(f"it said nothing about the failure: {result.error}", remedies.HANGS)
@@ -138,24 +138,24 @@ async def errors(climb: Verification) -> RungFinding:
     return passed(f"a failed model call is a failure: {_why(result)}", errors_as_text=False)
 
 
-async def cancel(climb: Verification) -> RungFinding:
-    if not climb.canaries.slow:
+async def cancel(state: Verification) -> RungFinding:
+    if not state.canaries.slow:
         return skipped(NEVER.format("takes long"))
-    climb.decide_with(deny_all)
+    state.decide_with(deny_all)
     # A quick model may be done before the cancel arrives: then a longer turn is asked for.
-    for prompt in (climb.canaries.slow, climb.canaries.slower or climb.canaries.slow):
-        finding = await _cancelled(climb, prompt)
+    for prompt in (state.canaries.slow, state.canaries.slower or state.canaries.slow):
+        finding = await _cancelled(state, prompt)
         if finding is not None:
             return finding
     return skipped("the turn ended before the cancel could arrive, so it is not measured")
 
 
-async def _cancelled(climb: Verification, prompt: str) -> RungFinding | None:
+async def _cancelled(state: Verification, prompt: str) -> RungFinding | None:
     """What a turn does that is cancelled; None if it ended before the cancel could arrive."""
     loop = asyncio.get_running_loop()
-    conversation = await climb.conversation()
+    conversation = await state.conversation()
     after, cancelled_at = 0, None
-    async with climb.turning(conversation, prompt) as turn:
+    async with state.turning(conversation, prompt) as turn:
         async for event in turn:
             if not isinstance(event, model.MessageDelta):
                 continue
@@ -166,7 +166,7 @@ async def _cancelled(climb: Verification, prompt: str) -> RungFinding | None:
                 cancelled_at = loop.time()
         result = turn.result
     lasted = 0.0 if cancelled_at is None else loop.time() - cancelled_at
-    grace = climb.limits.cancel_grace
+    grace = state.limits.cancel_grace
     match result.outcome:
         case Outcome.CANCELLED if not is_given_up(conversation):
             return passed("a cancelled turn ended as cancelled", cancel=True)
@@ -174,7 +174,7 @@ async def _cancelled(climb: Verification, prompt: str) -> RungFinding | None:
             return warned(
                 f"it went on for {grace:g} s after the cancel", remedies.CANCEL, cancel=False
             )
-        case Outcome.OK if lasted > climb.limits.cancel_arrival:
+        case Outcome.OK if lasted > state.limits.cancel_arrival:
             return warned(
                 f"it went on for {lasted:.1f} s after the cancel, with {after} more pieces, and "
                 "ended as if nothing had been",
