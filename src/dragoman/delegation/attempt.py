@@ -69,7 +69,7 @@ def runtime_role(peer: str) -> RuntimeRole:
 class AttemptSetup:
     """What all attempts of one delegation have in common."""
 
-    wish: DelegationRequest
+    request: DelegationRequest
     place: RunContext
     job: str
     lineage: Lineage
@@ -77,7 +77,7 @@ class AttemptSetup:
     ceilings: permission_ceiling.Ceilings
     caller: Permit | None
     prices: Mapping[str, Price]
-    reins: CancelHandle
+    cancel: CancelHandle
     clock: Callable[[], float]
     on_event: Callable[[Event], None]
     on_notice: Callable[[str], None]
@@ -114,7 +114,7 @@ class Attempt:
         self._copy: Path | None = None
         self._kept: Path | None = None
         self._enforced: Enforced
-        self._desk: Approver | None = None
+        self._approver: Approver | None = None
 
     async def run(self) -> AttemptReport:
         """Try, and tell what came of it. It raises for no fault of a peer."""
@@ -134,12 +134,12 @@ class Attempt:
                 restricts=not allows_everything(self._policy()),
                 mode=own.mode,
                 card=setting.place.cards().latest(way.name),
-                allow_unenforced=setting.wish.allow_unenforced or own.allow_unenforced,
+                allow_unenforced=setting.request.allow_unenforced or own.allow_unenforced,
             )
         except DragomanError as error:
             return self._without_turn(error, Changed())
         try:
-            if setting.wish.isolate:
+            if setting.request.isolate:
                 return await self._in_copy(self._enforced.way)
             return await self._in_place(self._enforced.way)
         except DragomanError as error:
@@ -148,15 +148,15 @@ class Attempt:
                 self.workspace_fault = self.seen.error is None
                 return self._without_turn(self.seen.error or error, Changed())
             setting.on_notice(f"what {self.candidate.peer} changed is not known: {error}")
-            if not setting.wish.isolate:
-                return self._report(setting.clock(), None, setting.wish.workspace)
+            if not setting.request.isolate:
+                return self._report(setting.clock(), None, setting.request.workspace)
             return self._stuck(error)
 
     def _stuck(self, error: DragomanError) -> AttemptReport:
         """The turn is over, and what was done cannot be taken out of the copy, or not be applied.
         The work is not done then, and the peer is not to blame."""
         self.workspace_fault = True
-        copy = self._copy or self.setting.wish.workspace
+        copy = self._copy or self.setting.request.workspace
         report = self._known or self._report(self.setting.clock(), None, copy)
         if self._kept is None and is_folder(copy):
             self.setting.on_notice(f"what it did stays in {copy}")
@@ -170,7 +170,7 @@ class Attempt:
         )
 
     async def _in_place(self, way: LaunchSpec) -> AttemptReport:
-        workspace = self.setting.wish.workspace
+        workspace = self.setting.request.workspace
         before = await Snapshot.take(workspace)
         ended_at = await self._try(way, workspace)
         changed = changes(before, await Snapshot.take(workspace))
@@ -178,8 +178,8 @@ class Attempt:
         return await self._checked(report, workspace)
 
     async def _in_copy(self, way: LaunchSpec) -> AttemptReport:
-        wish, place = self.setting.wish, self.setting.place
-        isolation = Isolation(wish.workspace, folder=place.paths.state / WORKTREES)
+        request, place = self.setting.request, self.setting.place
+        isolation = Isolation(request.workspace, folder=place.paths.state / WORKTREES)
         try:
             return await self._in_worktree(isolation, way)
         except asyncio.CancelledError:
@@ -190,7 +190,7 @@ class Attempt:
             self._kept = isolation.kept
 
     async def _in_worktree(self, isolation: Isolation, way: LaunchSpec) -> AttemptReport:
-        wish = self.setting.wish
+        request = self.setting.request
         async with isolation:
             self._copy = workspace = isolation.workspace
             ended_at = await self._try(way, workspace)
@@ -198,16 +198,16 @@ class Attempt:
             report = structs.replace(self._report(ended_at, changed, workspace), isolated=True)
             self._known = report
             report = await self._checked(report, workspace)
-            if report.ok and wish.apply and not report.outside:
+            if report.ok and request.apply and not report.outside:
                 return structs.replace(report, applied=await isolation.apply())
             # What was done is never lost, also where nobody wants it.
             kept = await isolation.save()
             return structs.replace(report, patch=None if kept is None else str(kept))
 
     async def _try(self, way: LaunchSpec, workspace: Path) -> float:
-        trial = PeerRun(self._terms(way, workspace))
-        self.seen = trial.seen
-        await trial.run()
+        run = PeerRun(self._terms(way, workspace))
+        self.seen = run.seen
+        await run.run()
         return self.setting.clock()
 
     async def _ask_local(self) -> AttemptReport:
@@ -219,73 +219,73 @@ class Attempt:
             return self._without_turn(error, Changed())
         self.seen = await local_attempt.ask_local(
             model,
-            setting.wish.prompt,
-            budgets=tightened(settings.budgets(), [settings.limits], setting.wish.timeout),
+            setting.request.prompt,
+            budgets=tightened(settings.budgets(), [settings.limits], setting.request.timeout),
             environ=setting.place.environ,
             clock=setting.clock,
             on_event=setting.on_event,
         )
-        report = self._report(setting.clock(), Changed(), setting.wish.workspace)
-        return await self._checked(report, setting.wish.workspace)
+        report = self._report(setting.clock(), Changed(), setting.request.workspace)
+        return await self._checked(report, setting.request.workspace)
 
     def _policy(self) -> Policy:
         setting = self.setting
         return permission_ceiling.policy_for(
             setting.place.config.settings,
             self.candidate.peer,
-            wished=setting.wish.permissions,
+            wished=setting.request.permissions,
             attended=setting.caller is not None,
             ceilings=setting.ceilings,
         )
 
     def _terms(self, way: LaunchSpec, workspace: Path) -> PeerRunRequest:
         setting, name = self.setting, self.candidate.peer
-        wish, config = setting.wish, setting.place.config
+        request, config = setting.request, setting.place.config
         settings = config.settings
         own = settings.for_peer(name)
         policy = self._policy()
-        self._desk = desk = Approver(
+        self._approver = approver = Approver(
             policy,
             name,
             str(workspace),
-            role=wish.role,
+            role=request.role,
             caller=setting.caller,
             ask_before_preset=policy.preset == "ask",
             titled=way.quirks.command_titles,
         )
-        warm = settings.warm and not wish.cold and not wish.isolate
+        warm = settings.warm and not request.cold and not request.isolate
         limits = [settings.limits, own.limits]
         return PeerRunRequest(
             way=way,
             peer=name,
-            role=wish.role,
-            prompt=prefixed(wish.prompt, wish.role, way),
-            attach=wish.attach,
+            role=request.role,
+            prompt=prefixed(request.prompt, request.role, way),
+            attach=request.attach,
             workspace=workspace,
-            project=wish.workspace,
+            project=request.workspace,
             model=self.candidate.model or own.model,
-            model_strict=wish.model is not None or self.candidate.model is None,
+            model_strict=request.model is not None or self.candidate.model is None,
             mode=own.mode,
-            budgets=tightened(settings.budgets(way.budgets()), limits, wish.timeout),
-            desk=desk,
+            budgets=tightened(settings.budgets(way.budgets()), limits, request.timeout),
+            approver=approver,
             enforced=self._enforced,
             job=self.id,
             lineage=setting.lineage.meta(),
             extra_env={
                 **setting.lineage.environment(warm=warm),
-                **permission_ceiling.environment(policy, peer=name, role=wish.role),
+                **permission_ceiling.environment(policy, peer=name, role=request.role),
             },
             env=own.env,
             paths=setting.place.paths,
             limits=TurnLimits(limits),
             warm=warm,
             # Nobody comes back for a copy, or tries another peer, when we are gone.
-            stay=not wish.isolate,
+            stay=not request.isolate,
             trace=self._trace,
             ttl=ttl_of(config),
             max_idle=settings.max_idle_brokers,
             max_line_size=settings.max_line_size,
-            reins=setting.reins,
+            cancel=setting.cancel,
             clock=setting.clock,
             on_event=setting.on_event,
             on_notice=setting.on_notice,
@@ -301,7 +301,7 @@ class Attempt:
         if self._known is not None:
             report = self._known
         elif self.seen.result is not None:
-            report = self._report(setting.clock(), None, setting.wish.workspace)
+            report = self._report(setting.clock(), None, setting.request.workspace)
         else:
             report = self._without_turn(interrupted, None if self.seen.prompted else Changed())
         return structs.replace(
@@ -347,10 +347,10 @@ class Attempt:
             self.setting.on_notice(f"  {line[:SHOWN_STDERR_WIDTH]}")
 
     def _violations(self, changed: Changed | None, workspace: Path) -> tuple[str, ...]:
-        if changed is None or self._desk is None or not self._enforced.restricts:
+        if changed is None or self._approver is None or not self._enforced.restricts:
             return ()
         files = without_own(str(workspace), [one.path for one in changed.files])
-        return unapproved(files, self._desk.rulings, workspace=workspace)
+        return unapproved(files, self._approver.rulings, workspace=workspace)
 
     def _without_turn(
         self, error: DragomanError, changed: Changed | None, ended_at: float | None = None
@@ -370,7 +370,7 @@ class Attempt:
         candidate = self.candidate
         return {
             "peer": candidate.peer,
-            "role": self.setting.wish.role,
+            "role": self.setting.request.role,
             "reason": self._reason,
             "runtime_role": runtime_role(candidate.peer),
             "tier": candidate.tier,
@@ -380,12 +380,12 @@ class Attempt:
         }
 
     async def _checked(self, report: AttemptReport, workspace: Path) -> AttemptReport:
-        wish = self.setting.wish
+        request = self.setting.request
         settings = self.setting.place.config.settings
-        command = settings.check if wish.check is None else wish.check
+        command = settings.check if request.check is None else request.check
         # What was denied may not have been needed: the check says whether the work is good.
         over = report.outcome in (Outcome.OK, Outcome.DENIED)
-        if not command or not over or self.setting.reins.pulled:
+        if not command or not over or self.setting.cancel.pulled:
             return report
         return structs.replace(report, check=await run_check(command, workspace))
 

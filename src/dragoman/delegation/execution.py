@@ -114,40 +114,40 @@ async def delegate(
     `lineage` is where the wish stands, if the environment does not say it. Whatever peers do is in
     the result. It raises `UnknownRole`, `UnknownPeer` and `NoPeer` before anybody is asked.
     """
-    course = _Course(
+    running = _DelegationRun(
         wish,
         place,
         audience or DelegationListener(),
         caller=caller,
-        reins=reins or CancelHandle(),
+        cancel=reins or CancelHandle(),
         lineage=inherited(place.environ) if lineage is None else lineage,
         rng=rng or random.Random(),
         clock=clock,
         pause=pause,
     )
-    return await course.run()
+    return await running.run()
 
 
-class _Course:
+class _DelegationRun:
     """One delegation while it runs."""
 
     def __init__(
         self,
-        wish: DelegationRequest,
+        request: DelegationRequest,
         place: RunContext,
-        audience: DelegationListener,
+        listener: DelegationListener,
         *,
         caller: Permit | None,
-        reins: CancelHandle,
+        cancel: CancelHandle,
         lineage: Lineage,
         rng: random.Random,
         clock: Callable[[], float],
         pause: Callable[[float], Awaitable[None]],
     ) -> None:
-        self.wish = wish
+        self.request = request
         self.place = place
-        self.audience = audience
-        self.reins = reins
+        self.listener = listener
+        self.cancel = cancel
         self.lineage = lineage
         self.rng = rng
         self.clock = clock
@@ -162,37 +162,37 @@ class _Course:
     async def run(self) -> Delegation:
         place = self.place
         await sweep(place.paths.state / WORKTREES)
-        with Journal(place, clock=self.clock, on_notice=self.audience.notice) as books:
-            self.books = books
+        with Journal(place, clock=self.clock, on_notice=self.listener.notice) as journal:
+            self.journal = journal
             queue = self._decide()
             self.setting = AttemptSetup(
-                wish=self.wish,
+                request=self.request,
                 place=place,
                 job=self.job,
                 lineage=self.lineage.child(self.job),
                 ceilings=inherited_ceilings(self.lineage, place.environ),
                 caller=self._caller,
                 prices=read_prices(place.paths.config),
-                reins=self.reins,
+                cancel=self.cancel,
                 clock=self.clock,
-                on_event=self.audience.event,
-                on_notice=self.audience.notice,
+                on_event=self.listener.event,
+                on_notice=self.listener.notice,
                 on_session=self._follow,
             )
-            books.job_began(self.job, self.wish, queue[0].peer)
-            self.audience.job(self.job)
-            self.audience.decided(self.decision)
-            note = obey_note(self.job, place.paths, self.reins.pull)
+            journal.job_began(self.job, self.request, queue[0].peer)
+            self.listener.job(self.job)
+            self.listener.decided(self.decision)
+            note = obey_note(self.job, place.paths, self.cancel.pull)
             self._tasks.start(note, "look whether it shall stop")
             try:
                 done = await self._stoppable(queue)
             except BaseException:
                 final = self.reports[-1] if self.reports else None
-                books.job_ended(self.job, final, Outcome.CANCELLED.value, "")
+                journal.job_ended(self.job, final, Outcome.CANCELLED.value, "")
                 raise
             finally:
                 await self._tasks.aclose()
-            books.job_ended(self.job, done.final, done.outcome.value, done.text)
+            journal.job_ended(self.job, done.final, done.outcome.value, done.text)
             return done
 
     # -- the decision
@@ -200,14 +200,14 @@ class _Course:
     def _decide(self) -> list[Candidate]:
         settings = self.place.config.settings
         now = self.clock()
-        inputs = self.books.read(
+        inputs = self.journal.read(
             lambda ledger: gather(
-                self.wish, self.place, ledger=ledger, lineage=self.lineage, now=now
+                self.request, self.place, ledger=ledger, lineage=self.lineage, now=now
             )
         )
         self.decision = decision = decide(inputs, self.rng, now)
-        self.books.decided(self.job, self.decision_id, decision)
-        fallback = self.wish.fallback or settings.fallback
+        self.journal.decided(self.job, self.decision_id, decision)
+        fallback = self.request.fallback or settings.fallback
         queue = allowed(decision, fallback)
         if not queue:
             raise nobody(decision)
@@ -228,7 +228,7 @@ class _Course:
                 pulled = True
                 task.cancel()
 
-        self.reins.between_turns(stop)
+        self.cancel.between_turns(stop)
         try:
             return await self._attempts(queue)
         except asyncio.CancelledError:
@@ -237,14 +237,15 @@ class _Course:
                 raise
             return self._over("it was interrupted")
         finally:
-            self.reins.between_turns(None)
+            self.cancel.between_turns(None)
             if pulled:
                 task.uncancel()
 
     async def _attempts(self, queue: list[Candidate]) -> Delegation:
         left = list(queue)
         candidate = left.pop(0)
-        reason, again, stopped = reason_for_first(self.decision, candidate, self.wish.peer), 0, ""
+        reason = reason_for_first(self.decision, candidate, self.request.peer)
+        again, stopped = 0, ""
         while True:
             attempt, record, reading = await self._attempt(candidate, reason)
             report = self.reports[-1]
@@ -259,14 +260,14 @@ class _Course:
                 seconds = backoff(again, self.rng, retry_after=reading.retry_after)
                 told = f"{report.peer} was turned away{_message(report)}"
                 reason = f"{told}; that passes, so it is asked again after {seconds:.1f} s"
-                self.books.fell_back(record, candidate.peer, reason)
+                self.journal.fell_back(record, candidate.peer, reason)
                 await self.pause(seconds)
                 continue
             if not left:
                 break
             candidate, again = left.pop(0), 0
             reason = f"{told}; {candidate.why}"
-            self.books.fell_back(record, candidate.peer, told)
+            self.journal.fell_back(record, candidate.peer, told)
         return self._over(stopped)
 
     def _over(self, stopped: str) -> Delegation:
@@ -276,7 +277,7 @@ class _Course:
             decision=self.decision,
             attempts=tuple(self.reports),
             stopped=stopped,
-            interrupted=self.reins.pulled and not self.reports[-1].ok,
+            interrupted=self.cancel.pulled and not self.reports[-1].ok,
             adaptive=self.place.config.settings.adaptive,
             depth=self.lineage.depth,
         )
@@ -286,25 +287,25 @@ class _Course:
     ) -> tuple[Attempt, AttemptRecord, Reading]:
         number = len(self.reports) + 1
         started_at = self.clock()
-        record = self.books.began(
+        record = self.journal.began(
             self.decision,
             AttemptRecord(
                 job=self.job,
                 decision_id=self.decision_id,
                 number=number,
                 peer=candidate.peer,
-                role=self.wish.role,
+                role=self.request.role,
                 tier=candidate.tier,
                 size=self.decision.size,
                 model=candidate.model,
                 runtime_role=runtime_role(candidate.peer),
                 reason=reason,
                 started_at=started_at,
-                runner=self.books.runner,
+                runner=self.journal.runner,
             ),
             lambda health: BREAKER.begun(health, started_at),
         )
-        self.audience.attempt(number, candidate, reason)
+        self.listener.attempt(number, candidate, reason)
         try:
             with calling(record) as call:
                 attempt = Attempt(
@@ -315,16 +316,16 @@ class _Course:
                 call.ended(record)
         except BaseException as error:
             torn = None
-            if self.reins.pulled and isinstance(error, asyncio.CancelledError):
+            if self.cancel.pulled and isinstance(error, asyncio.CancelledError):
                 torn = attempt.torn()
                 self.reports.append(torn)
-                self.audience.reported(number, torn)
+                self.listener.reported(number, torn)
             self._write_off(record, error, torn)
             raise
         if attempt.seen.prompted and candidate.peer != LOCAL:
             await self._stored(attempt.id, ended=True)
         self.reports.append(report)
-        self.audience.reported(number, report)
+        self.listener.reported(number, report)
         return attempt, record, reading
 
     def _write_down(
@@ -342,18 +343,18 @@ class _Course:
         )
         # Neither an interruption nor a fault of the workspace or of the wish says anything about
         # the peer.
-        interrupted = self.reins.pulled and not report.ok
+        interrupted = self.cancel.pulled and not report.ok
         blameless = interrupted or attempt.workspace_fault or attempt.misused
         if blameless:
             reading = Reading(sign=Sign.NOTHING)
         competes = not candidate.last_resort
         arm = self.decision.arm_of(candidate)
         learned = learning.lesson(report, arm, now=now) if competes else None
-        record = self.books.ended(
+        record = self.journal.ended(
             record,
             learning.ending_of(report),
             ok=report.ok,
-            learned=None if self.reins.pulled or blameless else learned,
+            learned=None if self.cancel.pulled or blameless else learned,
             health=learning.health_change(
                 reading,
                 BREAKER,
@@ -372,7 +373,7 @@ class _Course:
         """The attempt was torn away from us: it ends as well as it can be known."""
         gone = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
         outcome = Outcome.CANCELLED if gone else Outcome.UNKNOWN
-        self.books.ended(
+        self.journal.ended(
             record,
             learning.ending_of(torn)
             if torn is not None
@@ -390,7 +391,7 @@ class _Course:
 
     def _obstacle(self, attempt: Attempt, report: AttemptReport) -> str:
         """Why nobody else may be asked after an attempt; empty if somebody may."""
-        if self.reins.pulled:
+        if self.cancel.pulled:
             return "it was interrupted"
         if attempt.workspace_fault and attempt.seen.prompted:
             return "that is a fault of the workspace, and no other can do better"
@@ -415,7 +416,7 @@ class _Course:
         try:
             async with asyncio.timeout(STORED_TIMEOUT):
                 while True:
-                    if self.books.job_follows(self.job, attempt, ended=ended):
+                    if self.journal.job_follows(self.job, attempt, ended=ended):
                         return
                     await asyncio.sleep(LOOK_INTERVAL)
         except (TimeoutError, StoreError):

@@ -40,7 +40,7 @@ _COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 def gather(
-    wish: DelegationRequest,
+    request: DelegationRequest,
     place: RunContext,
     *,
     ledger: Ledger | None,
@@ -65,7 +65,7 @@ def gather(
                 now,
                 surroundings_here(row.descriptor.name, place),
             ),
-            unenforced=_unenforced(row, wish, place, ceilings),
+            unenforced=_unenforced(row, request, place, ceilings),
         )
         for row in rows
     ]
@@ -90,11 +90,11 @@ def gather(
             ),
         )
     return Inputs(
-        role=wish.role,
-        tier=wish.tier,
-        model=wish.model,
-        peer=wish.peer,
-        size=size_of(wish.prompt, wish.files),
+        role=request.role,
+        tier=request.tier,
+        model=request.model,
+        peer=request.peer,
+        size=size_of(request.prompt, request.files),
         peers=tuple(peers),
         depth=lineage.depth,
         max_depth=settings.max_depth,
@@ -105,14 +105,16 @@ def gather(
 
 
 def _unenforced(
-    row: PeerStatus, wish: DelegationRequest, place: RunContext, ceilings: Ceilings
+    row: PeerStatus, request: DelegationRequest, place: RunContext, ceilings: Ceilings
 ) -> str:
     """Why the policy for this wish would not restrict a peer."""
     settings, name = place.config.settings, row.descriptor.name
     own = settings.for_peer(name)
-    if wish.allow_unenforced or own.allow_unenforced:
+    if request.allow_unenforced or own.allow_unenforced:
         return ""
-    policy = policy_for(settings, name, wished=wish.permissions, attended=True, ceilings=ceilings)
+    policy = policy_for(
+        settings, name, wished=request.permissions, attended=True, ceilings=ceilings
+    )
     if allows_everything(policy):
         return ""
     return gap(row.descriptor, card=row.card, mode=own.mode)

@@ -102,14 +102,14 @@ class Journal:
 
     # -- the job
 
-    def job_began(self, job: str, wish: DelegationRequest, peer: str) -> None:
+    def job_began(self, job: str, request: DelegationRequest, peer: str) -> None:
         now = self._clock()
         record = JobRecord(
             id=job,
             session_key="",
             peer=peer,
-            root=str(root_of(wish.workspace)),
-            prompt=wish.prompt,
+            root=str(root_of(request.workspace)),
+            prompt=request.prompt,
             state="running",
             created_at=now,
             started_at=now,

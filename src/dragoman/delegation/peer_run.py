@@ -68,9 +68,9 @@ class PeerRunRequest:
     """Whether the very model was asked for, and not a tier."""
     mode: str | None
     budgets: Budgets
-    desk: Approver
+    approver: Approver
     enforced: Enforced
-    """How the policy of the desk is kept with the peer."""
+    """How the approver's policy is enforced with this peer."""
     job: str
     """The id of this try, which is a job of its own below that of the delegation."""
     lineage: Mapping[str, Any]
@@ -85,7 +85,7 @@ class PeerRunRequest:
     ttl: float | None = None
     max_idle: int | None = None
     max_line_size: int | None = None
-    reins: CancelHandle
+    cancel: CancelHandle
     clock: Callable[[], float]
     on_event: Callable[[Event], None]
     on_notice: Callable[[str], None]
@@ -187,7 +187,7 @@ class PeerRun:
                 handed=terms.env,
                 on_trouble=terms.on_notice,
                 paths=terms.paths,
-                on_stop=terms.reins.pull,
+                on_stop=terms.cancel.pull,
             )
             stack.push_async_callback(self._keeper.aclose)
         opened = await open_session(
@@ -208,11 +208,11 @@ class PeerRun:
 
     def _connected(self, way: LaunchSpec) -> AbstractAsyncContextManager[Peer]:
         terms = self.terms
-        desk = terms.desk
+        approver = terms.approver
         options: dict[str, Any] = {
             "workspace": terms.workspace,
-            "permit": desk,
-            "guard": desk.guard,
+            "permit": approver,
+            "guard": approver.guard,
             "budgets": terms.budgets,
             "env": terms.env,
             "extra_env": terms.extra_env,
@@ -253,10 +253,10 @@ class PeerRun:
             seen.prompted = True
             async with turn:
                 self._running = turn
-                terms.reins.hold(turn)
+                terms.cancel.hold(turn)
                 result = await turn.wait()
         finally:
-            terms.reins.hold(None)
+            terms.cancel.hold(None)
             self._running = None
         result = judge(result, terms.way.quirks)
         if seen.over is not None:
@@ -278,7 +278,7 @@ class PeerRun:
             return conversation.prompt(blocks)
         ours = dict(terms.lineage)
         if self._warm:
-            policy = unattended(terms.desk.policy, peer=terms.peer, role=terms.role)
+            policy = unattended(terms.approver.policy, peer=terms.peer, role=terms.role)
             ours |= {**job_terms(terms.job, policy=policy)["dragoman"], "stay": terms.stay}
         return conversation.prompt(blocks, meta={"dragoman": ours, **terms.trace})  # type: ignore[call-arg]
 
