@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     from dragoman.runs.lineage import Lineage
 
 WORKTREES: Final = "worktrees"
-"""Where copies lie, below the state folder."""
+"""Directory of the worktrees, below the state directory."""
 
 SHOWN_STDERR_LINES: Final = 40
-"""Lines of a peer's stderr that are told with its error: a traceback ends with what counts."""
+"""Lines of a peer's stderr shown with its error: a traceback ends with what counts."""
 
 SHOWN_STDERR_WIDTH: Final = 500
 """Characters of each of these lines."""
 
 
 def runtime_role(peer: str) -> RuntimeRole:
-    """Whether a peer works, or what comes with dragoman itself."""
+    """Host for scout and the local model, which are part of dragoman; peer for all others."""
     return "host" if peer == LOCAL or peer in ALWAYS_ENABLED else "peer"
 
 
@@ -73,7 +73,7 @@ class AttemptSetup:
     place: RunContext
     job: str
     lineage: Lineage
-    """That of whoever works on this job."""
+    """The lineage that the peer of this job gets."""
     ceilings: permission_ceiling.Ceilings
     caller: Permit | None
     prices: Mapping[str, Price]
@@ -82,7 +82,7 @@ class AttemptSetup:
     on_event: Callable[[Event], None]
     on_notice: Callable[[str], None]
     on_session: Callable[[str], None]
-    """Told the id of an attempt whose session is open."""
+    """Called with the id of the attempt when its session is open."""
 
 
 class Attempt:
@@ -102,11 +102,11 @@ class Attempt:
         self.id = f"{setting.job}-{number}"
         self.seen = RunResult()
         self.workspace_fault = False
-        """Whether the peer was never asked because of the workspace, or what it did cannot be taken
-        out of its copy: it is not to blame."""
+        """Whether the workspace kept the peer from being prompted, or its work cannot be taken out
+        of the worktree. It is then not the peer's fault."""
         self.misused = False
-        """Whether it was never prompted because what was asked for cannot be had of it, such as a
-        model that it does not have: it is not to blame, either."""
+        """Whether the peer was never prompted because it cannot do what was requested, such as use
+        a model that it does not have. This is not the peer's fault either."""
         self._reason = reason
         self._trace = trace
         self._started_at = setting.clock()
@@ -117,7 +117,7 @@ class Attempt:
         self._approver: Approver | None = None
 
     async def run(self) -> AttemptReport:
-        """Try, and tell what came of it. It raises for no fault of a peer."""
+        """Run the attempt and report on it. A peer's failure is in the report and never raised."""
         setting = self.setting
         if self.candidate.peer == LOCAL:
             return await self._ask_local()
@@ -143,7 +143,7 @@ class Attempt:
                 return await self._in_copy(self._enforced.way)
             return await self._in_place(self._enforced.way)
         except DragomanError as error:
-            # The copy or a look at the disk failed; the turn itself has a net of its own.
+            # The worktree or a snapshot failed; the turn handles its own errors.
             if not self.seen.prompted:
                 self.workspace_fault = self.seen.error is None
                 return self._without_turn(self.seen.error or error, Changed())
@@ -153,8 +153,8 @@ class Attempt:
             return self._stuck(error)
 
     def _stuck(self, error: DragomanError) -> AttemptReport:
-        """The turn is over, and what was done cannot be taken out of the copy, or not be applied.
-        The work is not done then, and the peer is not to blame."""
+        """The turn is over, but its changes cannot be taken out of the worktree or applied. The
+        work counts as failed, and it is not the peer's fault."""
         self.workspace_fault = True
         copy = self._copy or self.setting.request.workspace
         report = self._known or self._report(self.setting.clock(), None, copy)
@@ -200,7 +200,7 @@ class Attempt:
             report = await self._checked(report, workspace)
             if report.ok and request.apply and not report.outside:
                 return structs.replace(report, applied=await isolation.apply())
-            # What was done is never lost, also where nobody wants it.
+            # Changes are never lost, even if they are not to be applied.
             kept = await isolation.save()
             return structs.replace(report, patch=None if kept is None else str(kept))
 
@@ -279,7 +279,7 @@ class Attempt:
             paths=setting.place.paths,
             limits=TurnLimits(limits),
             warm=warm,
-            # Nobody comes back for a copy, or tries another peer, when we are gone.
+            # A turn in a worktree must not outlive this process: nothing would use its result.
             stay=not request.isolate,
             trace=self._trace,
             ttl=ttl_of(config),
@@ -295,7 +295,7 @@ class Attempt:
     # -- the report
 
     def torn(self) -> AttemptReport:
-        """What is known of an attempt that was interrupted while no turn was running."""
+        """Report of an attempt that was cancelled while no turn was running."""
         setting = self.setting
         interrupted = DragomanError("it was interrupted")
         if self._known is not None:
@@ -336,8 +336,8 @@ class Attempt:
         )
 
     def _tell_stderr(self) -> None:
-        """An internal error is only a number; what the peer wrote about it says what happened. It
-        is told and not stored: it may hold anything."""
+        """Show the peer's stderr: an internal error is only a number, and stderr says what
+        happened. It is not stored, because it may hold secrets."""
         error = self.seen.result.error if self.seen.result is not None else self.seen.error
         tail = error.stderr_tail if isinstance(error, RemoteError) else ""
         lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
@@ -383,7 +383,7 @@ class Attempt:
         request = self.setting.request
         settings = self.setting.place.config.settings
         command = settings.check if request.check is None else request.check
-        # What was denied may not have been needed: the check says whether the work is good.
+        # The denied action may not have been needed: the check says whether the work is good.
         over = report.outcome in (Outcome.OK, Outcome.DENIED)
         if not command or not over or self.setting.cancel.pulled:
             return report
@@ -391,7 +391,7 @@ class Attempt:
 
 
 def prefixed(prompt: str, role: str, way: LaunchSpec) -> str:
-    """The prompt as the peer wants it for a role: with a slash command of its own before it."""
+    """The prompt for a role, with the slash command in front that the peer wants for it."""
     prefix = "" if way.descriptor is None else way.descriptor.role_prefixes.get(role, "")
     return prompt if not prefix else f"{prefix.rstrip()} {prompt}"
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from dragoman.paths import Paths
 
 STATUS_TIMEOUT: Final = 3.0
-"""Seconds for a broker to say how a session stands; it needs no peer for that."""
+"""Seconds for a broker to answer a status request; it does not ask its peer for that."""
 
 
 class CancelHandle:
-    """Held by whoever may stop a delegation."""
+    """Cancels a running delegation."""
 
     def __init__(self) -> None:
         self.pulled = False
-        """Whether somebody wants it to stop: then nobody else is asked."""
+        """Whether it was cancelled: then no other peer is tried."""
         self._turn: ConversationTurn | None = None
         self._stop: Callable[[], None] | None = None
 
@@ -39,20 +39,20 @@ class CancelHandle:
         return self._turn is not None
 
     def hold(self, turn: ConversationTurn | None) -> None:
-        """This turn is running now; None if it is over."""
+        """Set the running turn; None when it is over."""
         self._turn = turn
         if turn is not None and self.pulled:
             turn.cancel()
 
     def between_turns(self, stop: Callable[[], None] | None) -> None:
-        """This ends the delegation where no turn is running; None if it is over."""
+        """Set the callback that ends the delegation between turns; None when it is over."""
         self._stop = stop
         if stop is not None and self.pulled:
             stop()
 
     def pull(self) -> bool:
-        """Stop: the running turn is cancelled in its agent, and no other is begun. False if there
-        is nothing yet that could be told to end."""
+        """Cancel: the running turn is cancelled in its agent, and no other is started. False if
+        there is nothing to cancel yet."""
         self.pulled = True
         if self._turn is not None:
             self._turn.cancel()
@@ -62,13 +62,13 @@ class CancelHandle:
 
 
 async def unrest(peer: Peer, session_id: str, paths: Paths) -> str | None:
-    """Why a peer may still be working on a turn that was given up; None if it is not.
+    """Why a cancelled or timed-out turn may still be running in the peer; None if it is not.
 
-    One that did not stop when told to is ended with its broker, if nobody else uses that.
+    A peer that ignored the cancel is stopped with its broker, if no other client uses the broker.
     """
     endpoint = broker_of(peer)
     if endpoint is None:
-        # It is our own child, and ends with the connection.
+        # The peer is our own child process and ends with the connection.
         return None
     from dragoman.broker.client.list import list_brokers, stop_broker
     from dragoman.broker.methods import STATUS

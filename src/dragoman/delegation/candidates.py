@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNSUITED: Final = frozenset(
     {Reason.ROLE_NOT_CLAIMED, Reason.NOT_WISHED, Reason.NOT_INSTALLED, Reason.NOT_ENABLED}
 )
-"""Reasons that no budget has to do with."""
+"""Reasons that have nothing to do with a budget."""
 
 
 def decide_for(
@@ -36,7 +36,7 @@ def decide_for(
     rng: random.Random | None = None,
     now: float | None = None,
 ) -> Decision:
-    """What would be decided now; nothing is started or written. Without a ledger it is opened."""
+    """Make the decision; start and write nothing. Opens the ledger if none is given."""
     now = time.time() if now is None else now
     lineage = inherited(place.environ) if lineage is None else lineage
     if ledger is None:
@@ -48,7 +48,7 @@ def decide_for(
 
 
 def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
-    """The candidates that may be asked, in order."""
+    """The candidates that the fallback setting allows, in order."""
     peers = [one for one in decision.candidates if not one.last_resort]
     match fallback:
         case "all":
@@ -60,7 +60,7 @@ def allowed(decision: Decision, fallback: Fallback) -> list[Candidate]:
 
 
 def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -> str:
-    """Why this one is asked first, and why not the one who was asked for by name."""
+    """Why this candidate is first, and why not the peer that the request names."""
     missed = next((one for one in decision.passed_over if one.peer == wished), None)
     if missed is None:
         return first.why
@@ -68,9 +68,9 @@ def reason_for_first(decision: Decision, first: Candidate, wished: str | None) -
 
 
 def nobody(decision: Decision) -> NoPeer:
-    """The error for a decision that leaves nobody to ask."""
+    """The error for a decision without a usable candidate."""
     claiming = [one for one in decision.passed_over if one.reason is not Reason.ROLE_NOT_CLAIMED]
-    # Where somebody was asked for by name, what keeps that one is not to be lost among the others.
+    # If the request names a peer, the reason against that one must not get lost among the others.
     near = [one for one in claiming if one.reason is not Reason.NOT_WISHED] or claiming
     reasons = {one.peer: one.detail for one in near}
     for one in decision.candidates:

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from dragoman.runs.context import RunContext
 
 MAX_AGAIN: Final = 2
-"""How often a peer is asked again that a passing limit has turned away."""
+"""Retries of a peer that rejected the prompt because of a temporary limit."""
 
 STORED_TIMEOUT: Final = 2.0
-"""Seconds for an attempt to be stored by whoever stores it; it takes a tenth of one."""
+"""Seconds to wait until the broker or recorder has stored an attempt; it takes about 0.1."""
 
 LOOK_INTERVAL: Final = 0.02
-"""Seconds between two looks whether it has."""
+"""Seconds between two checks whether it is stored."""
 
 _PHRASES: Final = {
     Outcome.OK: "did not pass the check",
@@ -75,25 +75,25 @@ SHOWN_SIZE: Final = 160
 
 
 class DelegationListener:
-    """Who is told what happens. Whoever wants to know something overrides it."""
+    """Callbacks of a delegation. They do nothing; a subclass overrides those it needs."""
 
     def job(self, job: str) -> None:
-        """The delegation is this job."""
+        """The job id of the delegation is known."""
 
     def decided(self, decision: Decision) -> None:
-        """This was decided."""
+        """The routing decision is made."""
 
     def attempt(self, number: int, candidate: Candidate, reason: str) -> None:
-        """Somebody is about to be asked."""
+        """An attempt is about to start."""
 
     def event(self, event: Event) -> None:
-        """Something happened in an attempt."""
+        """An event of an attempt."""
 
     def reported(self, number: int, report: AttemptReport) -> None:
         """An attempt is over."""
 
     def notice(self, text: str) -> None:
-        """Something that a person should know."""
+        """A message for the user."""
 
 
 async def delegate(
@@ -108,11 +108,11 @@ async def delegate(
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Delegation:
-    """Let somebody do the work, and tell everything about it.
+    """Delegate a request to a peer and return the result with every attempt.
 
-    `caller` is asked for permissions that the policy leaves open; without one those are denied.
-    `lineage` is where the wish stands, if the environment does not say it. Whatever peers do is in
-    the result. It raises `UnknownRole`, `UnknownPeer` and `NoPeer` before anybody is asked.
+    `caller` answers permission requests that the policy leaves open; without it they are denied.
+    `lineage` overrides the lineage in the environment. Failures of peers are in the result. Raises
+    `UnknownRole`, `UnknownPeer` and `NoPeer` before any peer is prompted.
     """
     running = _DelegationRun(
         wish,
@@ -216,8 +216,8 @@ class _DelegationRun:
     # -- the attempts
 
     async def _stoppable(self, queue: list[Candidate]) -> Delegation:
-        """The attempts; whoever holds the reins can end them between two turns as well, and still
-        gets what there is."""
+        """Run the attempts. The cancel handle also ends them between two turns, and the attempts so
+        far are still returned."""
         task = asyncio.current_task()
         assert task is not None
         before, pulled = task.cancelling(), False
@@ -232,7 +232,7 @@ class _DelegationRun:
         try:
             return await self._attempts(queue)
         except asyncio.CancelledError:
-            # Somebody else may want this task to end, too.
+            # The task may also have been cancelled from outside.
             if not pulled or task.cancelling() > before + 1 or not self.reports:
                 raise
             return self._over("it was interrupted")
@@ -341,8 +341,8 @@ class _DelegationRun:
             login=login_of(known),
             limits=() if account is None else account.limits,
         )
-        # Neither an interruption nor a fault of the workspace or of the wish says anything about
-        # the peer.
+        # A cancel, a fault of the workspace and an unsatisfiable request say nothing about the
+        # peer.
         interrupted = self.cancel.pulled and not report.ok
         blameless = interrupted or attempt.workspace_fault or attempt.misused
         if blameless:
@@ -370,7 +370,7 @@ class _DelegationRun:
     def _write_off(
         self, record: AttemptRecord, error: BaseException, torn: AttemptReport | None
     ) -> None:
-        """The attempt was torn away from us: it ends as well as it can be known."""
+        """Record the end of an attempt that was cancelled or raised, with what is known of it."""
         gone = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
         outcome = Outcome.CANCELLED if gone else Outcome.UNKNOWN
         self.journal.ended(
@@ -390,7 +390,7 @@ class _DelegationRun:
         )
 
     def _obstacle(self, attempt: Attempt, report: AttemptReport) -> str:
-        """Why nobody else may be asked after an attempt; empty if somebody may."""
+        """Why no other peer may be tried after an attempt; empty if one may."""
         if self.cancel.pulled:
             return "it was interrupted"
         if attempt.workspace_fault and attempt.seen.prompted:
@@ -409,7 +409,7 @@ class _DelegationRun:
     # -- the job
 
     def _follow(self, attempt: str) -> None:
-        """Let the job show what happens in an attempt, as soon as that is stored."""
+        """Let the job show the events of an attempt as soon as they are stored."""
         self._tasks.start(self._stored(attempt, ended=False), f"follow {attempt}")
 
     async def _stored(self, attempt: str, *, ended: bool) -> None:
@@ -420,7 +420,7 @@ class _DelegationRun:
                         return
                     await asyncio.sleep(LOOK_INTERVAL)
         except (TimeoutError, StoreError):
-            # It was not prompted, or nothing is stored: then there is nothing to show.
+            # The peer was not prompted, or nothing is stored: there is nothing to show.
             return
 
 

@@ -32,7 +32,7 @@ from dragoman.store.ledger.ledger import Ledger
 from dragoman.store.values import Health
 
 LOCAL: Final = "local-model"
-"""What the local model is called where peers have their names."""
+"""Name of the local model in places that hold a peer's name."""
 
 BREAKER: Final = Breaker()
 
@@ -47,9 +47,9 @@ def gather(
     lineage: Lineage,
     now: float,
 ) -> Inputs:
-    """Everything that the decision about a wish is made of.
+    """Collect the inputs of the routing decision for a request.
 
-    Raises `StoreError` where limits are set and what was spent cannot be read.
+    Raises `StoreError` if daily limits are set and the usage cannot be read.
     """
     settings = place.config.settings
     healths = {} if ledger is None else ledger.healths()
@@ -107,7 +107,7 @@ def gather(
 def _unenforced(
     row: PeerStatus, request: DelegationRequest, place: RunContext, ceilings: Ceilings
 ) -> str:
-    """Why the policy for this wish would not restrict a peer."""
+    """Why the policy of this request would not restrict a peer; empty if it would."""
     settings, name = place.config.settings, row.descriptor.name
     own = settings.for_peer(name)
     if request.allow_unenforced or own.allow_unenforced:
@@ -121,7 +121,7 @@ def _unenforced(
 
 
 def in_fixed_order(place: RunContext) -> list[str]:
-    """The names of all peers, in the order in which they are asked if nothing else decides."""
+    """The names of all peers in the fixed order, which applies if the bandit does not decide."""
     names = place.catalogue.names
     wanted = [name for name in place.config.settings.enabled_peers if name in names]
     ordered = dict.fromkeys([*wanted, *names])
@@ -152,7 +152,7 @@ def login_of(descriptor: Descriptor | None) -> str:
 
 
 class _Spending:
-    """What was spent, asked for only where there is a limit."""
+    """Usage of the last 24 hours; reads the ledger only if there is a limit."""
 
     def __init__(self, place: RunContext, ledger: Ledger | None, now: float) -> None:
         self._settings = place.config.settings

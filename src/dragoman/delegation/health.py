@@ -22,15 +22,15 @@ from dragoman.store.values import Health, Park
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 LOGIN_PARK: Final = 900.0
-"""Seconds for which a peer that wants a login is left alone. Nobody tells us of the login, and one
-who has done it should not wait for long; a turn that succeeds ends it at once."""
+"""Seconds for which a peer that needs a login is parked. A login is not reported to us, and after
+it the user should not wait for long; a successful turn ends the parking at once."""
 
 QUOTA_PARK: Final = 3600.0
-"""Seconds for which a peer without quota is left alone where it does not say when it resets."""
+"""Seconds for which a peer without quota is parked if it does not say when the quota resets."""
 
 LONGEST_PARK: Final = 31 * 86_400.0
-"""Seconds for which a peer can be left alone: quotas reset monthly at the latest, and a number that
-was misread must not park a peer for good."""
+"""Maximum seconds of parking: quotas reset monthly at the latest, and a misread number must not
+park a peer for good."""
 
 PASSING: Final = 60.0
 """A limit that passes within so many seconds is worth waiting for; a longer one parks the peer."""
@@ -55,7 +55,7 @@ class Sign(enum.StrEnum):
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """A sign, with what follows from it."""
+    """A sign, and until when to park the peer or how long to wait."""
 
     sign: Sign
     why: str = ""
@@ -127,8 +127,8 @@ def read(
 def backoff(tried: int, rng: random.Random, *, retry_after: float | None = None) -> float:
     """Seconds to wait before try number `tried` + 1, where the first was 1.
 
-    It is drawn, so that many who were refused together do not come back together, and it is never
-    shorter than what the peer asks for.
+    It has random jitter, so that clients that were refused together do not retry together, and is
+    never shorter than what the peer asks for.
     """
     ceiling = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(max(tried - 1, 0), 16))
     drawn = rng.uniform(ceiling / 2, ceiling)
@@ -136,7 +136,7 @@ def backoff(tried: int, rng: random.Random, *, retry_after: float | None = None)
 
 
 class Breaker(Struct, frozen=True, kw_only=True):
-    """Gives a peer up after some failures in a row, and lets one turn try it again later."""
+    """Circuit breaker: opens after some failures in a row, and later lets one turn try again."""
 
     threshold: int = 3
     """Failures in a row: one is an accident, and two may be the same one."""
@@ -144,10 +144,10 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """Seconds until it is tried again; twice as many after every trial that failed."""
     longest: float = 3600.0
     trial: float = 600.0
-    """Seconds for which one trial keeps others away. Whoever began it may be dead."""
+    """Seconds for which one trial blocks others. The process that started it may be dead."""
 
     def state(self, health: Health, now: float) -> BreakerState:
-        """Closed: use it. Open: do not. Half open: one may try."""
+        """Closed: use the peer. Open: do not. Half open: one turn may try."""
         if health.opened_at is None:
             return "closed"
         if now < self.opens_again_at(health):
@@ -157,20 +157,20 @@ class Breaker(Struct, frozen=True, kw_only=True):
         return "open" if busy else "half_open"
 
     def opens_again_at(self, health: Health) -> float:
-        """When a peer that was given up may be tried again."""
+        """When an open breaker becomes half open."""
         if health.opened_at is None:
             return -math.inf
         beyond = max(health.failures - self.threshold, 0)
         return health.opened_at + min(self.longest, self.cool_down * 2.0 ** min(beyond, 16))
 
     def begun(self, health: Health, now: float) -> Health:
-        """A turn begins. Where the breaker is half open, it is the trial."""
+        """The health when a turn begins. If the breaker is half open, this turn is the trial."""
         if self.state(health, now) == "half_open":
             return structs.replace(health, trial_at=now)
         return health
 
     def ended(self, health: Health, reading: Reading, now: float, surroundings: str = "") -> Health:
-        """A turn in these surroundings has ended, with what it says about the peer."""
+        """The health after a turn. `surroundings` identifies the credentials (see `parked`)."""
         parked: dict[str, Any] = {}
         if reading.park_until is not None:
             parked = {"parked_until": reading.park_until, "parked_why": reading.why}
@@ -205,7 +205,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
 
 
 def greeted(health: Health, seconds: float) -> Health:
-    """The peer has answered its greeting after so long."""
+    """The health after a handshake that took `seconds` (moving average)."""
     before = health.handshake_seconds
     # A fifth: one slow start on a busy machine does not make a slow peer.
     smoothed = seconds if before is None else before + (seconds - before) / 5
@@ -239,7 +239,7 @@ _THIS_CENTURY: Final = 4_102_444_800
 
 
 def _reset_at(failure: Failure | None, limits: tuple[Limit, ...], now: float) -> float | None:
-    """When a limit resets, where anybody has said it."""
+    """When a limit resets; None if neither the limits nor the failure say."""
     told = [limit.resets_at for limit in limits if limit.reached and limit.resets_at is not None]
     future = [at for at in told if at > now]
     if future:
@@ -278,7 +278,7 @@ def _instant(value: Any) -> float | None:
     if isinstance(value, str):
         try:
             at = datetime.fromisoformat(value)
-            # Without a zone nobody knows which hour it means.
+            # Without a time zone the instant is ambiguous.
             return at.timestamp() if at.tzinfo is not None else None
         except (ValueError, OverflowError):
             return None

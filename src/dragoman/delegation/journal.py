@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Journal:
-    """Everything that is written down, for use as ``with``."""
+    """Context manager that writes the records of one delegation."""
 
     def __init__(
         self, place: RunContext, *, clock: Callable[[], float], on_notice: Callable[[str], None]
@@ -83,8 +83,8 @@ class Journal:
             self._on_notice(f"{file.path}: {file.replaced}")
 
     def read(self, read: Callable[[Ledger | None], T]) -> T:
-        """Read from the ledger; from a new one where it turns out to be damaged, and without it
-        where it cannot be read."""
+        """Read from the ledger; from a new one if it turns out to be damaged, and with None if it
+        cannot be read."""
         try:
             return read(self.ledger)
         except StoreCorrupt as error:
@@ -120,8 +120,8 @@ class Journal:
             self._try(lambda: store.create_job(record))
 
     def job_follows(self, job: str, attempt: str, *, ended: bool) -> bool:
-        """Let the job show what happens in an attempt. False if it is not stored yet, with `ended`
-        if its end is not."""
+        """Let the job show the events of an attempt. False if the attempt (with `ended`: its end)
+        is not stored yet."""
         store = self._store
         if store is None:
             return True

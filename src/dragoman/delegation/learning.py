@@ -28,7 +28,7 @@ from dragoman.store.ledger.records import Verdict
 from dragoman.store.values import DOLLARS, FLOOR, Arm, Health, Posterior
 
 SAYS_NOTHING = frozenset({Outcome.CANCELLED, Outcome.DENIED})
-"""Ends that somebody here has caused: no arm is worth less for them."""
+"""Outcomes that the user or the policy caused: they do not count against an arm."""
 
 
 def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
@@ -52,7 +52,7 @@ def outcome_of_error(error: DragomanError) -> tuple[Outcome, Failure]:
 def reading_of(
     report: AttemptReport, *, now: float, login: str = "", limits: tuple[Limit, ...] = ()
 ) -> Reading:
-    """What an attempt says about its peer."""
+    """Health reading of an attempt."""
     return read(report.outcome, report.failure, now=now, login=login, limits=limits)
 
 
@@ -64,7 +64,7 @@ def health_change(
     greeting: float | None = None,
     surroundings: str = "",
 ) -> HealthChange:
-    """What becomes of what is known of the peer, which was asked in these surroundings."""
+    """Function that updates the health of a peer after an attempt."""
 
     def change(health: Health) -> Health:
         if greeting is not None:
@@ -75,7 +75,7 @@ def health_change(
 
 
 def earned(report: AttemptReport, arm: Arm, *, rejected: bool = False) -> float | None:
-    """What an attempt is worth to its arm; None if it says nothing about it."""
+    """Reward of an attempt for its arm; None if it says nothing about the arm."""
     if report.outcome in SAYS_NOTHING:
         return None
     return reward(
@@ -88,7 +88,7 @@ def earned(report: AttemptReport, arm: Arm, *, rejected: bool = False) -> float 
 
 
 def lesson(report: AttemptReport, arm: Arm, *, now: float) -> Learned | None:
-    """What becomes of what is believed of the arm."""
+    """Arm and function that updates its posterior after an attempt; None for no change."""
     worth = earned(report, arm)
     if worth is None:
         return None
@@ -125,7 +125,7 @@ def ending_of(report: AttemptReport) -> Ending:
 def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
     """What a verdict changes about the arm of an attempt that was counted by its outcome.
 
-    A turn that was not ok has earned nothing and does not earn more by praise.
+    A turn that failed has earned nothing, and a good verdict does not change that.
     """
     if before.outcome != Outcome.OK.value or before.seconds is None or before.tier is None:
         return None
@@ -147,7 +147,7 @@ def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
 
     def change(posterior: Posterior | None) -> Posterior:
         known = posterior or prior(arm, claims=True)
-        # The evidence of that turn is put in order, and no new turn is made of it.
+        # The evidence of that turn is corrected; it does not count as another turn.
         return structs.replace(
             known,
             alpha=max(FLOOR, known.alpha + now - was),

@@ -23,17 +23,17 @@ OVER_BUDGET: Final = "over_budget"
 """The `error_class` of a turn that was stopped by one of these limits."""
 
 TURN_SCOPES: Final = frozenset({"turn", "session", "context", "call"})
-"""Reports that count what this session used. It is new, so all of it is of this turn."""
+"""Scopes of usage reports that count. The session is new, so its usage is that of this turn."""
 
 
 def has_daily(limits: DelegationLimits) -> bool:
-    """Whether anything of a day is limited, so that the ledger has to be asked."""
+    """Whether there is a daily limit, so that the ledger has to be read."""
     daily = (limits.day_cost, limits.day_tokens, limits.day_seconds, limits.day_turns)
     return any(limit is not None for limit in daily)
 
 
 def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> str | None:
-    """The limit of a day that is used up, in words; None if there is something left."""
+    """The daily limit that is used up, in words; None if none is."""
     of = f" for {whose}" if whose else ""
     for used, limit, unit in (
         (spent.cost, limits.day_cost, "dollars"),
@@ -49,12 +49,12 @@ def over_budget(limits: DelegationLimits, spent: Spent, *, whose: str = "") -> s
 def tightened(
     budgets: Budgets, limits: Sequence[DelegationLimits], timeout: float | None = None
 ) -> Budgets:
-    """Time budgets of a turn that keep to the limits, too."""
+    """Time budgets of a turn, reduced to the limits and the timeout."""
     total = _least([budgets.total, timeout, *(one.turn_seconds for one in limits)])
     silence = [one.silence for one in limits]
     budgets = replace(
         budgets,
-        # 0 is "for ever" nowhere, and a budget may not be 0.
+        # A limit of 0 never means "no limit", and a budget must not be 0.
         total=None if total is None else max(total, 0.001),
         silence=_positive(_least([budgets.silence, *silence])),
         first_event=_positive(_least([budgets.first_event, *silence])),
@@ -77,7 +77,7 @@ def _positive(value: float | None) -> float | None:
 
 
 class TurnLimits:
-    """Watches what a turn uses, as far as the peer tells."""
+    """Checks the usage that a peer reports during a turn against the limits per turn."""
 
     def __init__(self, limits: Sequence[DelegationLimits]) -> None:
         self._cost = _least([one.turn_cost for one in limits])
@@ -85,7 +85,7 @@ class TurnLimits:
         self._called = 0
 
     def crossed(self, event: model.Event) -> str | None:
-        """The limit that was crossed, in words."""
+        """The limit that this event exceeds, in words; None if none."""
         if not isinstance(event, model.UsageReported) or event.scope not in TURN_SCOPES:
             return None
         usage = event.usage
@@ -97,7 +97,7 @@ class TurnLimits:
         if total is None and (usage.input_tokens or usage.output_tokens):
             total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         if event.scope == "call":
-            # Single calls are told one by one, and a turn is all of them.
+            # Each call is reported by itself; a turn is the sum of its calls.
             self._called += total or 0
             total = self._called
         if self._tokens is not None and total is not None and total > self._tokens:

@@ -32,7 +32,7 @@ async def ask_local(
     clock: Callable[[], float],
     on_event: Callable[[Event], None],
 ) -> RunResult:
-    """Ask it once."""
+    """Send the prompt once."""
     place = EventEnvelope(SOURCE, itertools.count(1), None)
     place.turn = TURN
     seen = RunResult(prompted=True, model=model.model)

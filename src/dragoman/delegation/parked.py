@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.delegation")
 
 LEDGER: Final = "ledger.db"
-"""The file of the ledger, below dragoman's state folder."""
+"""File name of the ledger, below the state directory."""
 
 NO_TROUBLE: Final = ('"parked_until":null', '"logins":{}', '"failures":0')
-"""How the ledger writes that nothing keeps a peer from being used."""
+"""JSON in the ledger for a peer that is neither parked nor failing."""
 
 MARK_SIZE: Final = 16
-"""Characters of a mark: it tells a handful of shells of one user apart."""
+"""Characters of the hash: it tells a handful of shells of one user apart."""
 
 
 def surroundings_of(
@@ -39,8 +39,8 @@ def surroundings_of(
     env: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """A mark of the variables by which a peer knows who pays: those that its descriptor names, and
-    those that the user lets through (`env`). Only which of them are set counts, never a value."""
+    """Hash of the credential variables that are set for a peer: those that its descriptor names,
+    and those that the user lets through (`env`). Only the names count, never a value."""
     environ = os.environ if environ is None else environ
     if descriptor is None:
         return ""
@@ -55,14 +55,14 @@ def surroundings_of(
 
 
 def surroundings_here(name: str, place: RunContext) -> str:
-    """The mark of a peer's surroundings in a place."""
+    """`surroundings_of` a peer in a run context."""
     descriptor = place.catalogue.get(name) if name in place.catalogue else None
     own = place.config.settings.for_peer(name)
     return surroundings_of(descriptor, env=own.env, environ=place.environ)
 
 
 def parked_peers(place: RunContext, *, now: float) -> dict[str, Park]:
-    """The peers that are parked here, with why and until when."""
+    """The peers that are parked here, with reason and time."""
     from dragoman.store.ledger.ledger import Ledger, ledger_path
 
     path = ledger_path(place.paths.state)
@@ -89,8 +89,8 @@ def note_success(
     env: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """A turn of a peer has succeeded: what parked it in these surroundings is over, and so is its
-    row of failures. A ledger that cannot be used is left alone: the turn is done."""
+    """Unpark a peer after a successful turn, and reset its failure count. A ledger that cannot be
+    used is ignored: the turn is done."""
     from dragoman.paths import find_paths
 
     path = (paths or find_paths()).state / LEDGER
@@ -113,8 +113,8 @@ def note_success(
 
 
 def _may_be_left_alone(peer: str, path: Path) -> bool:
-    """Whether it is worth to open the ledger, which takes longer than all the rest of a command
-    after its turn. Nearly always it is not."""
+    """Whether the peer may be parked or failing. A raw query: opening the ledger takes longer than
+    everything else that a command does after its turn, and is nearly always unnecessary."""
     if not os.path.exists(path):
         return False
     import sqlite3
@@ -147,6 +147,5 @@ def unpark(peers: Iterable[str], paths: Paths) -> list[str]:
 
 
 def _is_held(health: Health) -> bool:
-    """Whether anything is remembered that speaks against using the peer, also if its time is
-    over."""
+    """Whether the ledger has a parking or failures of the peer, even if they have expired."""
     return health.parked_until is not None or bool(health.logins) or health.failures > 0

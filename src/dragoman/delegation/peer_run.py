@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from dragoman.runs.recorder import SessionRecorder
 
 LEAVE_TIMEOUT: Final = 2.0
-"""Seconds for an agent to close its session. What it says of that changes nothing."""
+"""Seconds for an agent to close its session. A failure to do so is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRunRequest:
-    """What one try needs to know."""
+    """Everything that one run needs."""
 
     way: LaunchSpec
     peer: str
@@ -62,17 +62,17 @@ class PeerRunRequest:
     attach: Attach
     workspace: Path
     project: Path
-    """The folder that it is stored for; the workspace may be a copy of it."""
+    """The directory it is recorded for; the workspace may be a worktree of it."""
     model: str | None
     model_strict: bool
-    """Whether the very model was asked for, and not a tier."""
+    """Whether this exact model was requested, and not a tier."""
     mode: str | None
     budgets: Budgets
     approver: Approver
     enforced: Enforced
     """How the approver's policy is enforced with this peer."""
     job: str
-    """The id of this try, which is a job of its own below that of the delegation."""
+    """The id of this run, which is a job of its own below that of the delegation."""
     lineage: Mapping[str, Any]
     extra_env: Mapping[str, str]
     env: Sequence[str]
@@ -80,7 +80,7 @@ class PeerRunRequest:
     limits: TurnLimits
     warm: bool
     stay: bool
-    """Whether a turn goes on in its broker when we are gone."""
+    """Whether the turn continues in its broker when this process disconnects."""
     trace: Mapping[str, str]
     ttl: float | None = None
     max_idle: int | None = None
@@ -90,18 +90,18 @@ class PeerRunRequest:
     on_event: Callable[[Event], None]
     on_notice: Callable[[str], None]
     on_session: Callable[[str], None]
-    """Told the key of the session when the prompt is about to be sent."""
+    """Called with the session key when the prompt is about to be sent."""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What was seen of a try."""
+    """What was observed in a run."""
 
     result: Result | None = None
     error: DragomanError | None = None
     """Why there was no turn."""
     prompted: bool = False
-    """Whether the prompt was handed to the peer, so that it may have run."""
+    """Whether the prompt was sent, so that it may have run."""
     acted: bool = False
     """Whether the peer said or did anything in its turn."""
     first_event_at: float | None = None
@@ -118,7 +118,7 @@ class RunResult:
 
 
 class PeerRun:
-    """One try."""
+    """One run of one peer."""
 
     def __init__(self, terms: PeerRunRequest) -> None:
         self.terms = terms
@@ -128,8 +128,8 @@ class PeerRun:
         self._warm = False
 
     async def run(self) -> RunResult:
-        """Try once. What goes wrong is in what was seen; when this returns the peer is at rest,
-        unless that says otherwise."""
+        """Run once. Errors are in the result. The peer has stopped when this returns, unless
+        `restless` says otherwise."""
         try:
             async with AsyncExitStack() as stack:
                 opened = await self._open(stack)
@@ -148,7 +148,7 @@ class PeerRun:
             return opened
 
         async def restart(way: LaunchSpec) -> tuple[Conversation, View]:
-            # Nothing was prompted, so that it can be started again with other words.
+            # No prompt was sent, so it can be started again with another command line.
             nonlocal opened
             await stack.aclose()
             self.seen.view = View()
@@ -221,7 +221,7 @@ class PeerRun:
         }
         if not terms.warm:
             return open_peer(way, **options)
-        # Not at the top: a delegation without brokers does not load what speaks with one.
+        # Imported here: a delegation without brokers does not need the broker client.
         from dragoman.broker.client.connect import open_warm
 
         return open_warm(
@@ -302,7 +302,7 @@ _SILENT: Final = (TurnStarted, TurnEnded)
 
 
 def _is_life(event: Event) -> bool:
-    """Whether an event of a turn says that the peer does something about it."""
+    """Whether an event shows that the peer works on the turn."""
     if event.turn is None or event.replay or isinstance(event, _SILENT):
         return False
     return not (isinstance(event, MessageDelta) and event.role is Role.USER)

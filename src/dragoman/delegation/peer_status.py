@@ -24,7 +24,7 @@ from dragoman.store.values import Park
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """One peer as it stands here."""
+    """Status of one peer on this machine."""
 
     descriptor: Descriptor
     origin: str
@@ -37,7 +37,7 @@ class PeerStatus:
     card: Card | None
     notes: tuple[str, ...]
     parked: Park | None = None
-    """Until when delegation leaves it alone here, and why."""
+    """Until when it is parked here, and why."""
 
     @property
     def installed(self) -> bool:
@@ -61,12 +61,12 @@ class PeerStatus:
 
 
 def overview(place: RunContext) -> list[PeerStatus]:
-    """A row for every peer."""
+    """The status of every peer."""
     return with_parking([row_of(name, place) for name in place.catalogue.names], place)
 
 
 def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStatus]:
-    """The rows with what the ledger says: which of the peers delegation leaves alone for now."""
+    """The rows with the parked state from the ledger."""
     parked = parked_peers(place, now=time.time())
     found = ((row, parked.get(row.descriptor.name)) for row in rows)
     return [
@@ -78,14 +78,14 @@ def with_parking(rows: Sequence[PeerStatus], place: RunContext) -> list[PeerStat
 
 
 def _clock(at: float) -> str:
-    """An instant by this machine's clock, with its day where that is another one."""
+    """A local time, with the date if it is not today."""
     then, today = time.localtime(at), time.localtime()
     same = then[:3] == today[:3]
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", then)
 
 
 def row_of(name: str, place: RunContext) -> PeerStatus:
-    """The row of one peer; `UnknownPeer` if there is none."""
+    """The status of one peer. Raises `UnknownPeer`."""
     descriptor = place.catalogue.get(name)
     way, missing = _way(descriptor, place)
     store = place.cards()

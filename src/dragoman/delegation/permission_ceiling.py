@@ -33,10 +33,10 @@ def inherited_ceilings(
     pid: int | None = None,
     proc: Path = PROC,
 ) -> Ceilings:
-    """The policies of those who delegated to this process; none where a person did.
+    """The policies of the delegations above this process; empty if a user started it.
 
-    A ceiling that should be there and is not leaves nothing allowed: a limit that cannot be read
-    is no reason to have none. `ConfigInvalid` if the variable holds something else.
+    In a nested delegation a missing ceiling denies everything: a limit that cannot be read must not
+    become no limit. Raises `ConfigInvalid` if the variable is invalid.
     """
     own = (os.environ if environ is None else environ).get(VARIABLE, "")
     found = [_read(own)] if own else []
@@ -58,8 +58,8 @@ def _read(text: str) -> Policy:
 def environment(policy: Policy, *, peer: str, role: str = "") -> dict[str, str]:
     """The variable for a peer that works under this policy.
 
-    What is for this peer or this role binds everybody it delegates to: below, another peer works
-    in another role, and a rule that named these would be lost.
+    Rules for this peer or role are made general: the nested delegation uses another peer in another
+    role, and a rule that names these would no longer match.
     """
     return {VARIABLE: msgspec.json.encode(for_whom(policy, peer=peer, role=role)).decode()}
 
@@ -72,7 +72,7 @@ def policy_for(
     attended: bool,
     ceilings: Ceilings = (),
 ) -> Policy:
-    """What a peer may do. Where nobody is there to be asked, `ask` is `approve-reads`."""
+    """The policy of a peer. If no user can be asked, `ask` becomes `approve-reads`."""
     chosen = wished or settings.permissions_for(peer)
     if chosen == "ask" and not attended:
         chosen = "approve-reads"
@@ -83,7 +83,7 @@ def policy_for(
 
 
 def unattended(policy: Policy, *, peer: str, role: str) -> PolicyTerms:
-    """What counts when we have left a turn that goes on in a broker, where nobody is asked."""
+    """The policy for a turn that continues in a broker after this process has disconnected."""
     if policy.rules or policy.limits or policy.ceilings:
         return for_whom(policy, peer=peer, role=role)
     return "approve-reads" if policy.preset == "ask" else policy.preset

@@ -33,13 +33,13 @@ class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Rate
     output: Rate
     cache_read: Rate | None = None
-    """What the model had read before and found again; not set, it costs as other input."""
+    """Cached input; if not set, it costs as much as other input."""
     cache_write: Rate | None = None
     long_prompt: int | None = None
-    """From so many tokens of input on the price is another one, which is not known here."""
+    """From this many input tokens on another price applies, which is not listed here."""
     currency: str = DOLLARS
     date: datetime.date | None = None
-    """The day for which it was told."""
+    """The day on which the price was looked up."""
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,9 +54,9 @@ def listed_prices() -> Mapping[str, Price]:
 
 
 def read_prices(config: Path) -> Mapping[str, Price]:
-    """The user's own prices: `prices.toml` in the folder of their configuration, or none.
+    """The user's own prices: `prices.toml` in the configuration directory; empty if there is none.
 
-    Raises `ConfigInvalid` where the file cannot be read: a price that is wrong is worse than none.
+    Raises `ConfigInvalid` if the file cannot be read: a wrong price is worse than none.
     """
     file = config / FILE_NAME
     try:
@@ -70,7 +70,7 @@ def read_prices(config: Path) -> Mapping[str, Price]:
 
 
 def price_of(model: str | None, prices: Mapping[str, Price] | None = None) -> Price | None:
-    """The price of a model. `prices` are the user's own and go before those of the list."""
+    """The price of a model. `prices` are the user's own and take precedence over the list."""
     if not model:
         return None
     # Gateways put the provider before the name: openai/gpt-5.
@@ -98,7 +98,7 @@ def _stands_for(name: str, model: str) -> bool:
 def price(
     model: str | None, usage: Usage | None, prices: Mapping[str, Price] | None = None
 ) -> Charge:
-    """What a turn has cost."""
+    """The cost of a turn."""
     if usage is None:
         return UNKNOWN
     if usage.cost is not None and math.isfinite(usage.cost.amount) and usage.cost.amount >= 0:

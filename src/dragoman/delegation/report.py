@@ -25,7 +25,7 @@ from dragoman.store.ledger.records import NO_TOKENS, RuntimeRole, Tokens, tokens
 from dragoman.store.values import UNKNOWN, Charge, Provenance
 
 ContextState: TypeAlias = Literal["fresh", "restored", "replayed"]
-"""What the peer knew before: nothing, its own session, or what it was told again."""
+"""Context at the start: none, the peer's own session, or a replayed transcript."""
 
 SHOWN_FILES: Final = 20
 """Files that are named in the text; the JSON has all of them."""
@@ -44,7 +44,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     tier: str | None = None
     asked_model: str | None = None
     model: str | None = None
-    """The model that worked, as far as anybody said."""
+    """The model that was used, if it is known."""
     outcome: Outcome
     text: str = ""
     truncated: bool = False
@@ -56,12 +56,12 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     may_have_run: bool = False
     """Whether the prompt may have reached a model before it failed."""
     changed: Changed | None = None
-    """What is different on the disk; None if nobody looked."""
+    """What is different on disk; None if it was not checked."""
     outside: tuple[str, ...] = ()
     """Files outside the workspace that its tool calls say it wrote."""
     denials: tuple[Denial, ...] = ()
     approvals: int = 0
-    """How many permissions were given on the way."""
+    """How many permissions were granted."""
     unenforced: str | None = None
     """Why the policy did not restrict the peer; None if it did."""
     violations: tuple[str, ...] = ()
@@ -71,9 +71,9 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     cost: Charge = UNKNOWN
     context: ContextState = "fresh"
     isolated: bool = False
-    """Whether it worked in a copy, which is gone."""
+    """Whether it worked in a worktree, which is removed."""
     patch: str | None = None
-    """The file with what it did in its copy, where that was kept."""
+    """Path of the patch with its changes, if it was kept."""
     applied: Applied | None = None
     started_at: float
     ended_at: float
@@ -81,7 +81,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def ok(self) -> bool:
-        """Whether the work can be taken for done: a check that fails is a no, whatever was said."""
+        """Whether the work counts as done: outcome ok, and the check passed if there is one."""
         return self.outcome.good and (self.check is None or self.check.ok)
 
     @property
@@ -90,23 +90,22 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def first_event_seconds(self) -> float | None:
-        """From the start to the first sign of life."""
+        """Seconds from the start to the first event."""
         if self.first_event_at is None:
             return None
         return max(self.first_event_at - self.started_at, 0.0)
 
     @property
     def files(self) -> tuple[FileChange, ...]:
-        """The files that are different in the workspace because of it."""
+        """The files that it changed in the workspace."""
         if self.isolated:
             return self.applied.files if self.applied is not None and self.applied.ok else ()
         return self.changed.files if self.changed is not None else ()
 
     def obstacle(self) -> str | None:
-        """Why nobody else may try after this attempt; None if it left nothing behind.
+        """Why no other peer may be tried after this attempt; None if it left no changes behind.
 
-        What nobody looked at counts as changed: another attempt on top of half of this one would
-        hide both.
+        Unknown counts as changed: another attempt on top of a partial change would hide both.
         """
         if self.outside:
             return f"it wrote outside the workspace: {_listed(self.outside)}"
@@ -124,8 +123,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
         return None
 
     def as_json(self) -> dict[str, Any]:
-        """The report as it stands in JSON, with what follows from it."""
-        # Whatever a peer adds to an error may be no value of JSON, and may be secret.
+        """The report as JSON, with the derived values."""
+        # The data that a peer adds to an error may not be JSON, and may be secret.
         failure = self.failure and msgspec.structs.replace(self.failure, data=None)
         bare = msgspec.structs.replace(self, failure=failure)
         value: dict[str, Any] = msgspec.to_builtins(bare)
@@ -166,7 +165,7 @@ def report_of(
         "stop": result.stop,
         "failure": result.failure,
         "error_class": None if error is None else error.error_class,
-        # Once a turn has begun the prompt is out; only an error can say that it never arrived.
+        # Once a turn has begun the prompt is sent; only an error can say that it never arrived.
         "may_have_run": True if error is None else error.may_have_run,
         "denials": result.denials,
         "approvals": result.approvals,

@@ -19,44 +19,44 @@ if TYPE_CHECKING:
     from dragoman.events.parts import Block, Capabilities
 
 Attach: TypeAlias = "Callable[[Path, Capabilities], Sequence[Block]]"
-"""What goes along with a prompt, for a workspace and a peer that can take certain things."""
+"""Returns the attachments of a prompt for a workspace and a peer's capabilities."""
 
 
 TIERS: Final[tuple[str, ...]] = get_args(Tier)
 
 
 def nothing(workspace: Path, can: Capabilities) -> Sequence[Block]:
-    """Nothing goes along."""
+    """No attachments."""
     return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationRequest:
-    """A piece of work for somebody else."""
+    """A piece of work to delegate."""
 
     role: str
     prompt: str
     workspace: Path
     peer: str | None = None
-    """Only this peer, and last resorts."""
+    """Use only this peer."""
     tier: str | None = None
     model: str | None = None
     files: int = 0
-    """How many files the prompt names, which says something about the size of the work."""
+    """How many files the prompt names, for the estimate of the size of the work."""
     attach: Attach = nothing
     permissions: Permissions | None = None
-    """The preset, instead of what the settings say."""
+    """Permission preset that overrides the settings."""
     allow_unenforced: bool = False
     """Whether a peer that does not ask may work under a policy that restricts it."""
     check: str | None = None
     """A command whose exit code says whether the work is good; None leaves it to the settings."""
     isolate: bool = False
-    """Whether to work in a copy, which gives a patch."""
+    """Whether to work in a git worktree, which gives a patch."""
     apply: bool = False
     """Whether to apply the patch if it still fits."""
     fallback: Fallback | None = None
     cold: bool = False
-    """Whether to do without brokers."""
+    """Whether to start the peer without a broker."""
     timeout: float | None = None
     """Seconds for one turn."""
 
@@ -71,22 +71,22 @@ class DelegationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What an agent file says about who does its work, and how."""
+    """Peer, role and instructions of an agent file."""
 
     peer: str | None
     role: str | None
     instructions: str
 
     def prompt(self, text: str) -> str:
-        """A prompt with what the agent is told about itself."""
+        """The prompt with the agent's instructions in front."""
         return f"{self.instructions}\n\n{text}" if self.instructions else text
 
 
 def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
-    """What an agent file wants.
+    """Read an agent file.
 
-    `DelegationInvalid` for a target that does not exist, `UsageError` for an agent that is not to
-    be delegated at all.
+    Raises `DelegationInvalid` for a target that does not exist, and `UsageError` for an agent that
+    must not be delegated.
     """
     from dragoman.catalogue.agent_files import OPT_OUT, list_files
 
@@ -105,7 +105,7 @@ def read_agent(file: Path, catalogue: Catalogue) -> Assigned:
 
 
 def _body(text: str) -> str:
-    """What stands behind the front matter. That there is one was seen before."""
+    """The text after the front matter."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != "---":
         return text.strip()

@@ -19,7 +19,7 @@ from dragoman.store.values import Charge, Provenance
 
 
 class Delegation(Struct, frozen=True, kw_only=True):
-    """A delegation that is over."""
+    """Result of a delegation."""
 
     job: str
     decision_id: str
@@ -27,7 +27,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptReport, ...]
     """Every attempt, in order; the last one is the result."""
     stopped: str = ""
-    """Why nobody else was asked after a failure."""
+    """Why no other peer was tried after a failure."""
     interrupted: bool = False
     adaptive: Adaptive = "shadow"
     depth: int = 0
@@ -38,19 +38,19 @@ class Delegation(Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the work is done: said, checked, and applied where that was asked for."""
+        """Whether the work is done: outcome ok, check passed, patch applied if requested."""
         applied = self.final.applied
         return self.final.ok and (applied is None or applied.ok)
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended. Work that its check does not pass is not done, whatever was said."""
+        """Outcome of the last attempt; FAILED if the check or the patch failed."""
         outcome = self.final.outcome
         return outcome if self.ok or outcome is not Outcome.OK else Outcome.FAILED
 
     @property
     def answered(self) -> str | None:
-        """Who did it; None if nobody did."""
+        """The peer that did the work; None if it is not done."""
         return self.final.peer if self.ok else None
 
     @property
@@ -59,7 +59,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
 
     @property
     def costs(self) -> dict[str, float]:
-        """What all attempts have cost, by currency, as far as it is known."""
+        """Known cost of all attempts, by currency."""
         found: dict[str, float] = {}
         for report in self.attempts:
             cost: Charge = report.cost
@@ -91,7 +91,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
         }
 
     def lines(self) -> list[str]:
-        """The attempts for people, without the answer itself."""
+        """The attempts as lines of text, without the answer itself."""
         told: list[str] = []
         for number, report in enumerate(self.attempts, 1):
             first, *rest = report.lines()

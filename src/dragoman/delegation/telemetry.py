@@ -28,7 +28,7 @@ TOKEN_COUNTS: Final = tuple(4**power for power in range(14))
 
 
 class _Instruments:
-    """What is asked of OpenTelemetry once."""
+    """Tracer, propagator and histograms, created once."""
 
     def __init__(self) -> None:
         self.trace = import_module("opentelemetry.trace")
@@ -58,14 +58,14 @@ def _instruments() -> _Instruments | None:
 
 
 class AttemptSpan:
-    """One attempt while it runs."""
+    """Span of one attempt while it runs."""
 
     def __init__(self, instruments: _Instruments | None, span: Any) -> None:
         self._instruments = instruments
         self._span = span
 
     def context(self) -> dict[str, str]:
-        """What to add to a peer's ``_meta``; empty where nothing is traced."""
+        """Trace context for a peer's ``_meta``; empty without tracing."""
         if self._instruments is None:
             return {}
         carrier: dict[str, str] = {}
@@ -74,7 +74,7 @@ class AttemptSpan:
         return {name: carrier[name] for name in CONTEXT_KEYS if name in carrier}
 
     def ended(self, attempt: AttemptRecord, *, conversation: str | None = None) -> None:
-        """Say how it ended."""
+        """Record how the attempt ended."""
         if self._instruments is None:
             return
         self._span.set_attributes(_known(_of_end(attempt, conversation)))
@@ -103,7 +103,7 @@ def calling(attempt: AttemptRecord) -> Iterator[AttemptSpan]:
         f"{OPERATION} {attempt.peer}",
         kind=instruments.trace.SpanKind.CLIENT,
         attributes=_known({**_of_start(attempt), **_of_work(attempt)}),
-        # What an exception says may hold what nobody should read; its kind is told by `ended`.
+        # The text of an exception may hold secrets; `ended` records its type.
         record_exception=False,
         set_status_on_exception=False,
     ) as span:
@@ -147,5 +147,5 @@ def _error_type(attempt: AttemptRecord) -> str:
 
 
 def _known(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not known: OpenTelemetry has no word for it."""
+    """The attributes without None values, which OpenTelemetry does not accept."""
     return {name: value for name, value in attributes.items() if value is not None}

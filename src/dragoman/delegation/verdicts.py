@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def give_verdict(
     job: str, word: Verdict, *, paths: Paths, now: float | None = None
 ) -> AttemptRecord:
-    """Keep a verdict about a job; the attempt that answered it, as it was before.
+    """Record a verdict on a job. Returns its last attempt as it was before.
 
-    Raises `UnknownJob`, and `StoreError` where nothing can be written.
+    Raises `UnknownJob`, and `StoreError` if the ledger cannot be written.
     """
     redact = redactor(())
     path = ledger_path(paths.state)
@@ -54,7 +54,7 @@ def give_verdict(
 
 
 def _delegation_of(job: str, ledger: Ledger) -> str:
-    """The delegation that a job is, or is the last attempt of: both are listed as jobs."""
+    """The delegation's job id; `job` may also be the id of its last attempt."""
     parent, _, number = job.rpartition("-")
     attempts = ledger.attempts(parent) if number.isdecimal() and parent else []
     if not attempts:

@@ -18,8 +18,8 @@ SMALL_FILES: Final = 1
 LARGE_FILES: Final = 10
 """A task that names this many files reaches through a whole package."""
 
-# How much of the prior's weight speaks for success. A claim is worth something, but measuring shows
-# what. A strong model is dear for small work, and a fast one is often not enough for large work.
+# Share of the prior's weight that counts as success. A claimed role is worth something until it is
+# measured. A strong model is expensive for small work, a fast one often too weak for large work.
 _FITS: Final[dict[tuple[str, Size], float]] = {
     ("fast", "small"): 0.8,
     ("fast", "medium"): 0.6,
@@ -35,15 +35,15 @@ PRIOR_WEIGHT: Final = 2.0
 
 
 def prior(arm: Arm, claims: bool) -> Posterior:
-    """What to believe of an arm that was never tried. `claims`: the peer says it has the role."""
+    """Prior of an arm that was never tried. `claims`: the peer claims the role."""
     good = _FITS.get((arm.tier, arm.size), _FITS_ELSE) if claims else _NOT_CLAIMED
     return Posterior(alpha=FLOOR + PRIOR_WEIGHT * good, beta=FLOOR + PRIOR_WEIGHT * (1 - good))
 
 
 def size_of(prompt: str, files: int) -> Size:
-    """How large the work is, from what can be known before it is done.
+    """Size of the work, estimated from the prompt and the number of files it names.
 
-    A rough measure on purpose: with finer sizes each arm would be tried too seldom to learn from.
+    Rough on purpose: with finer sizes each arm would be tried too seldom to learn from.
     """
     if len(prompt) >= LARGE_PROMPT_SIZE or files >= LARGE_FILES:
         return "large"

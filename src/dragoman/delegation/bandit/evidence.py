@@ -15,19 +15,19 @@ from msgspec import Struct
 from dragoman.store.values import FLOOR, Posterior, Size
 
 HALF_LIFE: Final = 30 * 24 * 3600.0
-"""Seconds in which evidence loses half of its weight. Peers change with their releases; whoever
-delegates a few times a day has to be able to learn something between two of them."""
+"""Seconds in which evidence loses half of its weight. Peers change with their releases; a few
+delegations a day must be enough to learn something between two of them."""
 
 MEMORY: Final = 60.0
 """Attempts that an arm remembers at most. Without it a peer that was good for a thousand turns
 would need hundreds of failures to lose its place, however fast they come."""
 
 OK_FLOOR: Final = 0.5
-"""What a turn that was ok earns more than, however dear and slow it was. No failure earns anything,
-so no saving of cost or time makes up for one."""
+"""A successful turn earns more than this, however expensive and slow it was. A failure earns 0, so
+no saving of cost or time makes up for one."""
 
 _LEAST_EFFICIENCY: Final = 1e-6
-"""Keeps a turn that was ok above the floor where its time or cost is beyond all measure."""
+"""Keeps a successful turn above the floor if its time or cost is extreme."""
 
 
 class Scale(Struct, frozen=True, kw_only=True):
@@ -63,15 +63,15 @@ def reward(
     known = cost if cost is not None and isfinite(cost) and cost >= 0 else scale.cost
     cheap = scale.cost / (scale.cost + known)
     quick = scale.seconds / (scale.seconds + max(seconds, 0.0))
-    # A time that is no number at all is no proof of speed.
+    # NaN seconds earn nothing for speed.
     efficiency = (cheap + quick) / 2 if quick == quick else cheap / 2
     return OK_FLOOR + (1 - OK_FLOOR) * max(efficiency, _LEAST_EFFICIENCY)
 
 
 def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> float:
-    """How much of its evidence a belief has at `now`.
+    """Share of its evidence that a posterior still has at `now`.
 
-    A prior is no evidence and does not fade. A clock that was set back changes nothing.
+    A prior is not evidence and does not decay. A clock that was set back changes nothing.
     """
     elapsed = now - posterior.updated_at
     if posterior.pulls == 0 or elapsed <= 0:
@@ -81,7 +81,7 @@ def weight_left(posterior: Posterior, now: float, half_life: float = HALF_LIFE) 
 
 
 def decayed(posterior: Posterior, now: float, half_life: float = HALF_LIFE) -> Posterior:
-    """The same belief with the evidence as old as it is at `now`."""
+    """The posterior with its evidence decayed to `now`."""
     left = weight_left(posterior, now, half_life)
     if left == 1:
         return posterior
@@ -104,7 +104,7 @@ def updated(
     seconds: float | None = None,
     half_life: float = HALF_LIFE,
 ) -> Posterior:
-    """The belief after one more turn. `cost` and `seconds` are those of the turn, where known."""
+    """The posterior after one more turn. `cost` and `seconds` are those of the turn, if known."""
     if not 0.0 <= reward <= 1.0:
         raise ValueError(f"a reward is between 0 and 1, and this one is {reward}")
     before = decayed(posterior, now, half_life)

@@ -27,16 +27,16 @@ class Chance(Protocol):
 
 
 class Draw(Struct, frozen=True, kw_only=True):
-    """What one arm drew."""
+    """The score drawn for one arm."""
 
     arm: Arm
     score: float
     belief: Posterior
-    """What it was drawn from, with its evidence as old as it is."""
+    """The posterior it was drawn from, decayed."""
 
 
 def sample(posterior: Posterior, rng: Chance, now: float, *, half_life: float = HALF_LIFE) -> float:
-    """A mean reward that the arm may well have, as far as is known."""
+    """Draw a plausible mean reward of the arm."""
     weight = SHARPNESS * weight_left(posterior, now, half_life)
     return rng.betavariate(
         FLOOR + weight * (posterior.alpha - FLOOR), FLOOR + weight * (posterior.beta - FLOOR)
@@ -44,7 +44,7 @@ def sample(posterior: Posterior, rng: Chance, now: float, *, half_life: float = 
 
 
 def believed(posteriors: Mapping[Arm, Posterior], arm: Arm, *, claims: bool) -> Posterior:
-    """What was learned of an arm, or its prior. A damaged record counts as none."""
+    """The stored posterior of an arm, or its prior. An invalid posterior is ignored."""
     known = posteriors.get(arm)
     return known if known is not None and known.sound else prior(arm, claims)
 
@@ -58,7 +58,7 @@ def best_of(
     claims: bool,
     half_life: float = HALF_LIFE,
 ) -> Draw:
-    """The arm that drew the highest score; the first of equals. There must be one."""
+    """The arm with the highest drawn score; the first of equals. `arms` must not be empty."""
     best: tuple[Arm, Posterior] | None = None
     highest = -1.0
     for arm in arms:

@@ -42,14 +42,14 @@ _STOPS: Final[Mapping[str, Outcome]] = {
 
 @dataclass(frozen=True, slots=True)
 class LocalAnswer:
-    """What came of a question."""
+    """Answer of the local model."""
 
     result: Result
     model: str
-    """The model that answered, by its own account; the one asked for if it did not say."""
+    """The model that the API reports; the requested one if it does not report any."""
     seconds: float
     first_event_seconds: float | None
-    """From the question to the first sign of life."""
+    """Seconds from the request to the first chunk."""
 
 
 async def ask(
@@ -60,7 +60,7 @@ async def ask(
     environ: Mapping[str, str] | None = None,
     on_text: Callable[[str], None] | None = None,
 ) -> LocalAnswer:
-    """Ask once. Whatever goes wrong is in the result, with the text that came before it."""
+    """Send the prompt once. An error is in the result, with the text received before it."""
     answer = _Growing()
     started = time.monotonic()
     error: DragomanError | None = None
@@ -85,7 +85,7 @@ async def ask(
 async def _stream(model: LocalModel, prompt: str, key: str) -> AsyncGenerator[ModelChunk, None]:
     name = "anthropic_messages" if model.api == "anthropic" else "openai_chat"
     try:
-        # Not before the first question, and not in the loop: these libraries take seconds.
+        # Imported on first use and in a thread: these libraries take seconds to load.
         module = await asyncio.to_thread(
             importlib.import_module, f"dragoman.delegation.local_model.{name}"
         )
@@ -100,7 +100,7 @@ async def _stream(model: LocalModel, prompt: str, key: str) -> AsyncGenerator[Mo
 async def _within(
     pieces: AsyncGenerator[ModelChunk, None], budgets: Budgets
 ) -> AsyncGenerator[ModelChunk, None]:
-    """The pieces, as long as each comes in time."""
+    """The chunks, each under its timeout. Raises `BudgetExceeded`."""
     loop = asyncio.get_running_loop()
     over_at = None if budgets.total is None else loop.time() + budgets.total
     name, limit = "the first sign of life", budgets.first_event
@@ -123,7 +123,7 @@ async def _within(
 
 
 class _Growing:
-    """An answer as it grows."""
+    """Assembles an answer from its chunks."""
 
     def __init__(self) -> None:
         self.model = ""
@@ -152,7 +152,7 @@ class _Growing:
             outcome, failure = failures.judge(error)
             return Result(outcome, text, self._stop, failure, self._usage, error=error)
         if not self._stop:
-            # It ended without a word why: what came may be half of it.
+            # The stream ended without a finish reason: the answer may be incomplete.
             cut = InvalidAnswer("the answer ended without saying that it was complete")
             outcome, failure = failures.judge(cut)
             return Result(outcome, text, "", failure, self._usage, error=cut)
@@ -163,7 +163,7 @@ class _Growing:
 
 
 def _merged(old: Usage | None, new: Usage) -> Usage:
-    """Later numbers replace earlier ones; those that are not told again stay."""
+    """Later numbers replace earlier ones; those that are not reported again stay."""
     if old is None:
         return new
     told = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}

@@ -24,7 +24,7 @@ from dragoman.events.parts import Failure
 from dragoman.events.words import ErrorKind, Outcome
 
 SHOWN_SIZE: Final = 500
-"""Characters of a server's own words that are passed on."""
+"""Characters of a server's error message that are kept."""
 
 _KINDS: Final[Mapping[int, ErrorKind]] = {
     402: ErrorKind.QUOTA,
@@ -37,7 +37,7 @@ _KINDS: Final[Mapping[int, ErrorKind]] = {
 }
 
 _HARD_QUOTA: Final = ("insufficient_quota", "billing", "credit balance", "spend limit")
-"""Words in an answer of 400, 403 or 429 that mean: not in a moment either."""
+"""Words in an error response that mean a used-up quota and not a short rate limit."""
 
 _TOO_LONG: Final = ("context_length_exceeded", "prompt is too long", "context window")
 
@@ -45,7 +45,7 @@ _TOO_LONG: Final = ("context_length_exceeded", "prompt is too long", "context wi
 def from_status(
     status: int, body: Any, headers: Mapping[str, str], *, variable: str
 ) -> DragomanError:
-    """The error that an answer with this status is. `variable` holds the key, for the advice."""
+    """The error for an HTTP status. `variable` is the API key variable, for the hint."""
     message, word = _said(body)
     text = f"{message} {word}".lower()
     data: dict[str, Any] = {"status": status}
@@ -62,7 +62,7 @@ def from_status(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds after which to come again, where the server says so in seconds."""
+    """Seconds of the Retry-After header; None if it is absent or a date."""
     try:
         seconds = float(headers.get("retry-after", ""))
     except ValueError:
@@ -71,7 +71,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def from_network(error: Exception, *, connected: bool, where: str) -> DragomanError:
-    """The error of a connection: it never came about, or it broke under the answer."""
+    """The error for a failed connect, or for a connection that broke during the answer."""
     detail = str(error) or type(error).__name__
     if connected:
         broken = ConnectionBroken(f"the answer of {where} broke off: {detail[:SHOWN_SIZE]}")
@@ -87,7 +87,7 @@ def missing_library(error: ImportError) -> Unsupported:
 
 
 def judge(error: DragomanError) -> tuple[Outcome, Failure]:
-    """How a question ended that ended with this error."""
+    """Outcome and failure for an error."""
     outcome, failure = explain(error)
     match error:
         case RemoteError(data={"kind": str(word)}):
@@ -109,7 +109,7 @@ def judge(error: DragomanError) -> tuple[Outcome, Failure]:
 
 
 def _said(body: Any) -> tuple[str, str]:
-    """The message of an error's body and its own word for the kind, in whichever shape it has."""
+    """Message and error code of an error body, in any of the known shapes."""
     inner = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(inner, dict):
         message = str(inner.get("message") or "the server gave no reason")

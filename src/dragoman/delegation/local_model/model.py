@@ -22,7 +22,7 @@ KEY_VARIABLES: Final[Mapping[Api, str]] = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
 }
-"""Where a key is looked for, unless a setting names another variable."""
+"""Variable of the API key, unless a setting names another one."""
 
 MAX_TOKENS: Final = 8192
 """Tokens of an answer where nothing else is set: some ten pages."""
@@ -43,7 +43,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_tokens: int = MAX_TOKENS
     """Tokens of an answer, at most."""
     system: str = ""
-    """What the model is told before the question."""
+    """The system prompt."""
 
     def __post_init__(self) -> None:
         if not self.model:
@@ -65,7 +65,7 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether it is reached without any network, and so without a proxy."""
+        """Whether the host is loopback, so that no proxy is used."""
         if self.host == "localhost" or self.host.endswith(".localhost"):
             return True
         try:
@@ -74,9 +74,9 @@ class LocalModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return False
 
     def key(self, environ: Mapping[str, str]) -> str:
-        """The key, out of the environment; `AuthRequired` if there has to be one and is none.
+        """The API key from the environment. Raises `AuthRequired` if it is required and missing.
 
-        Models on one's own machine usually have none, so a server of the open kind decides itself.
+        A local model usually needs none, so an OpenAI-compatible server decides itself.
         """
         variable = self.key_variable or KEY_VARIABLES[self.api]
         if value := environ.get(variable, "").strip():

@@ -52,7 +52,7 @@ async def stream(
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
             raise from_network(error, connected=False, where=where) from error
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
-            # Sent in part at least, unless the address was none.
+            # The request was sent at least in part, unless the URL is invalid.
             sent = connected or not isinstance(error, httpx2.InvalidURL)
             raise from_network(error, connected=sent, where=where) from error
 
@@ -82,7 +82,7 @@ async def _read_stream(response: httpx2.Response) -> AsyncGenerator[ModelChunk, 
 
 
 def read_chunk(payload: bytes) -> ModelChunk:
-    """One chunk. Raises `InvalidAnswer` for what is none, and for an error in the stream."""
+    """Decode one chunk. Raises `InvalidAnswer`, or the error that the chunk reports."""
     try:
         chunk = msgspec.json.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -20,14 +20,14 @@ from dragoman.errors import UnknownPeer, UnknownRole
 from dragoman.store.values import DEFAULT_TIER, Arm
 
 MODEL_TIER: Final = "model:"
-"""Before the id of a model that was asked for and is no tier of the peer."""
+"""Prefix of the tier name for a requested model that is not a tier of the peer."""
 
 
 def decide(inputs: Inputs, rng: Chance, now: float) -> Decision:
-    """Every peer exactly once, as a candidate or with one reason.
+    """Decide: each peer exactly once, as a candidate or passed over with one reason.
 
-    Raises `UnknownRole` if no peer at all claims the role, and `UnknownPeer` if the one that is
-    named does not exist.
+    Raises `UnknownRole` if no peer claims the role, and `UnknownPeer` if the named peer does not
+    exist.
     """
     _check(inputs)
     able: list[PeerFacts] = []
@@ -82,7 +82,7 @@ def _check(inputs: Inputs) -> None:
 
 
 def _in_fixed_order(peers: Sequence[PeerFacts], inputs: Inputs) -> list[PeerFacts]:
-    """As they were given; those that are known to have the model or tier wished for, first."""
+    """In the given order, but first those known to have the requested model or tier."""
     return sorted(peers, key=lambda peer: not _meets_wish(peer, inputs))
 
 
@@ -93,7 +93,7 @@ def _meets_wish(peer: PeerFacts, inputs: Inputs) -> bool:
 
 
 def _fixed_tier(peer: PeerFacts, inputs: Inputs) -> str:
-    """The tier without a choice of the bandit: what was wished for, or the peer's own default."""
+    """The tier without the bandit: the requested one, or the peer's default."""
     if inputs.model is not None:
         for tier, model in peer.tiers.items():
             if model == inputs.model:
@@ -123,13 +123,13 @@ def _drawn(peers: Sequence[PeerFacts], inputs: Inputs, rng: Chance, now: float) 
         pulls = draw.belief.pulls
         learned = f"it earned {draw.belief.mean:.2f} over {pulls}" if pulls else "never tried"
         candidate = structs.replace(said, score=draw.score, why=f"{said.why}; {learned}")
-        # A wish is the user's, and no draw goes against it.
+        # The user's choice of model or tier outranks every score.
         found.append((not _meets_wish(peer, inputs), -draw.score, candidate))
     return [candidate for _, _, candidate in sorted(found, key=lambda item: item[:2])]
 
 
 def _tiers(peer: PeerFacts, inputs: Inputs) -> list[str]:
-    """The tiers that compete for a peer; a wish leaves no choice."""
+    """The tiers of a peer that the bandit can choose; only one if the user has chosen."""
     if inputs.model is not None or inputs.tier is not None:
         return [_fixed_tier(peer, inputs)]
     return [DEFAULT_TIER, *sorted(set(peer.tiers) - {DEFAULT_TIER})]
@@ -166,7 +166,7 @@ def _merits(peer: PeerFacts, inputs: Inputs) -> list[str]:
 
 
 def _doubts(peer: PeerFacts, inputs: Inputs) -> list[str]:
-    """What speaks against it without ruling it out."""
+    """Doubts about a peer that do not exclude it."""
     said = []
     if inputs.model is not None:
         if offers(peer, inputs.model) is None:

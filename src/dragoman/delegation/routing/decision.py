@@ -14,30 +14,30 @@ from dragoman.store.values import Arm, Size
 
 
 class Reason(enum.StrEnum):
-    """Why a peer is no candidate. A peer has the first of these that applies, in this order."""
+    """Why a peer is not a candidate. A peer has the first of these that applies, in this order."""
 
     TOO_DEEP = "too_deep"
-    """The delegation is itself delegated, as often as is allowed."""
+    """The maximum depth of nested delegations is reached."""
     NOT_WISHED = "not_wished"
-    """Another peer, or a model that this one does not have, was asked for."""
+    """Another peer, or a model that this one does not have, was requested."""
     ROLE_NOT_CLAIMED = "role_not_claimed"
     NOT_INSTALLED = "not_installed"
     NOT_ENABLED = "not_enabled"
     """It is not on the allow-list."""
     NO_CARD = "no_card"
-    """It was never verified, and that is asked for."""
+    """It was never verified, and the settings require that."""
     CARD_SAYS_NO = "card_says_no"
     NOT_ENFORCED = "not_enforced"
     """The policy restricts it, and it does not ask for permission."""
     PARKED = "parked"
-    """Its quota is used up, or it wants a login."""
+    """Its quota is used up, or it needs a login."""
     BROKEN = "broken"
-    """It failed too often of late: the circuit is open."""
+    """It failed too often recently: the circuit breaker is open."""
     OVER_BUDGET = "over_budget"
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A peer that may be asked."""
+    """A peer that may be tried."""
 
     peer: str
     tier: str
@@ -46,13 +46,13 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """The model to ask for; None leaves it to the peer."""
     why: str
     score: float | None = None
-    """The best that the bandit drew for the peer; None if the bandit was not asked."""
+    """The best score that the bandit drew for the peer; None if it was not used."""
     last_resort: bool = False
-    """It is here because somebody has to answer, and does not have to claim the role."""
+    """Whether it is only a last resort, which does not have to claim the role."""
 
 
 class PassedOver(Struct, frozen=True, kw_only=True):
-    """A peer that may not be asked, and why."""
+    """A peer that is excluded, and why."""
 
     peer: str
     reason: Reason
@@ -67,15 +67,15 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     role: str
     tier: str | None
-    """The tier that was wished for."""
+    """The requested tier."""
     size: Size
     candidates: tuple[Candidate, ...]
     passed_over: tuple[PassedOver, ...]
     order: Literal["fixed", "bandit"]
     shadow: tuple[str, ...] = ()
-    """The order the bandit would have chosen, where it was asked and not followed."""
+    """The order the bandit would have chosen, if it ran in shadow mode."""
     why: str
 
     def arm_of(self, candidate: Candidate) -> Arm:
-        """What the bandit learns about from an attempt with this candidate."""
+        """The bandit arm of an attempt with this candidate."""
         return Arm(role=self.role, size=self.size, peer=candidate.peer, tier=candidate.tier)

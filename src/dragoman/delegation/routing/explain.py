@@ -10,7 +10,7 @@ from dragoman.store.values import DEFAULT_TIER
 
 
 def explain(decision: Decision) -> list[str]:
-    """What was decided, who is asked in which order, and why nobody else is."""
+    """The decision as lines: candidates in order, and why each other peer is excluded."""
     wish = f", tier {decision.tier}" if decision.tier else ""
     lines = [f"{decision.role} ({decision.size} work{wish}): {decision.why}"]
     if decision.candidates:

@@ -17,7 +17,7 @@ Breaker: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class CardFacts(Struct, frozen=True, kw_only=True):
-    """What matters of a peer's card. None: not measured, which is never "no"."""
+    """The facts of a peer's card that routing needs. None: not measured, which never means no."""
 
     usable: bool = True
     """Whether nothing essential failed."""
@@ -52,7 +52,7 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
     """Why the policy would not restrict it; empty if it would, or if that is allowed."""
     parked_until: float | None = None
     parked_why: str | None = None
-    """Why it is parked. With no instant beside it, it stays parked until somebody acts."""
+    """Why it is parked. Without `parked_until` it stays parked until the user unparks it."""
     breaker: Breaker = "closed"
     over_budget: str | None = None
     """The budget that is used up, in words."""
@@ -61,21 +61,21 @@ class PeerFacts(Struct, frozen=True, kw_only=True):
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
-    """One question: who should do this, of these."""
+    """Inputs of one routing decision."""
 
     role: str
     tier: str | None = None
     model: str | None = None
-    """A model that is wished for; it counts more than a tier."""
+    """The requested model; it takes precedence over a tier."""
     peer: str | None = None
-    """The peer that the user or an agent file names: only it, and last resorts, are asked."""
+    """The peer that the user or an agent file names: only it is tried."""
     size: Size = "medium"
     peers: tuple[PeerFacts, ...]
     """Every peer that is known, in the fixed order."""
     depth: int = 0
     """Delegations above this one: 0 for a person's."""
     max_depth: int = 1
-    """Delegations that may stand in one line. At this depth nobody is a candidate."""
+    """Maximum depth of nested delegations. At this depth no peer is a candidate."""
     adaptive: Adaptive = "shadow"
     posteriors: Mapping[Arm, Posterior] = field(default_factory=dict)
     require_card: bool = False

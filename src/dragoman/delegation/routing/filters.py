@@ -15,7 +15,7 @@ _DAY = 24 * _HOUR
 
 
 def reason_against(peer: PeerFacts, inputs: Inputs, now: float) -> PassedOver | None:
-    """Why the peer is no candidate; None if it is one."""
+    """Why the peer is not a candidate; None if it is one."""
     return (
         _too_deep(peer, inputs)
         or _unsuited(peer, inputs)
@@ -26,7 +26,7 @@ def reason_against(peer: PeerFacts, inputs: Inputs, now: float) -> PassedOver | 
 
 
 def offers(peer: PeerFacts, model: str) -> bool | None:
-    """Whether the peer has the model; None if nobody knows."""
+    """Whether the peer has the model; None if that is unknown."""
     wanted = _parent(model)
     if wanted in map(_parent, peer.tiers.values()):
         return True
@@ -40,17 +40,17 @@ def is_named(peer: PeerFacts, inputs: Inputs) -> bool:
 
 
 def is_last_resort(peer: PeerFacts, inputs: Inputs) -> bool:
-    """Whether it comes behind all others. Naming it makes it an ordinary candidate."""
+    """Whether it comes after all others. Naming it makes it an ordinary candidate."""
     return peer.always and not is_named(peer, inputs)
 
 
 def _parent(model: str) -> str:
-    """The name that stays when a preview is over, in whatever case it was typed."""
+    """The model name without the -preview suffix, in lower case."""
     return model.casefold().removesuffix("-preview")
 
 
 def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    # Last resorts too: the end of a line of delegations has to be an end.
+    # Last resorts too: nested delegation has to end here.
     if inputs.depth < inputs.max_depth:
         return None
     return PassedOver(
@@ -62,8 +62,8 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Not what was asked for. A last resort is measured by nothing but what it answers, and takes
-    nobody's place who was asked for by name."""
+    """Not what was requested: another peer, role or model. A last resort need not claim the role,
+    but does not replace a peer that was named."""
     if inputs.peer is not None and not is_named(peer, inputs):
         return PassedOver(
             peer=peer.name,
@@ -72,7 +72,7 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
         )
     if peer.always:
         return None
-    # A peer that was asked for by name does whatever it is asked for.
+    # A peer that is named explicitly does not have to claim the role.
     if inputs.role not in peer.roles and not is_named(peer, inputs):
         claimed = f"it claims {', '.join(peer.roles)}" if peer.roles else "it claims none"
         return PassedOver(
@@ -80,7 +80,7 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
             reason=Reason.ROLE_NOT_CLAIMED,
             detail=f"it does not claim {inputs.role}; {claimed}",
         )
-    # Its card may be old, or leave out models that it takes: one that is named is asked itself.
+    # The card may be old or incomplete: a peer that is named explicitly checks the model itself.
     if (
         inputs.model is not None
         and not is_named(peer, inputs)
@@ -96,7 +96,7 @@ def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Not there, not allowed, or known not to work."""
+    """Not installed, not enabled, or failed in its verification."""
     if not peer.installed:
         return PassedOver(
             peer=peer.name,
@@ -133,7 +133,7 @@ def _unusable(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unenforced(peer: PeerFacts) -> PassedOver | None:
-    """Not under this policy."""
+    """The policy would not restrict it."""
     if not peer.unenforced:
         return None
     return PassedOver(
@@ -145,7 +145,7 @@ def _unenforced(peer: PeerFacts) -> PassedOver | None:
 
 
 def _unwell(peer: PeerFacts, now: float) -> PassedOver | None:
-    """Not now."""
+    """Parked, breaker open, or over budget."""
     until = peer.parked_until
     unpark = f"dragoman peers unpark {peer.name}"
     if until is not None and until > now:
@@ -186,7 +186,7 @@ def _advice(hint: str, otherwise: str = "") -> str:
 
 
 def _lasting(seconds: float) -> str:
-    """Roughly how long, rounded up so that nobody comes too early."""
+    """A rough duration, rounded up so that no retry comes too early."""
     for unit, name, below in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY)):
         # Compared after rounding, or the last minute of an hour would read "60 min".
         if (count := -(-seconds // unit)) * unit < below:
