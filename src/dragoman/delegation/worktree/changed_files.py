@@ -21,10 +21,10 @@ from dragoman.delegation.worktree.plain_folder import FileStates
 from dragoman.errors import SpawnError
 
 MAX_FILES: Final = 8_000
-"""Files that are looked at, the shallow ones first: 0.2 s at most. Deeper ones are not seen."""
+"""Files that are checked, those near the root first: 0.2 s at most. Deeper ones are not seen."""
 
 MAX_NAMED: Final = 50
-"""Changed files that are named. Git is asked about each of them."""
+"""Changed files that are listed. git checks each of them for being ignored."""
 
 
 class ChangeWatch(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class ChangeWatch(Struct, frozen=True, kw_only=True):
 
 
 def without_own(folder: str, names: Iterable[str]) -> list[str]:
-    """The files without those that this process writes itself: its output, or a trace."""
+    """The files without those that this process has open itself, such as its output or a trace."""
     own = {(info.st_dev, info.st_ino) for info in _open_files()}
     found = []
     for name in names:
@@ -92,7 +92,7 @@ def _differs(name: str, before: FileStates, after: FileStates) -> bool:
     old, new = before.files.get(name), after.files.get(name)
     if old is not None and new is not None:
         return not plain_folder.same(old, new)
-    # It may lie beyond what was looked at.
+    # It may lie beyond the limit of the walk.
     return after.complete if new is None else before.complete
 
 

@@ -21,13 +21,13 @@ from dragoman.delegation.worktree.git import real
 from dragoman.errors import DragomanError, UsageError
 
 CHECK_TIMEOUT: Final = 900.0
-"""Seconds for a check where nobody says otherwise: a large test suite, and not a hung one."""
+"""Default seconds for a check: enough for a large test suite, not for one that hangs."""
 
 TAIL_SIZE: Final = 16 * 1024
 """Bytes of its output that are kept: the end, where test runners say what failed."""
 
 INHERITED: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "NODE_PATH", "JAVA_HOME", "GOPATH")
-"""Where the tools of a project are, which a check needs and no peer is given."""
+"""Variables that locate a project's tools, which a check needs and a peer does not get."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     ok: bool
     exit_code: int | None = None
     signal: str | None = None
-    """What killed it, if something did."""
+    """The signal that killed it, if one did."""
     timed_out: bool = False
     tail: str = ""
     """The end of what it printed."""
@@ -54,14 +54,14 @@ async def run_check(
     inherit: Iterable[str] = (),
     tail_size: int = TAIL_SIZE,
 ) -> CheckResult:
-    """Run a shell line in the workspace and wait for its end, or end it when time is up.
+    """Run a shell line in the workspace and wait for its exit, or kill it at the timeout.
 
-    A check that cannot be run is a check that failed, and says why; only an empty command raises.
+    A check that cannot be run has failed, with the reason; only an empty command raises.
     """
     if not command.strip():
         raise UsageError("the check is an empty command")
     started = time.monotonic()
-    # Real, because a workspace that is reached over a link is the folder behind it.
+    # The real path, because a workspace may be a symbolic link to a directory.
     try:
         place = Workspace([real(workspace)])
         terminals = Terminals(place, output_size=tail_size, inherit=(*INHERITED, *inherit))

@@ -22,17 +22,17 @@ from dragoman.transports import spawn
 from dragoman.transports.process.child import ShutdownTimes
 
 GIT_TIMEOUT: Final = 60.0
-"""Seconds for one command. Looking at 100,000 files takes a few; a dead network mount does not
-keep the user waiting for ever."""
+"""Seconds for one command. 100,000 files take a few; a dead network mount must not keep the user
+waiting for ever."""
 
 CHECKOUT_TIMEOUT: Final = 300.0
 """Seconds for a command that writes a whole checkout."""
 
 OUTPUT_SIZE: Final = 256 * 1024 * 1024
-"""Bytes of an answer: a list of more than a million files, or a patch that nobody reads."""
+"""Bytes of output: a list of more than a million files, or a patch too large to read."""
 
 COMPLAINT_SIZE: Final = 256 * 1024
-"""Bytes of what git says about what went wrong: every file that a patch does not fit has a line."""
+"""Bytes of stderr: each file that a patch does not fit has a line."""
 
 LINKS_AT_ONCE: Final = 500
 """Paths on one command line, which has its limits."""
@@ -40,7 +40,7 @@ LINKS_AT_ONCE: Final = 500
 TIMES: Final = ShutdownTimes(
     flush_timeout=0.0, exit_timeout=0.0, terminate_timeout=2.0, kill_timeout=2.0
 )
-"""Asked to end, git removes its lock files first, which takes a moment."""
+"""After SIGTERM git removes its lock files first, which takes a moment."""
 
 SAFE: Final = (
     "git", "--no-pager", "--no-replace-objects",
@@ -66,7 +66,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 }
 
 CONFIG_COUNT: Final = "GIT_CONFIG_COUNT"
-"""The variable that says how many settings come by the environment, and win."""
+"""Variable with the number of settings in the environment, which override configuration files."""
 
 OLDEST_GIT: Final = (2, 31)
 """The first git that reads these variables."""
@@ -104,13 +104,13 @@ _BROKEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GitOutput:
-    """What git said. The exit code is None if it was ended before its time or killed."""
+    """Output of git. The exit code is None if it was killed or timed out."""
 
     exit_code: int | None
     output: bytes
     complaint: str
     cut: bool = False
-    """Whether time or room was up."""
+    """Whether the timeout or the output limit was reached."""
 
     @property
     def ok(self) -> bool:
@@ -124,16 +124,16 @@ class GitOutput:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Where a repository has its parts."""
+    """Directories of a repository."""
 
     top: Path
-    """The folder with the files."""
+    """The top directory of the working tree."""
     git_folder: Path
-    """Its own folder of git: index and HEAD."""
+    """Its own git directory: index and HEAD."""
     common_folder: Path
-    """The folder that all its worktrees share: objects, branches, configuration."""
+    """The git directory that all its worktrees share: objects, branches, configuration."""
     pinned: bool = False
-    """Whether git is told where these are, and does not believe the `.git` in the files."""
+    """Whether git gets these paths in its environment and ignores `.git` in the working tree."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -171,10 +171,10 @@ async def ask(
     timeout: float = GIT_TIMEOUT,
     limit_size: int = OUTPUT_SIZE,
 ) -> GitOutput:
-    """Run git to its end. `SpawnError` if there is none; what git says otherwise is the answer.
+    """Run git and return its output and exit code. Raises `SpawnError` if git is not installed.
 
-    Hooks, and filters that only the repository defines, do not run, also where the caller says
-    nothing of them.
+    Hooks, and filters that only the repository defines, never run, even if the caller does not pass
+    `own_filters`.
     """
     env = {**ENVIRONMENT, **(env or {})}
     if not RUNNING.isdisjoint(args) and CONFIG_COUNT not in env:
@@ -204,7 +204,7 @@ async def demand(
     env: Mapping[str, str] | None = None,
     timeout: float = GIT_TIMEOUT,
 ) -> GitOutput:
-    """Run git; `IsolationFailed` unless it did what it was told."""
+    """Run git. Raises `IsolationFailed` if it fails."""
     answer = await ask(args, cwd=cwd, env=env, timeout=timeout)
     if not answer.ok:
         doing = f"`git {args[0]}` in {cwd}"
@@ -215,12 +215,12 @@ async def demand(
 
 
 def filter_failure(answer: GitOutput, doing: str, env: Mapping[str, str]) -> FilterFailed | None:
-    """The error for a filter that a file needs and that did not run; None if that is not it."""
+    """The error for a filter that a file needs and that did not run; None for another failure."""
     found = FILTER_FAILURE.search(answer.complaint)
     if found is None:
         if FILTER_DIED not in answer.complaint:
             return None
-        # What the shell said of the program comes first.
+        # The first line is the shell's message about the program.
         said = answer.complaint.strip().partition("\n")[0]
         return FilterFailed(doing, f"a filter {_BROKEN.format(said)}", "")
     name = found[2] if found[1] is None else found[1]
@@ -236,7 +236,7 @@ def filter_failure(answer: GitOutput, doing: str, env: Mapping[str, str]) -> Fil
 
 
 def describe(answer: GitOutput, timeout: float = GIT_TIMEOUT) -> str:
-    """What went wrong, in a line."""
+    """The failure in one line."""
     if answer.cut:
         return f"it did not end within {timeout:g} s or printed too much"
     lines = [line for line in answer.complaint.splitlines() if line.strip()]
@@ -256,7 +256,7 @@ def _refused(env: Mapping[str, str]) -> set[str]:
 
 
 async def find_repository(folder: Path) -> tuple[Repository | None, str]:
-    """The repository that a folder is in; None and the reason where there is none to work with."""
+    """The repository of a directory; None and the reason if there is no usable one."""
     answer = await ask(
         ("rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"), cwd=folder
     )
@@ -271,17 +271,17 @@ async def find_repository(folder: Path) -> tuple[Repository | None, str]:
     if found is None or found != real(Path(top)):
         # The files of another folder would be copied for a peer, because an archive says so.
         return None, f"its configuration says that its files are in {top} (core.worktree)"
-    # The last one is told relative to where the question was asked.
+    # The last path is relative to the directory of the command.
     return Repository(Path(top), real(Path(git_folder)), real(folder / common)), ""
 
 
 def real(path: Path) -> Path:
-    """A path without links."""
+    """The path with symbolic links resolved."""
     return Path(os.path.realpath(path))
 
 
 def real_folder(path: Path) -> Path:
-    """A folder's path without links; `UsageError` if there is no such folder."""
+    """The real path of a directory. Raises `UsageError` if it does not exist."""
     folder = real(path)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {path}")
@@ -293,7 +293,7 @@ def is_folder(path: Path) -> bool:
 
 
 def has_repository(folder: Path) -> bool:
-    """Whether a folder is the top of a repository, working or not."""
+    """Whether a directory is the top of a repository, valid or not."""
     return os.path.lexists(folder / ".git")
 
 
@@ -356,7 +356,7 @@ async def _filters(cwd: Path, env: Mapping[str, str], *, refuse: bool) -> dict[s
 
 
 async def _check_version(cwd: Path) -> None:
-    """`IsolationFailed` unless git takes settings by the environment."""
+    """Raise `IsolationFailed` if this git does not read settings from the environment."""
     said = await ask(("version",), cwd=cwd)
     found = re.search(r"(\d+)\.(\d+)", said.text)
     if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
@@ -375,11 +375,11 @@ async def stage_everything(
     objects: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, str], GitOutput]:
-    """Put the files as they are now into an index of their own, and how that went.
+    """Stage the current files in a separate index. Returns its environment and the output of git.
 
-    All that is tracked, and what is untracked in `folder`: a repository may be a whole home.
-    Returns the environment with which git uses this index. The user's index is only read. The
-    contents go into `objects`, where one is given, and into the repository otherwise.
+    Stages all tracked files, and the untracked ones in `folder`: a repository may be a whole home.
+    The user's index is only read. The contents go into `objects` if it is given, and into the
+    repository otherwise.
     """
     copy_index(repository, index)  # Some milliseconds, for the largest of them.
     filters = {} if env and CONFIG_COUNT in env else await own_filters(repository)
@@ -391,7 +391,7 @@ async def stage_everything(
         env["GIT_OBJECT_DIRECTORY"] = str(objects)
         env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(repository.common_folder / "objects")
         quick = ("-c", "core.looseCompression=0")
-    # A file that cannot be read shall not keep the others from being looked at.
+    # A file that cannot be read must not keep the others from being staged.
     add = (*quick, "add", "--ignore-errors")
     if folder != repository.top:
         answer = await ask((*add, "--update"), cwd=repository.top, env=env)
@@ -401,10 +401,10 @@ async def stage_everything(
 
 
 async def _pass_over_links(repository: Repository, index: Path, env: Mapping[str, str]) -> None:
-    """Let git leave nested repositories alone in an index of ours.
+    """Make git skip nested repositories in our index.
 
-    It would run `git status` in each of them, by the configuration that it finds there. They are
-    looked into one by one, with the care that each needs.
+    It would run `git status` in each of them with the configuration that it finds there. They are
+    handled one by one instead.
     """
     if not _may_have_links(index):
         return
@@ -432,14 +432,14 @@ def _may_have_links(index: Path) -> bool:
 
 
 async def is_ignored(repository: Repository, folder: Path) -> bool:
-    """Whether git looks away from a folder of its repository."""
+    """Whether git ignores a directory of its repository."""
     if folder == repository.top:
         return False
     return (await ask(("check-ignore", "--quiet", "--", str(folder)), cwd=repository.top)).ok
 
 
 def copy_index(repository: Repository, index: Path) -> None:
-    """A copy of the user's index; none where it is not there yet.
+    """Copy the user's index, if there is one.
 
     The copy keeps the time of the original: git looks into every file that is not older than its
     index, and would otherwise overlook a change within the same tick of the clock.

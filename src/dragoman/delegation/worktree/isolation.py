@@ -48,13 +48,13 @@ IDENTITY: Final = {
     "GIT_COMMITTER_NAME": "dragoman",
     "GIT_COMMITTER_EMAIL": "dragoman@localhost",
 }
-"""For commits that no branch knows of."""
+"""Identity of commits that are on no branch."""
 
 log = logging.getLogger(__name__)
 
 
 class Isolation:
-    """A worktree of its own for one job, for use as ``async with``.
+    """Async context manager: a git worktree for one job.
 
     ```
     async with Isolation(workspace, folder=state / "worktrees") as isolation:
@@ -62,12 +62,12 @@ class Isolation:
         applied = await isolation.apply()
     ```
 
-    At the end of the block it is gone. If the block ends with an exception, what was done so far
-    is kept as a patch first; nothing is ever applied that was not asked for.
+    It is removed at the end of the block. If the block raises, the changes so far are saved as a
+    patch first. Nothing is applied without a call of `apply`.
     """
 
     def __init__(self, workspace: Path, *, folder: Path, patches: Path | None = None) -> None:
-        """`folder` is where copies lie, and `patches` where patches are kept: beside it."""
+        """`folder` holds the worktrees, `patches` the saved patches (default: beside it)."""
         self.id = secrets.token_hex(6)
         self._asked = workspace
         self._folder = folder
@@ -76,11 +76,11 @@ class Isolation:
         self._home: Path | None = None
         self._workspace: Path | None = None
         self.kept: Path | None = None
-        """Where the patch is, if the block ended with an exception and something was done."""
+        """Path of the saved patch, if the block raised and there were changes."""
 
     @property
     def workspace(self) -> Path:
-        """The folder in the copy that stands for the workspace."""
+        """The directory in the worktree that corresponds to the workspace."""
         if self._workspace is None:
             raise UsageError("the worktree is not there: use it as `async with`")
         return self._workspace
@@ -109,7 +109,7 @@ class Isolation:
             path = self._home / f"{repository.top.name or 'root'}-{self.id}"
             await self._copy(repository, workspace, path, prefix="", depth=0)
             self._workspace = path / workspace.relative_to(repository.top)
-            # An empty folder is nothing to git.
+            # git does not check out an empty directory.
             os.makedirs(self._workspace, exist_ok=True)
         except OSError as error:
             await self._remove()
@@ -134,7 +134,7 @@ class Isolation:
                 self.kept = kept
                 log.warning("what was done in the worktree is kept in %s", kept)
         except (DragomanError, OSError) as problem:
-            # Better a copy too many than work lost: the folder stays, and a sweep tries again.
+            # Keep the directory rather than lose work; a sweep tries again.
             log.warning("what was done in %s cannot be kept: %s", self._home, problem)
             return
         await self._remove()
@@ -154,7 +154,7 @@ class Isolation:
     async def _copy(
         self, repository: Repository, folder: Path, path: Path, *, prefix: str, depth: int
     ) -> None:
-        """A worktree of one repository, and of those in it."""
+        """Create the worktree of a repository and of those nested in it."""
         tree = Tree(
             top=str(repository.top),
             common_folder=str(repository.common_folder),
@@ -162,7 +162,7 @@ class Isolation:
             prefix=prefix,
         )
         self._note(tree)
-        # A file that a filter of the repository alone would change cannot be copied as it is.
+        # A file that needs a filter which only the repository defines cannot be copied faithfully.
         filters = await git.own_filters(repository, refuse=True)
         with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as scratch:
             captured = await capture(repository, folder, Path(scratch), env=filters)
@@ -170,7 +170,7 @@ class Isolation:
         head = await git.ask(("rev-parse", "--quiet", "--verify", "HEAD"), cwd=repository.top)
         commit = head.text
         if not head.ok:
-            # Only a commit can have a worktree. No branch knows of this one.
+            # A worktree needs a commit. This one is on no branch.
             made = await git.demand(
                 ("commit-tree", base, "-m", "everything"), cwd=repository.top, env=IDENTITY
             )
@@ -183,13 +183,13 @@ class Isolation:
         made_here, why = await git.find_repository(path)
         if made_here is None:
             raise IsolationFailed(f"looking at {path}", why)
-        # A worktree may have settings of its own, and includes that count for its path only.
+        # A worktree may have its own settings, and includes that apply to its path only.
         filters = await git.own_filters(made_here, refuse=True)
         await git.demand(
             ("read-tree", "--reset", "-u", base), cwd=path, env=filters, timeout=CHECKOUT_TIMEOUT
         )
-        # The files are as they are in the workspace. What is staged there shall be here, too: a
-        # reviewer asks git what is committed and what is not.
+        # The files are as in the workspace. The index must match too: a reviewer asks git what is
+        # committed and what is not.
         await git.demand(("read-tree", staged or commit), cwd=path)
         await git.ask(("update-index", "-q", "--refresh"), cwd=path)
         await _remember(path, base, commit)
@@ -210,7 +210,7 @@ class Isolation:
         await self._copy(repository, top, path, prefix=prefix + "/", depth=depth + 1)
 
     def _note(self, tree: Tree) -> None:
-        """Write a worktree down, before it is made and again when it is there."""
+        """Record a worktree before it is created and again when it exists."""
         assert self._record is not None and self._home is not None
         others = tuple(one for one in self._record.trees if one.path != tree.path)
         self._record = msgspec.structs.replace(self._record, trees=(*others, tree))
@@ -219,9 +219,9 @@ class Isolation:
     # -- the work
 
     async def patch(self) -> bytes:
-        """What was done in the copy so far, as a patch for the top of the repository.
+        """The changes in the worktree so far, as a patch for the top of the repository.
 
-        Commits made in the copy are in it, ignored files are not.
+        Includes commits made in the worktree, but no ignored files.
         """
         return await patch_of(self._trees())
 
@@ -230,15 +230,15 @@ class Isolation:
         return await files_of(self._trees())
 
     async def save(self) -> Path | None:
-        """Keep the patch in a file; None if nothing was done."""
+        """Save the patch to a file; None if nothing changed."""
         data = await self.patch()
         return keep_patch(self._patches, self.id, data) if data else None
 
     async def apply(self) -> Applied:
-        """Apply the patch to the workspace, all of it or nothing.
+        """Apply the patch to the workspace, completely or not at all.
 
-        Changes that were made there meanwhile stay. Where they are in the way, the conflicts are
-        told, the workspace is as it was, and the patch is kept in a file.
+        Changes made there in the meantime stay. If they conflict, the conflicts are returned, the
+        workspace is not changed, and the patch is saved to a file.
         """
         return await apply(self._trees(), self._patches, self.id)
 
@@ -249,11 +249,11 @@ class Isolation:
 
 
 async def _remember(path: Path, base: str, commit: str) -> None:
-    """Keep `git gc` from throwing away what the patch is compared with.
+    """Keep `git gc` from removing the tree that the patch is compared with.
 
-    What a worktree had checked out before is in its log, which every `git gc` of the repository
-    respects for a month, and which goes with the worktree. A reference would be seen by everybody,
-    or, as one of this worktree, be overlooked.
+    An entry in the worktree's reflog protects it for a month from any `git gc` of the repository,
+    and disappears with the worktree. A shared reference would be visible to the user, and a
+    per-worktree reference would be ignored by gc.
     """
     told = ("commit-tree", base, "-p", commit, "-m", "the files as they were")
     seen = (await git.demand(told, cwd=path, env=IDENTITY)).text

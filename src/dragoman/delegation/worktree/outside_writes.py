@@ -16,7 +16,7 @@ from dragoman.events.view import Tool
 from dragoman.events.words import ChangeStage, ToolKind, ToolStatus
 
 WRITING: Final = frozenset({ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
-"""Kinds of tools whose locations are files that they write. Others name what they read."""
+"""Kinds of tools whose locations are files that they write. Other kinds list what they read."""
 
 _NOT_DONE: Final = frozenset({ToolStatus.FAILED, ToolStatus.DECLINED, ToolStatus.CANCELLED})
 _NOT_MADE: Final = frozenset({ChangeStage.PROPOSED, ChangeStage.DECLINED, ChangeStage.FAILED})
@@ -25,7 +25,7 @@ _NOT_MADE: Final = frozenset({ChangeStage.PROPOSED, ChangeStage.DECLINED, Change
 def outside_writes(tools: Iterable[Tool], roots: Sequence[Path]) -> tuple[str, ...]:
     """The files outside all `roots` that tool calls wrote, as real paths, each once.
 
-    The first root is the workspace, from which relative names count.
+    The first root is the workspace, to which relative paths are resolved.
     """
     real_roots = [os.path.realpath(root) for root in roots]
     found: dict[str, None] = {}
@@ -57,7 +57,7 @@ def _inside(root: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A path, where a peer gave the address of a file or a name below the user's home."""
+    """The path of a file URL or of a name that starts with ~."""
     if name.startswith("file://"):
         return unquote(urlsplit(name).path)
     return os.path.expanduser(name) if name.startswith("~") else name

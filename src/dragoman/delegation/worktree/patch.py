@@ -28,7 +28,7 @@ from dragoman.events.words import FileOp
 from dragoman.rpc.tasks import finish
 
 MAX_TREES: Final = 32
-"""Repositories in a copy, submodules included."""
+"""Maximum number of repositories in a worktree, submodules included."""
 
 DIFF: Final = (
     "diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all",
@@ -37,35 +37,35 @@ DIFF: Final = (
 _OPS: Final = {b"A": FileOp.ADD, b"D": FileOp.DELETE}
 
 _UNBORN: Final = re.compile(r"error: '(.+)/' does not have a commit checked out$")
-"""How git refuses to take a repository without commits into another one."""
+"""How git refuses to add a repository without commits to another one."""
 
 
 class Conflict(Struct, frozen=True):
-    """A file that a patch does not fit, and git's word why."""
+    """A file that the patch does not apply to, and git's reason."""
 
     path: str
     why: str
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """What became of a patch. Unless it is ok, the workspace is as it was."""
+    """Result of applying a patch. Unless ok, the workspace is unchanged."""
 
     ok: bool
     files: tuple[FileChange, ...] = ()
     """What the patch changes, relative to the top of the repository."""
     conflicts: tuple[Conflict, ...] = ()
     kept: str | None = None
-    """The file with the patch, where it could not be applied."""
+    """Path of the patch, if it could not be applied."""
 
 
 async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
-    """Apply what was done in a copy to the workspace. The patch is in a file until it is done."""
+    """Apply the changes of a worktree to the workspace. The patch is on disk until then."""
     data = await patch_of(trees)
     if not data:
         return Applied(ok=True)
     files = await files_of(trees)
     kept = keep_patch(patches, name, data)
-    # git looks at every file before it writes the first one. It is not to be disturbed then.
+    # git checks every file before it writes the first one, and must not be interrupted then.
     answer = await finish(
         git.ask(("apply", "--whitespace=nowarn", str(kept)), cwd=Path(trees[0].top))
     )
@@ -82,7 +82,7 @@ async def apply(trees: Sequence[Tree], patches: Path, name: str) -> Applied:
 
 
 async def patch_of(trees: Sequence[Tree]) -> bytes:
-    """What was done in a copy, as one patch for the outermost repository's top."""
+    """The changes of a worktree, as one patch for the top of the outermost repository."""
     pieces: list[bytes] = []
     for tree, now in await _now(trees):
         paths = (f"--src-prefix=a/{tree.prefix}", f"--dst-prefix=b/{tree.prefix}")
@@ -103,10 +103,10 @@ async def files_of(trees: Sequence[Tree]) -> tuple[FileChange, ...]:
 
 
 async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
-    """The repositories of a copy that are not as they were, with the hash of their files now.
+    """The changed repositories of a worktree, with the hash of their current files.
 
-    One that was made in the copy is among them with all its files: for the repository around it
-    they are nothing, and they would be lost.
+    A repository that was created in the worktree is included with all its files: the repository
+    around it does not track them, and they would be lost.
     """
     found: list[tuple[Tree, str]] = []
     known = {tree.path for tree in trees}
@@ -137,8 +137,8 @@ async def _now(trees: Sequence[Tree]) -> list[tuple[Tree, str]]:
 
 
 async def _repository(tree: Tree) -> Repository:
-    """The repository of a copy. Its files are only files: what their `.git` says is not believed,
-    because whoever worked there may have changed it."""
+    """The repository of a worktree. Its `.git` file is not trusted, because the peer may have
+    changed it: the recorded git directory is used."""
     path = Path(tree.path)
     if tree.git_folder:
         if not git.is_folder(path) or not git.is_folder(Path(tree.git_folder)):
@@ -159,14 +159,14 @@ def _env(tree: Tree) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The state of a repository's files, put away in the repository."""
+    """The state of a repository's files, stored as git trees."""
 
     everything: str
-    """The hash of all files as they are."""
+    """The tree hash of all files as they are."""
     staged: str
-    """The hash of what is staged; empty where that is not one state."""
+    """The tree hash of the index; empty if it has conflicts."""
     nested: tuple[str, ...]
-    """Other repositories in it."""
+    """Paths of nested repositories."""
 
 
 async def capture(
@@ -177,12 +177,12 @@ async def capture(
     staged: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> Captured:
-    """Put the state of a repository's files away. `env` is for git."""
+    """Store the current files of a repository as a git tree. `env` is for git."""
     index = scratch / "index"
     env, answer = await git.stage_everything(repository, folder, index, env=env)
     lines = answer.complaint.splitlines()
     unborn = [match[1] for line in lines if (match := _UNBORN.match(line))]
-    # Newer versions of git tell of each a second time.
+    # Newer versions of git report each a second time.
     expected = {f"error: unable to index file '{name}/'" for name in unborn}
     complaints = [
         line.removeprefix("error: ")
@@ -209,7 +209,7 @@ async def capture(
 
 
 def _conflicts(answer: git.GitOutput, files: Sequence[str]) -> tuple[Conflict, ...]:
-    """What git says about the files of a patch that it did not apply."""
+    """The conflicts that git reports for a patch."""
     told: dict[str, str] = {}
     for line in answer.complaint.splitlines():
         text = line.removeprefix("error: ").removeprefix("patch failed: ")
@@ -224,7 +224,7 @@ def _conflicts(answer: git.GitOutput, files: Sequence[str]) -> tuple[Conflict, .
 
 
 def keep_patch(folder: Path, name: str, data: bytes) -> Path:
-    """Write a patch to a file of its own, whole, for the user's eyes only."""
+    """Write a patch atomically to a private file."""
     try:
         make_private(folder)
         path = folder / f"{name}.patch"

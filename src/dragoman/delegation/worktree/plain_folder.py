@@ -20,20 +20,20 @@ from msgspec import Struct
 from dragoman.client.services.threads import check
 
 MAX_ENTRIES: Final = 50_000
-"""Files that are looked at in one folder: under a second, and more than most projects have."""
+"""Files that are checked in one directory: under a second, and more than most projects have."""
 
 HASHED_FILE_SIZE: Final = 1024 * 1024
-"""Up to this size the contents of a file are looked at, so that a mere touch is no change."""
+"""Up to this size the contents of a file are hashed, so that a mere touch is not a change."""
 
 HASHED_SIZE: Final = 64 * 1024 * 1024
-"""Bytes that are read in all; a file beyond that is judged by its size and times."""
+"""Total bytes to read; a file beyond that is compared by size and times."""
 
 CHECK_INTERVAL: Final = 512
-"""Files between two looks whether anybody still wants the answer."""
+"""Files between two checks of the stop event."""
 
 
 class FileState(Struct, frozen=True, gc=False):
-    """What a file was like."""
+    """State of one file."""
 
     mode: int
     size: int
@@ -47,7 +47,7 @@ class FileState(Struct, frozen=True, gc=False):
 
 
 class FileStates(Struct, frozen=True):
-    """A folder at one moment, by path."""
+    """States of the files of a directory, by path."""
 
     files: dict[str, FileState]
     complete: bool = True
@@ -61,9 +61,9 @@ def walk(
     max_entries: int = MAX_ENTRIES,
     hashed_size: int = HASHED_SIZE,
 ) -> FileStates:
-    """Mark every file below `folder`, or below those of its entries that are named.
+    """Record every file below `folder`, or below those of its entries that are named.
 
-    Blocking; `stop` ends it. What git keeps for itself is left out: it changes with every look.
+    Blocking; `stop` ends it. `.git` is left out: it changes with every git command.
     """
     found: dict[str, FileState] = {}
     complete = True
@@ -106,7 +106,7 @@ def walk(
 
 
 def same(before: FileState, after: FileState) -> bool:
-    """Whether a file is what it was: a new time on the same contents is no change."""
+    """Whether a file is unchanged: a new time on the same contents does not count."""
     if before == after:
         return True
     if before.mode != after.mode or before.size != after.size:
@@ -120,7 +120,7 @@ def _digest(path: str, info: os.stat_result) -> bytes:
             return os.fsencode(os.readlink(path))
         if not stat.S_ISREG(info.st_mode):
             return b""
-        # Should it have become a FIFO since the look, opening it returns at once.
+        # If it has become a FIFO since lstat, opening it returns at once.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         fd = os.open(path, flags | getattr(os, "O_BINARY", 0))
         with os.fdopen(fd, "rb") as file:

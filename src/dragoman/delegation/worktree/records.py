@@ -24,30 +24,30 @@ from dragoman.transports.process.identity import ProcessIdentity
 
 RECORD: Final = "owner.json"
 UNFINISHED: Final = ".new-"
-"""How the name of a folder begins that has no record yet, and so no worktree."""
+"""Name prefix of a directory that has no record yet, and so no worktree."""
 
 MAX_SIZE: Final = 1024 * 1024
-"""A record has some hundred bytes for each repository; what is larger is none."""
+"""A record has some hundred bytes per repository; a larger file is not a record."""
 
 
 class Tree(Struct, frozen=True, kw_only=True):
-    """One repository in a copy: the workspace's own, or one nested in it."""
+    """One repository in a worktree: the workspace's own, or one nested in it."""
 
     top: str
-    """Its folder in the workspace."""
+    """Its directory in the workspace."""
     common_folder: str
     path: str
-    """Its folder in the copy."""
+    """Its directory in the worktree."""
     git_folder: str = ""
-    """Its own folder of git; empty for one that was made in the copy, which is not trusted."""
+    """Its git directory; empty for one created in the worktree, which is not trusted."""
     prefix: str = ""
-    """Where it lies below the outermost one, with a slash at the end; empty for that itself."""
+    """Its path below the outermost one, with a slash at the end; empty for the outermost."""
     base: str = ""
-    """The hash of all files as they were when the copy was made; empty until it is there."""
+    """The tree hash of all files when the worktree was made; empty until it exists."""
 
 
 class WorktreeRecord(Struct, frozen=True, kw_only=True):
-    """One copy, and the process that answers for it."""
+    """One worktree and the process that owns it."""
 
     id: str
     workspace: str
@@ -58,7 +58,7 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
 
 
 def make_folder(folder: Path, record: WorktreeRecord) -> Path:
-    """A folder for a copy, which is there with its record or not at all."""
+    """Create the directory of a worktree together with its record, atomically."""
     make_private(folder)
     fresh = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
     try:
@@ -77,7 +77,7 @@ def write_record(folder: Path, record: WorktreeRecord) -> None:
 
 
 def read_records(folder: Path) -> Iterator[tuple[Path, WorktreeRecord | None]]:
-    """Every folder of a copy, with its record; None where there is none that can be read."""
+    """The directory of each worktree with its record; None if the record is unreadable."""
     try:
         entries = sorted(path for path in folder.iterdir() if path.is_dir())
     except OSError:
@@ -95,9 +95,9 @@ def _read_record(path: Path) -> WorktreeRecord | None:
 
 
 def remove(folder: Path, record: WorktreeRecord) -> bool:
-    """Remove a copy from its repositories and from the disk; whether nothing is left of it.
+    """Remove a worktree from its repositories and from disk; True if nothing is left.
 
-    Blocking. The record goes last, so that a removal that is interrupted is done again.
+    Blocking. The record goes last, so that an interrupted removal is repeated.
     """
     for tree in reversed(record.trees):
         _forget(tree)
@@ -118,10 +118,10 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _forget(tree: Tree) -> None:
-    """Take a worktree off its repository's list.
+    """Remove a worktree from its repository's list.
 
-    Only the entry of this very path: `git worktree prune` would also forget those of the user
-    whose disk is not mounted just now.
+    Only the entry of this path: `git worktree prune` would also remove those of the user whose
+    disk is not mounted at the moment.
     """
     worktrees = Path(tree.common_folder) / "worktrees"
     wanted = os.path.join(tree.path, ".git")
@@ -129,7 +129,7 @@ def _forget(tree: Tree) -> None:
         try:
             points_to = os.fsdecode((entry / "gitdir").read_bytes()).rstrip("\n")
         except OSError:
-            # git was killed before it had written where this one lies. Its name is ours alone.
+            # git was killed before it wrote this path. The name is unique to us.
             points_to = wanted if entry.name == os.path.basename(tree.path) else ""
         if points_to == wanted:
             remove_tree(entry)
@@ -138,7 +138,7 @@ def _forget(tree: Tree) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a folder, also where a program took the right to write away from itself."""
+    """Remove a file or a directory, even if it is write-protected."""
 
     def retry(function: Callable[..., Any], name: str, _: Any) -> None:
         with contextlib.suppress(OSError):
@@ -153,5 +153,5 @@ def remove_tree(path: Path) -> None:
         return
     shutil.rmtree(path, onerror=retry)
     if path.exists():
-        # A folder that could not be opened was passed over with its contents.
+        # A directory that could not be opened was skipped with its contents.
         shutil.rmtree(path, ignore_errors=True)

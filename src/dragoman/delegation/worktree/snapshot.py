@@ -30,26 +30,30 @@ from dragoman.events.words import FileOp
 from dragoman.rpc.tasks import finish
 
 MAX_NESTED: Final = 32
-"""Repositories inside a repository that are looked into, submodules included."""
+"""Nested repositories that are checked, submodules included."""
 
 MAX_DEPTH: Final = 4
-"""How deep repositories may be nested to be looked into."""
+"""Maximum depth of nested repositories that are checked."""
 
 MAX_IGNORED: Final = 20_000
-"""Files in ignored folders that are looked at: caches and installed packages, which matter least
-and are the most."""
+"""Files in ignored directories that are checked: caches and installed packages, which matter least
+and are the most numerous."""
 
 IGNORED_HASHED_SIZE: Final = 0
-"""Bytes read of files in ignored folders."""
+"""Bytes read of files in ignored directories."""
 
 REMOVE_TIMEOUT: Final = 10.0
-"""Seconds to wait for the removal of the folder in which the index was copied."""
+"""Seconds to wait for the removal of the temporary directory with the index."""
 
 _GITLINK: Final = b"160000 "
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """A workspace at one moment. Made by `take`, compared by `changes`."""
+    """A workspace at one moment. Made by `take`, compared by `changes`.
+
+    Not seen: files marked `assume-unchanged`, and contents beyond the limits of `plain_folder`.
+    Filters that only the repository defines do not run; a file that needs one may count as changed.
+    """
 
     workspace: str
     root: str
@@ -57,22 +61,22 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     listing: bytes = b""
     """Every file that git does not ignore, with the hash of its contents."""
     single: FileStates = FileStates({})
-    """Files by their marks: all of them outside a repository, in one those that are ignored one
-    by one, such as `.env`."""
+    """Files recorded by `plain_folder`: outside a repository all of them, in one those that are
+    ignored one by one, such as `.env`."""
     ignored: FileStates = FileStates({})
-    """Files in ignored folders, such as caches."""
+    """Files in ignored directories, such as caches."""
     facts: dict[str, str] = {}
-    """What else a repository has, by its name for people."""
+    """Hashes of HEAD, branches, index, configuration and hooks, by display name."""
     nested: tuple[Snapshot, ...] = ()
     complete: bool = True
-    """Whether every file was seen that counts."""
+    """Whether every relevant file was seen."""
     notes: tuple[str, ...] = ()
-    """Why not, for people."""
+    """Why it is not complete, as text."""
     taken_at: float = 0.0
 
     @classmethod
     async def take(cls, workspace: Path) -> Snapshot:
-        """Look at a workspace. A folder that cannot be looked at by git is looked at without."""
+        """Take a snapshot of a workspace, without git if it is not a usable repository."""
         folder = git.real_folder(workspace)
         return await _take(folder, workspace=folder, depth=0)
 
@@ -87,11 +91,11 @@ class Changed(Struct, frozen=True, kw_only=True):
     files: tuple[FileChange, ...] = ()
     """Added, modified and deleted files."""
     ignored: tuple[FileChange, ...] = ()
-    """The same in folders that the repository ignores, such as caches."""
+    """The same in directories that the repository ignores, such as caches."""
     repository: tuple[str, ...] = ()
     """What else of the repository is different, such as its commits."""
     complete: bool = True
-    """Whether there can be no other change in the files that count."""
+    """Whether there can be no other change in the relevant files."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -131,7 +135,7 @@ def _compare(
         for path, op in _different_contents(before.listing, after.listing):
             files[name(path)] = op
     for path, op in _different_marks(before.single, after.single):
-        # A file that is ignored only since then was told of by git before.
+        # A file that is newly ignored was in the listing before.
         if files.setdefault(name(path), op) is not op:
             files[name(path)] = FileOp.MODIFY
     for path, op in _different_marks(before.ignored, after.ignored):
@@ -167,7 +171,7 @@ def _different_contents(before: bytes, after: bytes) -> Iterator[tuple[str, File
 def _read_lines(lines: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
     for line in lines:
         what, _, path = line.partition(b"\t")
-        # Another repository is compared by itself: its commit is one of its facts.
+        # A nested repository has its own snapshot: its commit is one of its facts.
         if path and not what.startswith(_GITLINK):
             yield path, what
 
@@ -178,7 +182,7 @@ def _different_marks(before: FileStates, after: FileStates) -> Iterator[tuple[st
         if old is not None and new is not None and plain_folder.same(old, new):
             continue
         if (old is None and not before.complete) or (new is None and not after.complete):
-            # It may lie beyond what was looked at.
+            # It may lie beyond the limit of the walk.
             continue
         yield _text(os.fsencode(name)), _op(old is not None, new is not None)
 
@@ -190,14 +194,14 @@ def _op(was: bool, is_now: bool) -> FileOp:
 
 
 def _text(path: bytes) -> str:
-    """A path that can stand in JSON, whatever bytes the file system has."""
+    """The path as text that is valid in JSON, whatever its bytes are."""
     return path.decode("utf-8", "backslashreplace")
 
 
 async def _take(folder: Path, *, workspace: Path, depth: int) -> Snapshot:
     try:
         repository, why = await find_repository(folder)
-        # A submodule whose repository is broken would be answered for by the one around it.
+        # For a broken submodule git would report the repository around it.
         if repository is not None and depth > 0 and repository.top != folder:
             repository, why = None, "it points nowhere"
         if repository is not None and await git.is_ignored(repository, folder):
@@ -306,7 +310,7 @@ async def _nested(
 
 
 async def _facts(repository: Repository) -> dict[str, str]:
-    """What else belongs to a repository, each as a text to compare."""
+    """Hashes of the other parts of a repository, for comparison."""
     refs, index = await asyncio.gather(
         git.ask(("for-each-ref", "--format=%(objectname) %(refname)"), cwd=repository.top),
         git.ask(("ls-files", "--stage", "-z"), cwd=repository.top),

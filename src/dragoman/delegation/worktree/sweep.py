@@ -27,10 +27,10 @@ from dragoman.transports.process.identity import ProcessState, state_of
 LOCK: Final = ".sweeping"
 
 REPORTED: Final = "left.txt"
-"""In the folder of a worktree that was reported and stays: why it does."""
+"""File in a worktree's directory that says why it was not removed."""
 
 UNFINISHED_AGE: Final = 3600.0
-"""Seconds after which a folder without a record is litter: a record takes a moment."""
+"""Seconds after which a directory without a record is removed: a record is written at once."""
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class Swept:
     id: str
     workspace: str
     patch: Path | None
-    """What was done in it, if anything was."""
+    """The saved changes, if there were any."""
 
 
 async def sweep(folder: Path, *, patches: Path | None = None) -> list[Swept]:
-    """Remove every worktree whose maker is dead. Several may sweep at once; one of them does it."""
+    """Remove every worktree whose owner is dead. Does nothing if another process is sweeping."""
     lock = _lock(folder)
     if lock is None:
         return []
@@ -67,7 +67,7 @@ async def sweep(folder: Path, *, patches: Path | None = None) -> list[Swept]:
 async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept | None:
     kept: Path | None = None
     if all(tree.base for tree in record.trees):
-        # Else the copy was never finished, and nobody has worked in it.
+        # Otherwise the worktree was never finished, and is unused.
         try:
             data = await patch_of(record.trees)
             kept = keep_patch(patches, record.id, data) if data else None
@@ -75,7 +75,7 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
             if all((Path(tree.path) / ".git").exists() for tree in record.trees):
                 _report_once(home, error)
                 return None
-            # The worktree or its repository is gone: there is nothing that could be kept.
+            # The worktree or its repository is gone: there is nothing to save.
     future = asyncio.get_running_loop().run_in_executor(None, records.remove, home, record)
     await finish(asyncio.wait([future], timeout=REMOVE_TIMEOUT))
     if not future.done() or future.exception() is not None or not future.result():
@@ -85,7 +85,7 @@ async def _sweep_one(home: Path, record: WorktreeRecord, patches: Path) -> Swept
 
 
 def _report_once(home: Path, error: DragomanError) -> None:
-    """Say that a worktree stays, and not again at every later sweep."""
+    """Log once that a worktree stays, and not again at every later sweep."""
     text = f"{home} is left as it is, because it cannot be read: {error}"
     if (home / REPORTED).exists():
         log.debug("%s", text)
@@ -103,7 +103,7 @@ def _lock(folder: Path) -> HeldLock | None:
 
 
 def _remove_litter(home: Path) -> None:
-    """Remove a folder whose maker was killed before it had written the record."""
+    """Remove a directory whose owner was killed before it wrote the record."""
     try:
         old = time.time() - home.stat().st_mtime > UNFINISHED_AGE
     except OSError:
