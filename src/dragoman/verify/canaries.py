@@ -15,12 +15,12 @@ from msgspec import structs
 from dragoman.catalogue.descriptor import CanaryPrompts
 
 NEVER: Final = "its descriptor says that it never {}"
-"""Why a peer is not asked for what it has not got."""
+"""Why a rung is skipped for a peer that lacks the feature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canaries:
-    """The prompts; words in braces are replaced. What a peer cannot do has an empty one."""
+    """The prompts; words in braces are replaced. An empty prompt skips its rung."""
 
     echo: str = (
         "Answer with two or three short sentences about the sea and the word {token}. Use no tools."
@@ -31,20 +31,20 @@ class Canaries:
     slower: str = (
         "Count from 1 to 5000 in words, one number on each line, without stopping. Use no tools."
     )
-    """Asked for where the first one was over too soon; empty asks for the same again."""
+    """Used if the first turn ended too soon; empty repeats `slow`."""
     write: str = "Create the file {path} with exactly this content and nothing else: {text}"
-    """Asked twice: the first time it is allowed, the second time it is refused."""
+    """Sent twice: the first write is allowed, the second refused."""
     shell: str = "Run this command in the shell and nothing else: {command}"
     tool: str = (
         "Call the tool {tool} of the MCP server {server} once, without arguments, and repeat "
         "what it says."
     )
     failure: str | None = None
-    """Makes the model fail. Nobody can ask that of a real one, so it is left out by default."""
+    """Makes the model fail. Not possible with a real model, so it is off by default."""
 
 
 def canaries_for(prompts: CanaryPrompts) -> Canaries:
-    """The usual canaries with those in their place that a peer's descriptor gives."""
+    """The default prompts, with those of a peer's descriptor in their place."""
     given = {name: text for name, text in structs.asdict(prompts).items() if text is not None}
     if "slow" in given:
         given["slower"] = given["slow"]

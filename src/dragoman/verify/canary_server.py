@@ -17,11 +17,11 @@ TOOL: Final = "sing"
 SONG: Final = "tweet"
 
 VERSION: Final = "2025-06-18"
-"""The version of MCP that is named if the client names none."""
+"""The MCP version that is returned if the client sends none."""
 
 
 def serve(source: IO[str], sink: IO[str], mark: str) -> None:
-    """Answer until the input ends."""
+    """Answer requests until end of input."""
     leave(mark, "started")
     for line in source:
         try:

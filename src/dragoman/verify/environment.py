@@ -24,7 +24,7 @@ from dragoman.transports.process.environment import NETWORK_NAMES
 SECRET: Final = re.compile(
     r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|URL|URI|ENDPOINT|HOST|PROXY", re.IGNORECASE
 )
-"""Names of variables that may say who pays, or where a model is."""
+"""Names of variables that may hold a credential or the endpoint of a model."""
 
 HOMES: Final[Mapping[str, str]] = {
     "HOME": "",
@@ -37,29 +37,29 @@ HOMES: Final[Mapping[str, str]] = {
     "APPDATA": "AppData/Roaming",
     "LOCALAPPDATA": "AppData/Local",
 }
-"""Variables that lead to a user's files, and where they lead in an empty home."""
+"""Variables that point to a user's files, and their paths in the empty home."""
 
 CUT: Final = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS")
-"""What every program usually gets and an unknown one does not: it can act as the user by them."""
+"""Variables that programs usually inherit, but not an unknown one: they let it act as the user."""
 
 PROXIES: Final = tuple(name for name in NETWORK_NAMES if name.lower().endswith("proxy"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerEnvironment:
-    """What a peer is started with."""
+    """Workspace and environment of the peer."""
 
     workspace: Path
-    """Empty but for `.git`, and gone afterwards."""
+    """Empty except for `.git`, and removed afterwards."""
     marks: Path
-    """A folder beside it, for what peers shall not find by looking around."""
+    """A directory beside it, for files that the peer must not find in its workspace."""
     env: Mapping[str, str]
     inherit: tuple[str, ...]
 
 
 @contextmanager
 def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[PeerEnvironment]:
-    """Empty folders for one climb. They are removed afterwards, with whatever is in them."""
+    """Temporary directories and environment for one verification; removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="dragoman-verify-", ignore_cleanup_errors=True) as top:
         # A link in the path would make the peer's paths differ from ours.
         base = Path(os.path.realpath(top))
@@ -75,26 +75,26 @@ def surroundings(way: LaunchSpec, *, careful: bool) -> Iterator[PeerEnvironment]
 
 
 async def make_repository(workspace: Path) -> None:
-    """Make the workspace a git repository with one commit: there most agents work, and some ask
-    for permission only elsewhere. Where there is no git, it stays a folder."""
+    """Make the workspace a git repository with one commit: agents usually work in one, and some ask
+    for permission only outside of one. Without git it stays a plain directory."""
     commit = ("-c", "user.name=dragoman", "-c", "user.email=dragoman@localhost", "commit")
     with contextlib.suppress(SpawnError):
-        # The user's templates may bring hooks along.
+        # The user's templates may contain hooks.
         if (await git.ask(("init", "--quiet", "--template="), cwd=workspace)).ok:
             await git.ask((*commit, "--quiet", "--allow-empty", "-m", "Begin"), cwd=workspace)
 
 
 def careful_environment(way: LaunchSpec, home: Path) -> dict[str, str]:
-    """The variables that are set for a program that nobody knows."""
+    """The variables for an unknown program (careful mode)."""
     env = {name: value for name, value in way.env.items() if not is_secret(name, way)}
     env |= {name: str(home / place) if place else str(home) for name, place in HOMES.items()}
-    # An empty value is as good as none for these, and the allow-list cannot be shortened.
+    # For these an empty value means unset; the allow-list itself cannot be shortened.
     env |= dict.fromkeys((*CUT, *PROXIES), "")
     return env
 
 
 def is_secret(name: str, way: LaunchSpec) -> bool:
-    """Whether a variable may hold a credential, or lead to a model."""
+    """Whether a variable may hold a credential or the endpoint of a model."""
     known = way.descriptor.credentials if way.descriptor is not None else None
     if known is not None and name in (*known.env, *known.endpoints):
         return True

@@ -81,17 +81,16 @@ async def climb(
     version: str | None = None,
     rungs: Sequence[Rung] = RUNGS,
 ) -> Card:
-    """Verify the peer at the end of `way` and return its card, which is also kept if `paths` says
-    where. What only turns can show is kept of an earlier card of the same version, if this climb
-    takes none.
+    """Verify the peer that `way` starts and return its card, which is stored if `paths` is given.
+    Without `turns`, results of turns are taken over from an earlier card of the same version.
 
-    `turns` allows rungs that spend calls of its model. `careful` is for programs that nobody
-    knows: they get no credentials and an empty home. `on_rung` is told of every rung when it is
-    done. `version` is what is known otherwise, for peers that do not say it.
+    `turns` allows rungs that spend model calls. `careful` is for unknown programs: they get no
+    credentials and an empty home. `on_rung` is called after each rung. `version` is used for peers
+    that do not report theirs.
     """
     platform = platform or current_platform()
     results: list[RungResult] = []
-    # It is measured as it is started under a policy: whether it asks then is what counts.
+    # Started as under a policy, because whether it asks for permission then is what counts.
     way = made_to_ask(way)
     with surroundings(way, careful=careful) as where:
         state = Verification(
@@ -155,7 +154,7 @@ async def _measure(rung: Rung, state: Verification) -> RungFinding:
         async with asyncio.timeout(state.limits.rung) as scope:
             return await rung.measure(state)
     except DragomanError as error:
-        # A rung says itself what it expects to fail; this is the peer doing something else.
+        # A rung handles the failures it expects; this is an unexpected one.
         return failed(str(error), _remedy(error))
     except TimeoutError:
         if not scope.expired():
@@ -195,12 +194,12 @@ def _card(
 
 
 def with_earlier(card: Card, earlier: Card, rungs: Sequence[Rung] = RUNGS) -> Card:
-    """A card with what an earlier one measured in turns and this one did not.
+    """The card with results from an earlier one that needed turns and were not measured now.
 
-    A rung that fell is not kept: whoever climbs again may have mended the cause.
+    A failed rung is not taken over: its cause may have been fixed since.
     """
     if not earlier.turns or card.version is None:
-        # Where nobody knows the version, it may be another one by now.
+        # If the version is unknown, it may have changed since.
         return card
     before = {one.rung: one for one in earlier.rungs}
     results = {one.rung: one for one in card.rungs}
@@ -235,8 +234,8 @@ def _dated(result: RungResult, measured_at: str) -> RungResult:
 
 
 def fields_without(rung: str) -> tuple[str, ...]:
-    """The fields of the card that stay unknown when this rung does not hold: those of the rungs
-    that need it, and of the rungs that need those."""
+    """The fields of the card that stay unknown if this rung fails: those of the rungs that need
+    it, directly or indirectly."""
     lost = {rung}
     for each in RUNGS:
         if lost & set(each.needs):

@@ -20,21 +20,21 @@ class LadderLimits:
     session: float = 60.0
     """Opening a session: agents connect to their MCP servers meanwhile."""
     answer: float = 20.0
-    """Any other single question. All but one of them do no work."""
+    """Any other request. All but one of them do no work."""
     first_event: float = 60.0
-    """From a prompt to the first sign of life."""
+    """From a prompt to the first event."""
     silence: float = 60.0
-    """Between two signs of life in a turn. Some agents retry a failing model silently for longer,
-    and for a verification that is an answer, too."""
+    """Between two events in a turn. Some agents retry a failing model silently for longer, and for
+    a verification that is a result too."""
     turn: float = 180.0
-    """A whole turn: the canaries ask for little."""
+    """A whole turn: the prompts ask for little."""
     cancel_grace: float = 10.0
     """From a cancel to the end of the turn."""
     cancel_arrival: float = 1.0
     """From a cancel to the end of a turn that may have ended before the cancel arrived: a peer has
     read it by then. Real agents stop within 0.25 s."""
     tail: float = 1.0
-    """Without updates for this long after its end, a turn has sent all it had to say."""
+    """Without updates for this long after its end, a turn has sent everything."""
     replay_quiet: float = 0.3
     """Without updates for this long, a replay that comes after its answer counts as over."""
     mcp_start: float = 2.0
@@ -43,15 +43,15 @@ class LadderLimits:
     exit: float = 5.0
     """From the end of its input to its exit. Agents need up to 2.2 s, and some never exit."""
     rung: float = 600.0
-    """One whole rung, whatever it waits for: the net under all other limits."""
+    """One whole rung, whatever it waits for, in case another limit is missing."""
     oversized_size: int = 8 * 1024 * 1024
     """Bytes of the line that is longer than a peer expects. The usual limits that peers have by
     accident are 64 KiB and 1 MiB."""
     shutdown: ShutdownTimes = ShutdownTimes()
-    """How long a peer is asked before it is killed."""
+    """Timeouts of the shutdown, before the peer is killed."""
 
     def budgets(self, handshake: float | None = None) -> Budgets:
-        """The same for a client. A peer that is known to be slow may need a longer handshake."""
+        """The limits as client budgets. A peer that is known to be slow gets a longer handshake."""
         return Budgets(
             initialize=max(self.handshake, handshake or 0.0),
             session=self.session,

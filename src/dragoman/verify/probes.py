@@ -19,16 +19,16 @@ from dragoman.events import model
 from dragoman.events.parts import SessionOption
 
 UNKNOWN_METHOD: Final = "dragoman/nobody_knows_this"
-"""Without an underscore at its beginning: that would be an extension, which may be swallowed."""
+"""Without a leading underscore: that would be an extension method, which may be ignored."""
 
 ACCEPTED: Final = 0
-"""Stands for a code where there should have been an error."""
+"""Result of `code_of` if the peer accepted a request that should fail."""
 
 Question = tuple[str, dict[str, Any]]
 
 
 def unknown_session(peer: Peer, workspace: Path) -> Question | None:
-    """A request about a session that does not exist and that spends no model call."""
+    """A request for a session that does not exist; it spends no model call."""
     nobody = str(uuid.uuid4())
     if peer.dialect == discovery.CODEX:
         return "thread/read", {"threadId": nobody, "includeTurns": False}
@@ -52,18 +52,18 @@ def bad_params(peer: Peer) -> Question | None:
 
 
 def unknown_method() -> Question:
-    """A request for what no peer has."""
+    """A request with a method that no peer has."""
     return UNKNOWN_METHOD, {}
 
 
 def oversized(question: Question, size: int) -> Question:
-    """The same question in a line that is longer than most programs expect."""
+    """The same request in a line that is longer than most programs expect."""
     method, params = question
     return method, {**params, "padding": "x" * size}
 
 
 def names_version(line: bytes) -> bool:
-    """Whether the answer to a greeting names a version of the protocol."""
+    """Whether the answer to the handshake has a protocol version."""
     try:
         answer = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -73,9 +73,9 @@ def names_version(line: bytes) -> bool:
 
 
 async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
-    """The code of the error that answers a request; `ACCEPTED` if there was none.
+    """The error code of the answer to a request; `ACCEPTED` if it was not an error.
 
-    Raises what kept an answer from coming.
+    Raises if no answer came.
     """
     method, params = question
     try:
@@ -88,7 +88,7 @@ async def code_of(peer: Peer, question: Question, *, timeout: float) -> int:
 
 
 async def needs_login(peer: Peer) -> bool | None:
-    """Whether the peer says that a login is missing; None if it cannot be asked."""
+    """Whether the peer reports a missing login; None if its dialect has no such request."""
     if peer.dialect != discovery.CODEX:
         return None
     await peer.client.account()
@@ -98,7 +98,7 @@ async def needs_login(peer: Peer) -> bool | None:
 async def models_of(
     peer: Peer, conversation: Conversation, events: list[model.Event]
 ) -> tuple[str, ...] | None:
-    """The models that can be chosen, as the peer names them; None if it does not say."""
+    """The models that the peer offers, by its names; None if it does not list them."""
     if peer.dialect == discovery.CODEX:
         return tuple(entry.id for entry in await peer.client.models())
     told = getattr(getattr(conversation, "session", None), "models", None)

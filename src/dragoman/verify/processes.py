@@ -22,13 +22,13 @@ from dragoman.transports.process.stream import STDERR_TAIL_SIZE, StderrTail, sta
 
 @dataclass(frozen=True, slots=True)
 class ExitBehaviour:
-    """How a process behaved when its input ended."""
+    """How a process reacted to the end of its input."""
 
     exited: bool
     code: int | None = None
     signal: int | None = None
     survivors: int | None = None
-    """What it left behind; None where that cannot be seen."""
+    """Number of child processes it left behind; None if that cannot be determined."""
 
 
 class PeerProcess:
@@ -40,8 +40,8 @@ class PeerProcess:
         self._survivors: int | None = None
         if child is not None:
             self._farewell = child.farewell
-            # Until the handshake is done, an end begins with a signal and not with the end of
-            # its input.
+            # Until the handshake is done, the shutdown starts with a signal and not by closing
+            # stdin.
             child.farewell = None
             told = child.on_exit
 
@@ -54,7 +54,7 @@ class PeerProcess:
             child.on_exit = exited
 
     def proved(self) -> None:
-        """It answered as an agent does: from now on it is ended politely."""
+        """The handshake succeeded: from now on the shutdown starts by closing stdin."""
         if self.child is not None:
             self.child.farewell = self._farewell
 
@@ -63,7 +63,7 @@ class PeerProcess:
         return str(tail()).strip() if callable(tail) else ""
 
     async def end_input(self, timeout: float) -> ExitBehaviour:
-        """End its input and see what it does within the time. The rest is for `aclose`."""
+        """Close its stdin and see whether it exits within the timeout. `aclose` does the rest."""
         assert self.child is not None and self._farewell is not None
         try:
             async with asyncio.timeout(timeout):
@@ -87,7 +87,7 @@ def start(
     inherit: Iterable[str],
     times: ShutdownTimes,
 ) -> PeerProcess:
-    """Start the peer. Nothing is awaited, so that no cancellation can lose it."""
+    """Start the peer. Nothing is awaited, so that a cancel cannot lose the process."""
     tail = StderrTail(STDERR_TAIL_SIZE)
     return PeerProcess(
         *start_stream(argv, tail=tail, cwd=cwd, env=env, inherit=inherit, times=times)
@@ -95,7 +95,7 @@ def start(
 
 
 async def reach(address: str, *, codex: bool) -> PeerProcess:
-    """Connect to a peer that runs already."""
+    """Connect to a peer that is already running."""
     if address.startswith("unix:"):
         path = address.removeprefix("unix:").removeprefix("//")
         if codex:

@@ -23,7 +23,7 @@ WORDS: Final = {
 
 
 def rung_lines(result: RungResult) -> list[str]:
-    """One rung: its verdict and evidence, and what to do about it."""
+    """The lines of one rung: verdict, evidence, remedy."""
     took = f" ({result.seconds:.1f} s)" if result.seconds >= 0.05 else ""
     lines = [f"{WORDS[result.verdict]:<4}  {result.rung:<{WIDTH}}  {result.evidence}{took}"]
     if result.remedy and result.verdict is not RungVerdict.PASS:
@@ -32,7 +32,7 @@ def rung_lines(result: RungResult) -> list[str]:
 
 
 def proved(card: Card) -> str:
-    """What was proved of a peer, in words, and what was not tried."""
+    """What the card proves about a peer, and what was not tried."""
     facts = card.facts
     did = ["starts"] if facts.handshake_seconds is not None or facts.dialect else []
     did += [f"speaks {facts.dialect}"] if facts.dialect else []
@@ -51,7 +51,7 @@ def proved(card: Card) -> str:
 
 
 def summary(card: Card) -> str:
-    """What was proved of the peer, or that it cannot be used, in one sentence."""
+    """One sentence: what the card proves, or that the peer cannot be used."""
     version = f" {card.version}" if card.version else ""
     failures = [one for one in card.rungs if one.verdict is RungVerdict.FAIL]
     if not card.usable:
@@ -63,6 +63,6 @@ def summary(card: Card) -> str:
 
 
 def text(card: Card) -> str:
-    """The whole card, as the ladder went."""
+    """The whole card, in the order of the rungs."""
     lines = [line for result in card.rungs for line in rung_lines(result)]
     return "\n".join([*lines, "", summary(card)])

@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 MAX_EVIDENCE: Final = 1000
-"""Characters of a rung's evidence: an agent may call itself whatever it likes."""
+"""Maximum characters of a rung's evidence: it may contain text from the peer."""
 
 MAX_WORD: Final = 200
-"""Characters of one word that a peer says of itself: its name, its version, a model."""
+"""Maximum characters of a name that comes from a peer: its name, its version, a model."""
 
 MAX_WORDS: Final = 1000
-"""Words of one kind, such as models. No agent has so many, and a card is read at every start."""
+"""Maximum number of names of one kind, such as models. A card is read at every start."""
 
 
 def one_line(text: str, size: int = MAX_EVIDENCE) -> str:
-    """A text in one line and not too long, so that no peer can write lines of the report itself."""
-    # A multiple is enough to look at: whoever fills it with spaces has nothing to say.
+    """The text in one line of limited length, so that a peer cannot add lines to the report."""
+    # A multiple of the size is enough to read: the rest could only be more whitespace or is cut.
     line = " ".join(text[: 4 * size].split())
     return line if len(line) <= size and len(text) <= 4 * size else f"{line[: size - 1]}…"
 
 
 def words(said: Iterable[str]) -> tuple[str, ...]:
-    """What a peer calls its things, in words that a card can hold."""
+    """Names from a peer, limited in length and number for the card."""
     return tuple(one_line(word, MAX_WORD) for word in islice(said, MAX_WORDS))
 
 
 @dataclass(frozen=True, slots=True)
 class RungFinding:
-    """What a rung found. `facts` are fields of the card; those it could not measure are absent."""
+    """Result of a rung. `facts` are fields of the card; those it could not measure are absent."""
 
     verdict: RungVerdict
     evidence: str
@@ -50,22 +50,22 @@ class RungFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """One question to a peer."""
+    """One check of a peer."""
 
     name: str
     asks: str
-    """The question, for people."""
+    """The question that it answers, as text."""
     measure: Callable[[Verification], Awaitable[RungFinding]]
     fields: tuple[str, ...] = ()
     """The fields of the card that this rung fills."""
     needs: tuple[str, ...] = ()
-    """Rungs that must have held: without them this one makes no sense."""
+    """Rungs that must have passed or warned; otherwise this one is skipped."""
     turns: bool = False
-    """Whether it spends a call of the peer's model."""
+    """Whether it spends a model call."""
     essential: bool = False
     """Whether a peer that fails here cannot be used."""
     last: bool = False
-    """Whether nothing that follows makes sense when this one fails."""
+    """Whether the verification stops if this one fails."""
 
 
 def passed(evidence: str, **facts: Any) -> RungFinding:

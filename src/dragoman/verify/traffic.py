@@ -21,24 +21,24 @@ SHOWN_SIZE: Final = 120
 """Characters of a line of noise that are kept as evidence."""
 
 TURN_ID_NAMES: Final = frozenset({"turnId", "turn_id", "promptId", "prompt_id"})
-"""How the id of a turn may be called in an update, in any dialect."""
+"""Possible names of the turn id in an update, in any dialect."""
 
 
 MAX_HEARD: Final = 50_000
-"""Events of one turn that are kept: a peer may tell without an end, and rungs need the first."""
+"""Maximum events of one turn that are kept: a peer may send without end."""
 
 MAX_HEARD_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of their lines."""
+"""Maximum bytes of their lines."""
 
 
 class TrafficCounts(list[model.Event]):
-    """What was heard, up to a bound. The end of a turn is kept in any case."""
+    """List of received events, up to a size limit. The end of a turn is always kept."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lines_size = 0
         self.total = 0
-        """How many there were, those that were not kept included."""
+        """Number of events, including those that were not kept."""
 
     def take(self, event: model.Event) -> None:
         self.total += 1
@@ -51,7 +51,7 @@ class TrafficCounts(list[model.Event]):
 
 
 class TrafficLog:
-    """Watches all connections of one climb."""
+    """Counts the events of all connections of one verification."""
 
     def __init__(self) -> None:
         self.noise_lines = 0
@@ -62,12 +62,12 @@ class TrafficLog:
         self.services: Counter[str] = Counter()
         self.protocol_version: str | None = None
         self.greeting = b""
-        """The line that answered the last handshake."""
+        """The line of the last handshake's answer."""
         self._listeners: list[TrafficCounts] = []
         self._last: bytes | None = None
 
     def hear(self, event: model.Event) -> None:
-        """An event of any connection. Called in the order of each wire."""
+        """Count an event. Called in wire order for each connection."""
         for heard in self._listeners:
             heard.take(event)
         match event:
@@ -82,7 +82,7 @@ class TrafficLog:
             return
         if event.native == acp.INITIALIZE.name:
             self.greeting = line
-        # Several events may come of one line, and the first of them may be of another kind.
+        # One line may become several events, and the first of them may be of another kind.
         if line is not self._last and isinstance(
             event, model.Unknown | model.PermissionAsked | model.ServiceCalled
         ):
@@ -104,7 +104,7 @@ class TrafficLog:
 
     @contextmanager
     def listening(self) -> Iterator[TrafficCounts]:
-        """The events from here on, in a list that grows."""
+        """Collect the events from here on in a list."""
         heard = TrafficCounts()
         self._listeners.append(heard)
         try:
@@ -114,7 +114,7 @@ class TrafficLog:
 
 
 def shown(line: bytes) -> str:
-    """A line, fit for a sentence."""
+    """A line shortened for a message."""
     text = line.decode("utf-8", "replace").strip()
     return repr(text if len(text) <= SHOWN_SIZE else f"{text[:SHOWN_SIZE]}…")
 

@@ -43,7 +43,7 @@ from dragoman.verify.traffic import TrafficCounts, TrafficLog
 
 @dataclass(slots=True)
 class ConnectedPeer:
-    """A peer that has shaken hands, and its process."""
+    """A peer after its handshake, and its process."""
 
     peer: Peer
     running: PeerProcess
@@ -58,7 +58,7 @@ class ConnectedPeer:
 
 @dataclass(frozen=True, slots=True)
 class TurnObservation:
-    """A turn, with everything that came in it and shortly after it."""
+    """A turn with the events during it and shortly after it."""
 
     result: Result
     events: list[model.Event]
@@ -68,7 +68,7 @@ class TurnObservation:
 
 @dataclass
 class Verification:
-    """What the rungs of one climb share."""
+    """State that the rungs of one verification share."""
 
     way: LaunchSpec
     surroundings: PeerEnvironment
@@ -78,33 +78,33 @@ class Verification:
     turns: bool
     careful: bool
     files: windows.FileLookup = field(default_factory=windows.RealFiles)
-    """Where programs are looked for on Windows."""
+    """File lookup for programs on Windows."""
     witness: TrafficLog = field(default_factory=TrafficLog)
     facts: dict[str, Any] = field(default_factory=dict)
     verdicts: dict[str, RungVerdict] = field(default_factory=dict)
     dialect: str | None = None
     """Known after the handshake."""
     greeting: DragomanError | None = None
-    """Why there is no conversation although it answered."""
+    """The error of a handshake that was answered but failed."""
     refusal: DragomanError | None = None
     """Why no session could be opened."""
     first: ConnectedPeer | None = None
     second: ConnectedPeer | None = None
     session_id: str | None = None
-    """The session that another process has to remember."""
+    """The session that a second process must find."""
     session_began: datetime | None = None
     """When it was opened."""
     spoken: bool = False
-    """Whether a turn was taken in that session."""
+    """Whether that session had a turn."""
     settings: list[model.Event] = field(default_factory=list)
-    """What came with the opening of that session."""
+    """The events that came while that session was opened."""
     told: TurnObservation | None = None
     """The first turn."""
     wrote: bool = False
-    """Whether it wrote the file that it was allowed to write."""
+    """Whether it wrote the file after permission was granted."""
     wrote_through_us: bool = False
     asked: list[Question] = field(default_factory=list)
-    """The questions for permission since `decide_with`."""
+    """The permission requests since `decide_with`."""
     _policy: Permit = deny_all
     _conversation: Conversation | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -117,18 +117,18 @@ class Verification:
 
     @property
     def shown(self) -> str:
-        """The launch, for people."""
+        """The command line or address, as text."""
         command = self.way.command
         return f"`{shlex.join(command)}`" if command else str(self.way.address)
 
     def held(self, rung: str) -> bool:
-        """Whether a rung was tried and did not fail."""
+        """Whether a rung passed or warned."""
         return self.verdicts.get(rung) in (RungVerdict.PASS, RungVerdict.WARN)
 
     # -- permissions
 
     def decide_with(self, policy: Permit) -> None:
-        """Let `policy` answer questions for permission from now on, and forget earlier ones."""
+        """Let `policy` answer permission requests from now on, and clear `asked`."""
         self._policy = policy
         self.asked.clear()
 
@@ -137,14 +137,14 @@ class Verification:
         return self._policy(question)
 
     def _guard(self, question: Question) -> Any:
-        """Decide about files of a peer that always writes through us: there a write is a question
-        like any other. Reading needs no decision."""
+        """Decide on file access of a peer that always writes through the client: a write counts as
+        a permission request, a read is always allowed."""
         return Answer.ALLOW_ONCE if question.kind in READING else self._decide(question)
 
     # -- processes
 
     async def connect(self, dialect: str) -> ConnectedPeer:
-        """Start the peer and shake hands. The caller's stack, or nobody, answers for it."""
+        """Start the peer and do the handshake. The caller must close it (see `keep`)."""
         loop = asyncio.get_running_loop()
         way, where = self.way, self.surroundings
         descriptor = way.descriptor
@@ -175,7 +175,7 @@ class Verification:
         return ConnectedPeer(peer, running, loop.time() - started_at)
 
     def keep(self, connected: ConnectedPeer) -> ConnectedPeer:
-        """End a process with the climb, should it still run then."""
+        """Close a peer at the end of the verification, if it is still running."""
         self._stack.push_async_callback(connected.peer.aclose)
         return connected
 
@@ -184,7 +184,7 @@ class Verification:
         return self.keep(await self.connect(self.dialect))
 
     async def peer(self) -> Peer:
-        """The first process, or another in its place if it has died."""
+        """The first process, or a new one in its place if it has died."""
         if self.first is None or not self.first.alive:
             if self.first is not None:
                 await self.first.peer.aclose()
@@ -193,7 +193,7 @@ class Verification:
         return self.first.peer
 
     async def successor(self) -> ConnectedPeer:
-        """A second process, which has to remember what the first did. The first is ended."""
+        """A second process, which must find the session of the first. The first is closed."""
         if self.second is None or not self.second.alive:
             if self.first is not None:
                 await self.first.peer.aclose()
@@ -204,7 +204,7 @@ class Verification:
 
     @asynccontextmanager
     async def victim(self) -> AsyncIterator[Peer]:
-        """A process of its own for what may upset it."""
+        """A separate process for requests that may crash the peer."""
         assert self.dialect is not None
         connected = await self.connect(self.dialect)
         try:
@@ -215,8 +215,8 @@ class Verification:
     # -- sessions and turns
 
     async def conversation(self) -> Conversation:
-        """The session that rungs share. If it was given up, so is its process: whatever hung in
-        it may hold up the next one too."""
+        """The session that rungs share. If it hangs, its process is replaced too, because whatever
+        hangs in it may block the next session."""
         if self.first is not None and is_given_up(self._conversation):
             await self.first.peer.aclose()
         peer = await self.peer()
@@ -231,24 +231,24 @@ class Verification:
         return here
 
     async def open(self, peer: Peer, **options: Any) -> Conversation:
-        """A session that ends with its process: an agent may forget one that was closed."""
+        """Open a session. It is not closed before its process: an agent may forget a closed one."""
         return await peer.open(Opening(cwd=self.surroundings.workspace, **options))
 
     @asynccontextmanager
     async def turning(
         self, conversation: Conversation, prompt: str
     ) -> AsyncIterator[ConversationTurn]:
-        """A turn. If the climb is called off meanwhile, its end is not waited for."""
+        """Run a turn. If the verification is cancelled meanwhile, the turn's end is not awaited."""
         async with conversation.prompt(prompt) as turn:
             try:
                 yield turn
             except asyncio.CancelledError:
-                # A peer that ignores the cancel would hold up whoever wants to leave.
+                # A peer that ignores the cancel would block the caller.
                 await finish(self._stack.aclose())
                 raise
 
     async def take_turn(self, conversation: Conversation, prompt: str) -> TurnObservation:
-        """Send a prompt, and wait for its end and for what comes after it."""
+        """Send a prompt, and wait for the end of the turn and for late updates."""
         events = TrafficCounts()
         with self.witness.listening() as heard:
             async with self.turning(conversation, prompt) as turn:
@@ -258,13 +258,13 @@ class Verification:
             if result.error is None:
                 await self.quiet(heard)
         here = [event for event in heard if event.session == conversation.id]
-        # They may well come together with the end, before anybody here is awake.
+        # Late updates may arrive together with the end, before this task runs again.
         ends = [at for at, event in enumerate(here) if isinstance(event, model.TurnEnded)]
         after = [event for event in here[ends[-1] + 1 :] if event.raw is not None] if ends else []
         return TurnObservation(result, events, after)
 
     async def quiet(self, heard: TrafficCounts) -> None:
-        """Wait until nothing came for a while."""
+        """Wait until no event has come for a while."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + 10 * self.limits.tail
         seen = -1
@@ -274,7 +274,7 @@ class Verification:
 
 
 def is_given_up(conversation: Conversation | None) -> bool:
-    """Whether a session cannot be used any more, because a cancelled turn of it did not end."""
+    """Whether a session is unusable because a cancelled turn of it did not end."""
     return bool(getattr(getattr(conversation, "session", conversation), "unusable", False))
 
 

@@ -29,7 +29,7 @@ from dragoman.verify.rung import MAX_WORD, Rung, RungFinding, failed, one_line, 
 from dragoman.verify.verification import ConnectedPeer, Verification
 
 SHOWN_SIZE: Final = 300
-"""Characters of a program's last words in the evidence."""
+"""Characters of a program's stderr in the evidence."""
 
 
 async def handshake(state: Verification) -> RungFinding:
@@ -67,7 +67,7 @@ async def handshake(state: Verification) -> RungFinding:
 
 
 def _answered(state: Verification, error: DragomanError, seconds: float) -> RungFinding:
-    """It answered, so this rung holds; what it speaks is the next one's question."""
+    """It answered, so this rung passes; the rung `dialect` judges the answer."""
     state.greeting = error
     return passed(
         f"answered after {seconds:.2f} s, but not as expected: {error}",
@@ -76,7 +76,7 @@ def _answered(state: Verification, error: DragomanError, seconds: float) -> Rung
 
 
 def _shows_other(connected: ConnectedPeer, dialect: str) -> str | None:
-    """The dialect that an answer shows, where this one could make do with it."""
+    """Another dialect that the answer shows, although this one accepted it."""
     if dialect != discovery.ACP:
         return None
     found = discovery.of_text(connected.peer.client.hello)
@@ -84,12 +84,12 @@ def _shows_other(connected: ConnectedPeer, dialect: str) -> str | None:
 
 
 def _wants_acp(error: DragomanError) -> bool:
-    """Whether somebody refused a handshake because it had no protocol version."""
+    """Whether the handshake was refused because it had no protocol version."""
     return isinstance(error, RemoteError) and "protocolVersion" in f"{error.message} {error.data}"
 
 
 def _unanswered(state: Verification, error: DragomanError) -> RungFinding:
-    """It did not answer: say which of the known ways this is."""
+    """The finding for a program that did not answer."""
     noise = state.witness.noise_sample
     printed = f"; on stdout it printed {noise}, which is no message" if noise else ""
     match error:
@@ -128,7 +128,7 @@ async def dialect(state: Verification) -> RungFinding:
         if isinstance(error, ProtocolMismatch) and _names_version(state, error):
             return failed(str(error), remedies.VERSION)
         if isinstance(error, AuthRequired):
-            # Nothing can be learned before the login, not even whether it is an agent.
+            # Nothing can be measured before the login, not even whether it is an agent.
             return failed(str(error), remedies.LOGIN)
         return failed(
             f"it speaks neither protocol: the handshake was answered with: {error}",
@@ -150,7 +150,7 @@ async def dialect(state: Verification) -> RungFinding:
 
 
 def _names_version(state: Verification, error: ProtocolMismatch) -> bool:
-    """Whether it speaks the protocol and only wants another version of it."""
+    """Whether it speaks the protocol, but another version of it."""
     refused = isinstance(error.__cause__, RemoteError)
     return refused or probes.names_version(state.witness.greeting)
 

@@ -76,7 +76,7 @@ async def entry(state: Verification) -> RungFinding:
 
 
 def wrong_form(descriptor: Descriptor, command: Sequence[str]) -> WrongForm | None:
-    """The wrong form that a command line is, if it is one that is known."""
+    """The known wrong form that a command line matches; None if none."""
     plain = unwrap(command)
     if not plain:
         # A bare `env` or the like starts nothing.
@@ -85,7 +85,7 @@ def wrong_form(descriptor: Descriptor, command: Sequence[str]) -> WrongForm | No
     for form in descriptor.wrong_forms:
         if form.command[0] != name or not _within(form.command[1:], words):
             continue
-        # The words of a wrong form may well stand in a right one with more words.
+        # A right form may contain the words of a wrong one.
         if not any(
             launch.command
             and program_name(launch.command[0]) == name

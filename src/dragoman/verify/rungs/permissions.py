@@ -21,7 +21,7 @@ from dragoman.verify.verification import Verification, allow
 
 
 class _Watch:
-    """A file that shall only be there after somebody was asked."""
+    """A file that must not exist before the peer has asked for permission."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

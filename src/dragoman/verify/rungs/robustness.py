@@ -17,7 +17,7 @@ from dragoman.verify.verification import Verification
 NONE_SEEN: Final = "none seen"
 
 USUAL: Final = {"unknown_method_code": (-32601,), "bad_params_code": (-32602,)}
-"""The codes of JSON-RPC. For an unknown session every peer has its own."""
+"""The JSON-RPC error codes. For an unknown session every peer has its own."""
 
 
 async def codes(state: Verification) -> RungFinding:
@@ -93,8 +93,8 @@ async def oversized(state: Verification) -> RungFinding:
 
 
 def _answered_before(state: Verification, peer: Peer) -> probes.Question | None:
-    """A question that does nothing and that this peer is known to answer: what it never answers
-    says nothing about the length of a line."""
+    """A request without effect that this peer is known to answer: one that it never answers says
+    nothing about the length of a line."""
     if "bad_params_code" in state.facts:
         return probes.bad_params(peer)
     return probes.unknown_method() if "unknown_method_code" in state.facts else None

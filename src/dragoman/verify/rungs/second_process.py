@@ -23,10 +23,10 @@ from dragoman.verify.rung import Rung, RungFinding, passed, skipped, warned
 from dragoman.verify.verification import Verification, allow
 
 LOOK_INTERVAL: Final = 0.05
-"""Seconds between two looks for the mark of the MCP server."""
+"""Seconds between two checks for the file of the MCP server."""
 
 MAX_LISTED: Final = 10_000
-"""Sessions that are looked through for ours: a list may have no end."""
+"""Maximum sessions that are searched for ours: a list may be endless."""
 
 
 async def mcp(state: Verification) -> RungFinding:
@@ -44,7 +44,7 @@ async def mcp(state: Verification) -> RungFinding:
     if not await _marked(state, mark) and speaking:
         state.decide_with(allow)
         names = {"tool": canary_server.TOOL, "server": canary_server.NAME}
-        # Whoever calls a tool has started its server by then: there is nothing left to wait for.
+        # A peer that calls a tool has started its server by then, so there is no further wait.
         await state.take_turn(conversation, fill(state.canaries.tool, **names))
     if mark.exists():
         done = ", ".join(dict.fromkeys(mark.read_text(encoding="utf-8").split()))
@@ -55,7 +55,7 @@ async def mcp(state: Verification) -> RungFinding:
 
 
 def canary(mark: Path) -> McpServerStdio:
-    """The MCP server that is handed over. It is run by its path, which needs nothing installed."""
+    """The MCP server for the peer. It is run by its path, so it needs nothing installed."""
     return McpServerStdio(
         name=canary_server.NAME,
         command=sys.executable,
@@ -67,7 +67,7 @@ def canary(mark: Path) -> McpServerStdio:
 async def _marked(state: Verification, mark: Path) -> bool:
     try:
         async with asyncio.timeout(state.limits.mcp_start):
-            # Another program's file is all there is to look at.
+            # A file that another program writes can only be polled.
             while not os.path.exists(mark):  # noqa: ASYNC110, ASYNC240
                 await asyncio.sleep(LOOK_INTERVAL)
     except TimeoutError:
@@ -94,8 +94,7 @@ async def listing(state: Verification) -> RungFinding:
 
 
 async def _found(state: Verification, peer: Peer) -> int:
-    """At which place the session is listed, or 0. The rest is not asked for, and neither is the end
-    of a list that has none."""
+    """The position of the session in the list, or 0. Stops at the session or after MAX_LISTED."""
     place = 0
     async for one in peer.list_sessions(state.surroundings.workspace):
         place += 1
@@ -134,8 +133,8 @@ async def load(state: Verification) -> RungFinding:
 
 
 def _in_its_first_minute(state: Verification) -> bool:
-    """Whether the clock still shows the minute in which the session was opened, or did so just
-    now: the peer looks at its clock before us."""
+    """Whether it is still the minute in which the session was opened. The peer reads its clock
+    before us, so the boundary counts as the same minute."""
     began = state.session_began
     if began is None:
         return False
@@ -154,11 +153,11 @@ async def resume(state: Verification) -> RungFinding:
 
 
 async def _reopen(state: Verification, peer: Peer, how: str) -> int:
-    """Open the session of the first process; the number of events that are replayed."""
+    """Open the session of the first process; returns the number of replayed events."""
     conversation = await state.open(peer, how=how, session_id=state.session_id)
     await conversation.wait_replayed()
     replayed = len(conversation.replayed)
-    # It may be opened once more in another way. Whether it closes well is nobody's question.
+    # It may be opened again by another method. A failure to close it does not matter.
     with contextlib.suppress(DragomanError):
         await conversation.close()
     return replayed

@@ -23,7 +23,7 @@ SHOWN_MODELS: Final = 6
 
 
 async def login(state: Verification) -> RungFinding:
-    """Open the first session: for most peers that is what shows a missing login."""
+    """Open the first session, which fails for most peers if a login is missing."""
     peer = await state.peer()
     try:
         missing = await probes.needs_login(peer)
@@ -52,7 +52,7 @@ def _sentence(how: str) -> str:
 
 
 def _offered(state: Verification, peer: Peer) -> str:
-    """How a person logs in, as far as anybody says."""
+    """How to log in, from the descriptor or from the peer's auth methods."""
     descriptor = state.way.descriptor
     if descriptor is not None and descriptor.credentials.login:
         return descriptor.credentials.login
@@ -99,8 +99,8 @@ async def models(state: Verification) -> RungFinding:
 
 
 async def _listed(state: Verification) -> tuple[str, ...] | None:
-    """The models that the peer's own command lists, where its descriptor names one: a model in
-    each line, its id first."""
+    """The models that the peer's own command lists, if its descriptor names one: one model per
+    line, its id first."""
     descriptor = state.way.descriptor
     if descriptor is None or not descriptor.models.command:
         return None

@@ -22,7 +22,7 @@ from dragoman.verify.traffic import has_turn_id
 from dragoman.verify.verification import TurnObservation, Verification, is_given_up
 
 TOKEN: Final = "anchorage"
-"""A word that no answer has by chance."""
+"""A word that is unlikely in an answer by chance."""
 
 SHOWN_SIZE: Final = 80
 
@@ -44,7 +44,7 @@ async def echo(state: Verification) -> RungFinding:
 
 
 def _why(result: Result) -> str:
-    """How a turn ended that should have ended well."""
+    """How a turn failed, as text."""
     detail = result.failure.message if result.failure is not None else result.stop
     return f"the turn ended as {result.outcome.value}" + (f": {detail}" if detail else "")
 
@@ -142,7 +142,7 @@ async def cancel(state: Verification) -> RungFinding:
     if not state.canaries.slow:
         return skipped(NEVER.format("takes long"))
     state.decide_with(deny_all)
-    # A quick model may be done before the cancel arrives: then a longer turn is asked for.
+    # A fast model may be done before the cancel arrives: then a longer turn is requested.
     for prompt in (state.canaries.slow, state.canaries.slower or state.canaries.slow):
         finding = await _cancelled(state, prompt)
         if finding is not None:
@@ -151,7 +151,7 @@ async def cancel(state: Verification) -> RungFinding:
 
 
 async def _cancelled(state: Verification, prompt: str) -> RungFinding | None:
-    """What a turn does that is cancelled; None if it ended before the cancel could arrive."""
+    """Cancel a turn and judge its end; None if it ended before the cancel could arrive."""
     loop = asyncio.get_running_loop()
     conversation = await state.conversation()
     after, cancelled_at = 0, None
@@ -248,5 +248,5 @@ LATER: Final = (
         turns=True,
     ),
 )
-"""These come after the others: the first leaves a failed turn behind, the second may leave a turn
-that goes on."""
+"""These run after the others: the first leaves a failed turn behind, the second may leave a turn
+running."""
