@@ -32,22 +32,22 @@ from dragoman.verify.limits import LadderLimits
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a change did, and what the user should know about it."""
+    """The files that a change wrote, and notes for the user."""
 
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
 
 
 Climber = Callable[..., Awaitable[Card]]
-"""Whoever measures, called as `dragoman.verify.ladder.climb` is."""
+"""Function that verifies a peer, with the signature of `verify.ladder.climb`."""
 
 
 # -- adding
 
 
 def prepare(wish: PeerDraft, place: RunContext) -> LaunchSpec:
-    """The way that has to be verified, or an error: nothing is started for a wish that cannot be
-    granted anyway."""
+    """Validate the draft of a new peer and return its launch spec. Starts nothing; raises if the
+    peer cannot be added."""
     if wish.name in place.catalogue:
         origin = place.catalogue.origin(wish.name)
         where = "dragoman itself" if origin == "dragoman" else origin
@@ -69,7 +69,7 @@ def _refuse_existing(wish: PeerDraft, place: RunContext) -> None:
 
 
 def settled_command(command: Sequence[str], cwd: Path) -> tuple[str, ...]:
-    """The command as it can be started from any folder.
+    """The command line in a form that works from any directory.
 
     A program on the PATH stays a name, so that an update is followed. Paths of files become
     absolute, because a peer is started wherever its user works.
@@ -101,10 +101,10 @@ async def measure(
     on_rung: Callable[[RungResult], None] | None = None,
     climb: Climber = climb,
 ) -> Card:
-    """The card of a peer, kept if `paths` says where.
+    """Verify a peer and return its card, which is stored if `paths` is given.
 
-    A program that nobody knows is tried with nothing to spend first: it might take what we write
-    for a prompt.
+    An unknown program is first verified without credentials: it might take the handshake for a
+    prompt.
     """
     known: dict[str, Any] = {
         "peer": peer,
@@ -122,19 +122,19 @@ async def measure(
 
 
 def add_peer(wish: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:
-    """Write the descriptor of a peer that has proved itself, and take it back if it breaks
-    something: another descriptor, or what an agent file means."""
+    """Write the descriptor of a verified peer, and roll it back if it breaks another descriptor or
+    the target of an agent file."""
     if not card.usable:
         raise UsageError(f"{wish.name} did not prove itself and cannot be added")
     descriptor, adapter = _files(wish, place)
     before = place.troubles()
-    # Measuring took a while, in which somebody else may have added a peer of this name.
+    # Verifying took a while; another process may have added a peer of this name.
     with locked(place.paths.peers_folder), FileTransaction() as changes:
         _refuse_existing(wish, place)
         if wish.python:
             changes.write(adapter, adapter_text(wish, card).encode())
         changes.write(descriptor, descriptor_text(wish, way, card).encode())
-        # Whatever breaks from here on takes both files back.
+        # An error from here on rolls both files back.
         after = place.again()
         refuse_new_problems(before, after.troubles())
         load_adapter(after.catalogue.known(wish.name), after.config)
@@ -180,7 +180,7 @@ def enable(names: Sequence[str], place: RunContext) -> Done:
 def disable(names: Sequence[str], place: RunContext) -> Done:
     """Keep routing and delegation from using these peers."""
     for name in names:
-        # A peer whose descriptor is gone must be let go of, too.
+        # A peer whose descriptor is gone can still be disabled.
         if name not in place.config.settings.enabled_peers:
             place.catalogue.get(name)
         if name in ALWAYS_ENABLED:

@@ -23,7 +23,7 @@ SHOWN: Final = (
     *("FORCE_COLOR", "VIRTUAL_ENV", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
     *("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", *VARIABLES.values()),
 )
-"""Variables whose values help and tell nothing that is not meant for others."""
+"""Variables whose values are useful and not secret."""
 
 
 def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -32,7 +32,7 @@ def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def compose(place: RunContext, findings: Iterable[Diagnosis], *, versions: str) -> str:
-    """The report, ready to be shown to strangers. `versions` says what is installed."""
+    """The redacted report. `versions` lists what is installed."""
     names = [name for peer in place.catalogue for name in peer.credentials.env]
     redact = report_redactor(place.environ, names=names)
     return redact("\n".join(_lines(place, findings, versions)) + "\n")

@@ -22,26 +22,26 @@ CARRIED: Final = (
     *("enforcement", "mcp"),
     *("max_line_size", "handshake_timeout"),
 )
-"""What a second peer with the program of a known one has in common with it."""
+"""Keys that are copied from a known peer to a second peer with the same program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerDraft:
-    """A peer that somebody wants to add."""
+    """A peer to be added."""
 
     name: str
     roles: tuple[str, ...]
     command: tuple[str, ...]
-    """The words that start it, or one address at which it is reached."""
+    """The command line that starts it, or one address."""
     title: str = ""
     env: tuple[str, ...] = ()
-    """Names of variables that it may see."""
+    """Names of environment variables that it inherits."""
     python: bool = False
-    """Whether it gets an adapter in Python, to be filled in."""
+    """Whether to write a Python adapter for it."""
 
     @property
     def address(self) -> str | None:
-        """Where it is reached, if it is not started."""
+        """The address, if it is not started by us."""
         alone = len(self.command) == 1 and self.command[0].startswith(ADDRESSES)
         return self.command[0] if alone else None
 
@@ -52,7 +52,7 @@ class PeerDraft:
 
 
 def first_table(wish: PeerDraft) -> dict[str, Any]:
-    """What can be said of a peer before it was tried."""
+    """The descriptor before verification."""
     launch: dict[str, Any] = (
         {"command": list(wish.command)} if wish.address is None else {"address": wish.address}
     )
@@ -66,7 +66,7 @@ def first_table(wish: PeerDraft) -> dict[str, Any]:
 
 
 def table(wish: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
-    """All that is known now: what the user said, what was measured, what was known before."""
+    """The descriptor from the options, the measurements and a known peer with the same program."""
     facts = card.facts
     made = first_table(wish)
     made["title"] = wish.title or facts.agent_name or wish.name
@@ -114,7 +114,7 @@ def _carry_over(made: dict[str, Any], known: Descriptor) -> None:
 
 
 def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
-    """What the peer was seen to do differently. What was not measured is not known."""
+    """The quirks that were measured."""
     seen = {
         "reject_ends_turn": facts.refusal_ends_turn,
         "stays_after_eof": None if facts.clean_exit is None else not facts.clean_exit,
@@ -125,7 +125,7 @@ def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
 
 
 def descriptor_text(wish: PeerDraft, way: LaunchSpec, card: Card) -> str:
-    """The descriptor as the TOML file that it becomes."""
+    """The descriptor as TOML text."""
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by `dragoman peers add`; yours to edit."))
     document.add(tomlkit.comment(f"`dragoman peers verify {wish.name}` measures it again."))
@@ -144,7 +144,7 @@ def descriptor_text(wish: PeerDraft, way: LaunchSpec, card: Card) -> str:
 
 
 def adapter_text(wish: PeerDraft, card: Card) -> str:
-    """A working adapter in Python that does what the descriptor alone would do."""
+    """The text of a Python adapter that does what the descriptor alone would do."""
     roles = "".join(f"    {role!r},\n".replace("'", '"') for role in wish.roles)
     prefixes = "".join(f"    {role!r}: '',\n".replace("'", '"') for role in wish.roles)
     return SCAFFOLD.format(

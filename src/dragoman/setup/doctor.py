@@ -43,7 +43,7 @@ from dragoman.verify.report import proved
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_NODE: Final = 22
-"""The node that agents from npm want: with an older one npm silently installs old releases."""
+"""The node version that agents from npm need: with an older one npm installs old releases."""
 
 
 class CheckState(enum.StrEnum):
@@ -51,24 +51,24 @@ class CheckState(enum.StrEnum):
 
     OK = "ok"
     WARN = "warn"
-    """Works, but somebody should know."""
+    """It works, but the user should know."""
     BAD = "bad"
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     check: str
     state: CheckState
     text: str
     cure: str = ""
-    """The command, or the step, that helps."""
+    """The command or step that fixes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the checks ask the machine; tests put another one here."""
+    """Access to the machine; tests replace it."""
 
     python: tuple[int, ...] = tuple(sys.version_info[:3])
     leftovers: Callable[[], list[Leftover]] = find_leftovers
@@ -76,7 +76,7 @@ class Machine:
 
 
 async def examine(place: RunContext, machine: Machine | None = None) -> AsyncIterator[Diagnosis]:
-    """Every finding, as it is made."""
+    """Run all checks and yield their results."""
     machine = machine or Machine()
     yield _python(machine)
     async for finding in _node(place):
@@ -173,7 +173,7 @@ def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
 
 
 def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
-    """Whether the system's folder for sockets is passed over, which no other command says."""
+    """Warn if the system's runtime directory is not used; no other command reports that."""
     given = place.environ.get(RUNTIME)
     if not given or place.paths.runtime != place.paths.state / "run":
         return
@@ -188,7 +188,7 @@ def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
 
 
 def _stores(place: RunContext) -> Iterator[Diagnosis]:
-    """Whether the files that dragoman keeps are whole. All of them is read."""
+    """Check the databases for damage. Reads them completely."""
     state = place.paths.state
     kinds: tuple[tuple[Path, type[Database]], ...] = (
         (store_path(state), Store),
@@ -199,7 +199,7 @@ def _stores(place: RunContext) -> Iterator[Diagnosis]:
         if isinstance(refusal, StoreTooNew):
             yield Diagnosis("stores", CheckState.WARN, f"{path}: {refusal.problem}", refusal.remedy)
         elif problems := find_damage(path) or _damage_of(refusal):
-            # A log that is left would be taken for that of the new file.
+            # A leftover write-ahead log would be applied to the new file.
             files = [suffix for suffix in ("", *COMPANIONS) if os.path.exists(f"{path}{suffix}")]
             moves = "; ".join(f"mv {path}{suffix} {path}.old{suffix}" for suffix in files)
             yield Diagnosis(
@@ -353,7 +353,7 @@ def _card(
     card = store.load(peer.name, version, current_platform()) if version else None
     card = card or store.latest(peer.name)
     if card is None:
-        # Whoever does not delegate to a peer need not have it measured.
+        # A peer that is not enabled need not be verified.
         if enabled and peer.version.how != "ours":
             yield Diagnosis("cards", CheckState.WARN, f"{peer.name} was never verified", cure)
     elif version is not None and card.version != version:

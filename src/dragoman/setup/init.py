@@ -27,25 +27,25 @@ from dragoman.setup.add_peer import Climber, measure
 from dragoman.verify.ladder import RUNGS, climb
 
 AT_ONCE: Final = max(2, (os.cpu_count() or 1) // 2)
-"""Peers that are verified at the same time. They mostly wait, but agents are heavy when they start,
-and too many at once would make a small machine look like a slow agent."""
+"""Peers that are verified in parallel. They mostly wait, but agents need much CPU when they start,
+and too many at once would make them time out on a small machine."""
 
 PROMPTED: Final = frozenset({"binary", "entry", "handshake", "dialect", "login", "session", "echo"})
 """The rungs that one prompt needs."""
 
 PROMPT: Final = "What can you do?"
-"""The first piece of work: it needs no tool and no permission, and scout understands it, too."""
+"""The first prompt: it needs no tool and no permission, and scout understands it too."""
 
 SUGGESTED: Final = ("codex", "gemini", "qwen", "copilot")
-"""What somebody is advised to install who has nothing: the agents dragoman is always tried with."""
+"""Agents to suggest if none is installed: those that dragoman is always tested with."""
 
 HARMLESS: Final = ("exploration", "research", "review", "plan", "debug", "write", "execute")
-"""The roles for a first piece of work, those that only look before those that change something."""
+"""Roles for the first prompt, read-only roles before those that change files."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledAgents:
-    """The agents of this machine, without the one that is part of dragoman."""
+    """The agents on this machine, without scout, which is part of dragoman."""
 
     installed: tuple[PeerStatus, ...]
     missing: tuple[PeerStatus, ...]
@@ -53,13 +53,13 @@ class InstalledAgents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeer:
-    """What is known of an installed peer after it was verified."""
+    """Result of verifying an installed peer."""
 
     name: str
     card: Card | None = None
-    """None if it could not even be tried."""
+    """None if it could not be started."""
     kept: bool = False
-    """Whether the card is of an earlier day and still counts."""
+    """Whether the card is from an earlier verification and still valid."""
     trouble: str = ""
     """Why nothing should be delegated to it; empty if it is ready."""
     cure: str = ""
@@ -73,10 +73,10 @@ class VerifiedPeer:
 
 
 def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
-    """What is installed here. Nothing is started.
+    """Find installed agents. Nothing is started.
 
-    If `names` are given only these count, and each has to be there: `UnknownPeer` or `NotInstalled`
-    says so.
+    If `names` are given, only these are checked. Raises `UnknownPeer` or `NotInstalled` for a
+    missing one.
     """
     if names:
         for name in names:
@@ -101,8 +101,8 @@ def suggestions(found: InstalledAgents) -> list[str]:
 
 
 def kept_card(row: PeerStatus, *, turns: bool) -> Card | None:
-    """The card of a peer that need not be measured again: it is of this version on this platform,
-    and says nothing that may have been mended since."""
+    """The stored card, if the peer need not be verified again: same version and platform, and no
+    problem that may have been fixed since."""
     card = row.card
     if card is None or card.version != row.version or card.platform != current_platform():
         return None
@@ -121,10 +121,10 @@ async def prove(
     on_proof: Callable[[VerifiedPeer], None] = lambda proof: None,
     climb: Climber = climb,
 ) -> list[VerifiedPeer]:
-    """Verify peers and keep their cards, each as soon as it is whole.
+    """Verify peers in parallel and store each card as soon as it is complete.
 
-    `again` measures also what is known. `on_rung` and `on_proof` are told as it goes. The result is
-    in the order of the rows.
+    `again` ignores stored cards. `on_rung` and `on_proof` are progress callbacks. The result is in
+    the order of the rows.
     """
     proofs: dict[str, VerifiedPeer] = {}
     room = asyncio.Semaphore(AT_ONCE)
@@ -163,13 +163,13 @@ async def _prove(
             row.way, peer=name, turns=turns, paths=place.paths, on_rung=on_rung, climb=climb
         )
     except DragomanError as error:
-        # One peer that cannot be tried says nothing about the others.
+        # A peer that cannot be verified does not affect the others.
         return VerifiedPeer(name=name, trouble=str(error), cure=f"dragoman peers verify {name}")
     return judged(row, card)
 
 
 def untried(proofs: Sequence[VerifiedPeer]) -> list[str]:
-    """The peers that are ready, and of which only a prompt shows whether they are logged in."""
+    """The ready peers for which only a prompt shows whether they are logged in."""
     return [
         proof.name
         for proof in proofs
@@ -183,7 +183,7 @@ def untried(proofs: Sequence[VerifiedPeer]) -> list[str]:
 async def try_prompt(
     row: PeerStatus, proof: VerifiedPeer, place: RunContext, *, climb: Climber = climb
 ) -> VerifiedPeer:
-    """Send a peer one short prompt, which shows whether it is logged in, and keep what it shows."""
+    """Send a peer one short prompt, which shows whether it is logged in, and update its card."""
     name = row.descriptor.name
     assert row.way is not None and proof.card is not None
     rungs = [rung for rung in RUNGS if rung.name in PROMPTED]
@@ -207,7 +207,7 @@ async def try_prompt(
 
 
 def judged(row: PeerStatus, card: Card) -> VerifiedPeer:
-    """What a card says about a beginning."""
+    """Judge from its card whether a peer is ready."""
     name = row.descriptor.name
     failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
     if card.facts.authenticated is False:
@@ -224,8 +224,8 @@ def judged(row: PeerStatus, card: Card) -> VerifiedPeer:
 
 
 def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
-    """The peers that a person wants, of those that are ready: all for a yes or nothing typed, none
-    for a no, else those that are named. `UsageError` for a name that is not there."""
+    """Parse the user's choice among the ready peers: all for yes or empty input, none for no,
+    otherwise the named ones. Raises `UsageError` for an unknown name."""
     words = [word for word in re.split(r"[\s,]+", answer.strip().lower()) if word]
     match words:
         case [] | ["y"] | ["yes"] | ["all"]:
@@ -242,7 +242,7 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 
 
 def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
-    """Something harmless, in a role that an enabled peer claims; without one it is for scout."""
+    """The first request: harmless, in a role of an enabled peer; without one it goes to scout."""
     claimed = [role for name in enabled for role in place.catalogue.get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
     return DelegationRequest(
@@ -255,9 +255,9 @@ def _harm(role: str) -> int:
 
 
 def let_down(done: Delegation, enabled: Sequence[str]) -> AttemptReport | None:
-    """The first attempt of an enabled peer that failed, if no enabled peer did the work after all.
+    """The first failed attempt of an enabled peer, if no enabled peer did the work.
 
-    That somebody else answered is good to know, but it is not what was to be shown.
+    An answer from scout does not count: the enabled peers were to be tested.
     """
     if done.answered in enabled or not enabled:
         return None

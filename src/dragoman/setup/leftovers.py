@@ -18,7 +18,7 @@ MARK: Final = re.compile(rb"\0" + warden.MARK_NAME.encode() + rb"=([0-9a-f]+)\.[
 WARDEN: Final = re.compile(rb"warden\.py\0([0-9a-f]+)\0")
 
 MAX_SHOWN: Final = 160
-"""Characters of a command line that are shown: the path of an interpreter alone may take half."""
+"""Characters of a command line that are shown: an interpreter's path alone may take half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Leftover:
 
 
 def find_leftovers(proc: Path = Path("/proc"), *, platform: str = sys.platform) -> list[Leftover]:
-    """The living processes that carry a mark whose owner has no warden any more."""
+    """The running processes with a mark whose owner's warden is gone."""
     if platform != "linux":
         return []
     lines = {pid: _read(proc / str(pid) / "cmdline") for pid in _processes(proc)}
@@ -38,7 +38,7 @@ def find_leftovers(proc: Path = Path("/proc"), *, platform: str = sys.platform) 
     left: list[Leftover] = []
     for pid, line in sorted(lines.items()):
         mark = MARK.search(b"\0" + _read(proc / str(pid) / "environ") + b"\0")
-        # A dead process that nobody has reaped yet has no command line.
+        # A zombie process has no command line.
         if mark is not None and mark[1] not in guarded and line:
             words = line.decode("utf-8", "replace").replace("\0", " ").strip()
             left.append(Leftover(pid, words[:MAX_SHOWN]))

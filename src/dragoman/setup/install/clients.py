@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 Door = Literal["mcp", "acp"]
-"""What a program talks with: dragoman's tools, or dragoman as an agent."""
+"""Which server the program starts: dragoman's MCP tools, or dragoman as an ACP agent."""
 
 DELEGATION_TIMEOUT: Final = 3600
-"""Seconds a program should wait for a tool. A delegated job takes minutes, and Codex gives up after
-one; somebody who wants less says so in the entry, where it stays."""
+"""Seconds a program should wait for a tool. A delegated job takes minutes, and Codex times out
+after one. A user can lower it in the entry, where it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
-    """What decides where a program keeps its settings."""
+    """Home, variables and platform, which determine the paths of settings files."""
 
     home: Path
     env: Mapping[str, str]
@@ -35,12 +35,12 @@ class HostEnvironment:
         return cls(Path.home(), os.environ, sys.platform)
 
     def folder(self, variable: str, default: str) -> Path:
-        """The folder that a variable names, else one below the home folder."""
+        """The directory that a variable names, else one below the home directory."""
         named = self.env.get(variable, "")
         return Path(named) if named else self.home / default
 
     def settings(self, name: str) -> Path:
-        """Where programs with windows keep the settings of this user, each below its own name."""
+        """The settings directory of a desktop program for this user."""
         if self.platform == "win32":
             return self.folder("APPDATA", "AppData/Roaming") / name
         if self.platform == "darwin":
@@ -56,17 +56,17 @@ class Client:
     title: str
     door: Door
     section: str
-    """The object or table that the entry stands in."""
+    """The object or table that holds the entry."""
     user_file: Callable[[HostEnvironment], Path]
     project_file: str | None = None
-    """Relative to a project's folder, where the program reads such a file."""
+    """Path relative to the project, if the program reads such a file."""
     format: Literal["json", "toml"] = "json"
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Members that the program needs beside the command."""
+    """Members that the program requires besides the command."""
     initial: Mapping[str, Any] = field(default_factory=dict)
-    """Members of a new entry; in an existing one they are the user's business."""
+    """Members of a new entry; in an existing one they are not changed."""
     after: str = ""
-    """What its user does next."""
+    """The next step for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Script:
 def _zed(around: HostEnvironment) -> Path:
     if around.platform == "win32":
         return around.settings("Zed") / "settings.json"
-    # On a Mac, too, it is the folder of Unix.
+    # macOS uses the same directory as other Unix systems.
     base = "" if around.platform == "darwin" else around.env.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base else around.home / ".config") / "zed" / "settings.json"
 

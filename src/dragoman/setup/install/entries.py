@@ -24,17 +24,17 @@ from dragoman.setup.install.json_edit import Unfit, Update
 from dragoman.setup.install.jsonc import InvalidJsonc
 
 MAX_FILE_SIZE: Final = 64 * 1024 * 1024
-"""Claude Code keeps what it knows of every project beside its settings, which may be a lot."""
+"""Claude Code stores data of every project in its settings file, so it can be large."""
 
 BACKUP: Final = ".before-dragoman"
-"""What the name of a backup ends with; a second one has a number behind it."""
+"""Suffix of a backup; further ones get a number."""
 
 BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class EntryEdit:
-    """A file as it is and as it shall be. None: there is no file."""
+    """A file before and after the edit. None: there is no file."""
 
     path: Path
     before: bytes | None
@@ -46,7 +46,7 @@ class EntryEdit:
 
 
 def file_of(client: Client, *, project: Path | None = None) -> Path:
-    """The file that a program reads: its user's, or that of a project."""
+    """The settings file of a program: the user's, or that of a project."""
     if project is None:
         return client.user_file(HostEnvironment.here())
     if client.project_file is None:
@@ -55,12 +55,12 @@ def file_of(client: Client, *, project: Path | None = None) -> Path:
 
 
 def snippet(client: Client, name: str, program: Sequence[str]) -> str:
-    """The entry as a whole settings file would have it, for people who put it there themselves."""
+    """The entry as a complete settings file, to paste by hand."""
     return _put("", client, name, _update(client, name, program))
 
 
 def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> EntryEdit:
-    """What a file would become. Nothing is written.
+    """Plan the edit of a settings file. Nothing is written.
 
     Raises `ClientFileInvalid` for a file that cannot be read or has no place for the entry, and for
     an entry of this name that starts something else.
@@ -91,7 +91,7 @@ def plan(client: Client, path: Path, name: str, program: Sequence[str]) -> Entry
 
 
 def write(planned: EntryEdit) -> Path | None:
-    """Make the change. The path of the backup; None if there was no file or nothing to change."""
+    """Write the edit. Returns the path of the backup; None if there was no file or no change."""
     if not planned.changes:
         return None
     if read_file(planned.path) != planned.before:
@@ -129,7 +129,7 @@ def _update(client: Client, name: str, program: Sequence[str]) -> Update:
 
 
 def _options(entry: Mapping[str, Any], words: tuple[str, str]) -> list[str] | None:
-    """What an entry gives to our command beside its words; None if it starts something else."""
+    """The extra arguments of an entry for our command; None if it starts something else."""
     args = entry.get("args")
     if not isinstance(entry.get("command"), str) or not isinstance(args, list):
         return None
@@ -151,7 +151,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def _back_up(path: Path, data: bytes) -> Path:
-    """Put a copy beside a file, under a name that is still free, for the same eyes only."""
+    """Copy a file to an unused name beside it, with the same mode."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     try:
         for number in itertools.count(1):

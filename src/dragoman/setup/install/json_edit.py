@@ -16,7 +16,7 @@ from typing import Any, Final
 from dragoman.setup.install.jsonc import InvalidJsonc, Node, comments_end, read
 
 Update = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
-"""What an entry should hold, given what it holds; None if there is no entry yet."""
+"""Returns the new content of an entry from the old one, which is None if there is no entry yet."""
 
 DEFAULT_UNIT: Final = "  "
 
@@ -24,14 +24,14 @@ _UP_TO_COMMA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*,", re.DO
 
 
 class Unfit(ValueError):
-    """The text can be read, and has no place for the entry."""
+    """The text can be parsed, but has no place for the entry."""
 
 
 def put(text: str, path: Sequence[str], update: Update) -> str:
     """The text with the entry at `path`, which is a list of keys from the root.
 
-    Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if another value stands where the
-    entry or an object around it should be.
+    Raises `InvalidJsonc` if the text cannot be parsed, and `Unfit` if another value stands where
+    the entry or an object around it should be.
     """
     root = read(text)
     style = _Style.of(text, root)
@@ -74,7 +74,7 @@ def _need_object(node: Node, path: Sequence[str]) -> None:
 
 
 def _insert(text: str, node: Node, members: Mapping[str, Any], style: _Style) -> list[_Edit]:
-    """Put members at the end of an object."""
+    """Insert members at the end of an object."""
     if node.members:
         first, last = node.members[0], node.members[-1].node.end
         lines = "\n" in text[node.start : first.start]
@@ -173,7 +173,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _check(text: str, root: Node, path: Sequence[str], update: Update) -> None:
-    """Read the result again: what was meant, and nothing else, must have changed."""
+    """Parse the result again: only the intended change must be in it."""
     meant = deepcopy(root.value)
     holder = meant
     for key in path[:-1]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 MAX_DEPTH: Final = 200
-"""Levels of nesting. No settings have ten; a file made to exhaust the stack has thousands."""
+"""Levels of nesting. Real settings have fewer than ten; more could exhaust the stack."""
 
 _TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
@@ -32,12 +32,12 @@ class InvalidJsonc(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and where it stands: ``text[start:end]``."""
+    """A value and its position: ``text[start:end]``."""
 
     start: int
     end: int
     value: Any
-    """What it is in Python."""
+    """The value in Python."""
     members: tuple[Member, ...] = ()
     """Of an object only."""
     trailing_comma: bool = False
@@ -60,7 +60,7 @@ class Member:
 
 
 def read(text: str) -> Node | None:
-    """The one value of a text; None if there is nothing but blanks and comments."""
+    """Parse a text; None if it has only whitespace and comments."""
     reader = _Reader(text)
     at = reader.skip(0)
     if at == len(text):
@@ -73,7 +73,7 @@ def read(text: str) -> Node | None:
 
 
 def comments_end(text: str, start: int, end: int) -> int:
-    """Behind the last comment in a stretch without values; its start if there is none."""
+    """The end of the last comment between `start` and `end`; `start` if there is none."""
     last = start
     for found in _COMMENT.finditer(text, start, end):
         last = found.end()
@@ -147,7 +147,7 @@ class _Reader:
         return Node(start, at + 1, items, (), comma)
 
     def _comma(self, at: int) -> tuple[int, bool]:
-        """Go on behind a value: where the next thing stands, and whether a comma was between."""
+        """Skip to the next token after a value; also whether there was a comma."""
         at = self.skip(at)
         if self.text[at : at + 1] == ",":
             return self.skip(at + 1), True

@@ -17,7 +17,7 @@ NAME: Final = "dragoman"
 def this_program(argv0: str | None = None, *, interpreter: str | None = None) -> tuple[str, ...]:
     """The command of this process, with a full path.
 
-    A link to the command is kept and not followed: what it leads to changes with every upgrade.
+    A symbolic link is not resolved: its target changes with every upgrade.
     """
     called = Path(os.path.abspath(sys.argv[0] if argv0 is None else argv0))
     python = sys.executable if interpreter is None else interpreter

@@ -13,7 +13,7 @@ from typing import Final
 from dragoman.setup.install.entries import EntryEdit, read_file
 
 FOLDER: Final = "dragoman"
-"""Agents want the folder of a skill to have its name."""
+"""Agents require the directory of a skill to have the skill's name."""
 
 FILE: Final = "SKILL.md"
 
@@ -24,6 +24,6 @@ def skill_text() -> str:
 
 
 def plan_skill(folder: Path) -> EntryEdit:
-    """The skill in a folder of skills, such as ``~/.claude/skills``. Nothing is written."""
+    """Plan the skill file in a skills directory, such as ``~/.claude/skills``. Writes nothing."""
     path = folder / FOLDER / FILE
     return EntryEdit(path, read_file(path), skill_text().encode("utf-8"))

@@ -23,8 +23,8 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 def put(text: str, path: tuple[str, str], update: Update) -> str:
     """The text with the table at `path`, a section and a name in it.
 
-    Raises `tomllib.TOMLDecodeError` for a text that cannot be read, and `Unfit` for one in which
-    something else stands there.
+    Raises `tomllib.TOMLDecodeError` if the text cannot be parsed, and `Unfit` if another value
+    stands there.
     """
     section, name = path
     data = tomllib.loads(text)
@@ -66,7 +66,7 @@ def _changed(text: str, path: tuple[str, str], values: Mapping[str, Any]) -> str
             raise Unfit("its text would not stay as it is")
         around: Any = document[section]
         if name not in around:
-            # Only a table in braces takes no header of its own further down.
+            # In an inline table the new entry must be an inline table too.
             table = tomlkit.inline_table()
             table.update(dict(values))
             around[name] = table
@@ -91,7 +91,7 @@ def _reads_as(text: str, meant: Mapping[str, Any]) -> bool:
 
 
 def _landmarks(text: str) -> list[str]:
-    """The comments and headers that stand on lines of their own, in their order."""
+    """The comment and header lines, in order."""
     return [line for line in text.splitlines() if line.lstrip()[:1] in ("#", "[")]
 
 
