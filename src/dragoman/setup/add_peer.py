@@ -45,25 +45,25 @@ Climber = Callable[..., Awaitable[Card]]
 # -- adding
 
 
-def prepare(wish: PeerDraft, place: RunContext) -> LaunchSpec:
+def prepare(draft: PeerDraft, place: RunContext) -> LaunchSpec:
     """Validate the draft of a new peer and return its launch spec. Starts nothing; raises if the
     peer cannot be added."""
-    if wish.name in place.catalogue:
-        origin = place.catalogue.origin(wish.name)
+    if draft.name in place.catalogue:
+        origin = place.catalogue.origin(draft.name)
         where = "dragoman itself" if origin == "dragoman" else origin
         raise UsageError(
-            f"there is already a peer {wish.name!r}, from {where}; names are unique, so choose"
+            f"there is already a peer {draft.name!r}, from {where}; names are unique, so choose"
             " another"
         )
-    describe(first_table(wish), origin="the command line")
-    _refuse_existing(wish, place)
-    if wish.address is not None:
-        return LaunchSpec(address=wish.address)
-    return with_env(describe_command(wish.command, place.catalogue), wish.env)
+    describe(first_table(draft), origin="the command line")
+    _refuse_existing(draft, place)
+    if draft.address is not None:
+        return LaunchSpec(address=draft.address)
+    return with_env(describe_command(draft.command, place.catalogue), draft.env)
 
 
-def _refuse_existing(wish: PeerDraft, place: RunContext) -> None:
-    for file in _files(wish, place):
+def _refuse_existing(draft: PeerDraft, place: RunContext) -> None:
+    for file in _files(draft, place):
         if os.path.lexists(file):
             raise UsageError(f"{file} is there already; remove it, or choose another name")
 
@@ -121,48 +121,48 @@ async def measure(
     return await climb(way, turns=True, careful=False, **known)
 
 
-def add_peer(wish: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:
+def add_peer(draft: PeerDraft, way: LaunchSpec, card: Card, place: RunContext) -> Done:
     """Write the descriptor of a verified peer, and roll it back if it breaks another descriptor or
     the target of an agent file."""
     if not card.usable:
-        raise UsageError(f"{wish.name} did not prove itself and cannot be added")
-    descriptor, adapter = _files(wish, place)
+        raise UsageError(f"{draft.name} did not prove itself and cannot be added")
+    descriptor, adapter = _files(draft, place)
     before = place.troubles()
     # Verifying took a while; another process may have added a peer of this name.
     with locked(place.paths.peers_folder), FileTransaction() as changes:
-        _refuse_existing(wish, place)
-        if wish.python:
-            changes.write(adapter, adapter_text(wish, card).encode())
-        changes.write(descriptor, descriptor_text(wish, way, card).encode())
+        _refuse_existing(draft, place)
+        if draft.python:
+            changes.write(adapter, adapter_text(draft, card).encode())
+        changes.write(descriptor, descriptor_text(draft, way, card).encode())
         # An error from here on rolls both files back.
         after = place.again()
         refuse_new_problems(before, after.troubles())
-        load_adapter(after.catalogue.known(wish.name), after.config)
+        load_adapter(after.catalogue.known(draft.name), after.config)
         made = tuple(changes.made())
-    return Done(made, tuple(_notes(wish, after)))
+    return Done(made, tuple(_notes(draft, after)))
 
 
-def _files(wish: PeerDraft, place: RunContext) -> tuple[Path, Path]:
+def _files(draft: PeerDraft, place: RunContext) -> tuple[Path, Path]:
     folder = place.paths.peers_folder
-    return folder / f"{wish.name}.toml", folder / wish.adapter
+    return folder / f"{draft.name}.toml", folder / draft.adapter
 
 
-def _notes(wish: PeerDraft, place: RunContext) -> list[str]:
+def _notes(draft: PeerDraft, place: RunContext) -> list[str]:
     notes: list[str] = []
-    if is_generalist(wish.roles):
+    if is_generalist(draft.roles):
         notes.append(
-            f"{wish.name} claims every role. Generalists are often weaker than peers with one"
+            f"{draft.name} claims every role. Generalists are often weaker than peers with one"
             " trade; what it is worth will show when it is measured."
         )
-    fresh = [role for role in wish.roles if place.catalogue.claimants(role) == (wish.name,)]
+    fresh = [role for role in draft.roles if place.catalogue.claimants(role) == (draft.name,)]
     if fresh:
-        notes.append(f"Nobody else claims {', '.join(fresh)}: {wish.name} is the first.")
-    if not wish.roles:
-        notes.append(f"{wish.name} claims no role, so it is used only where it is named.")
-    elif not place.is_enabled(wish.name):
+        notes.append(f"Nobody else claims {', '.join(fresh)}: {draft.name} is the first.")
+    if not draft.roles:
+        notes.append(f"{draft.name} claims no role, so it is used only where it is named.")
+    elif not place.is_enabled(draft.name):
         notes.append(
-            f"{wish.name} is not enabled, so nothing is delegated to it yet:"
-            f" `dragoman peers enable {wish.name}`"
+            f"{draft.name} is not enabled, so nothing is delegated to it yet:"
+            f" `dragoman peers enable {draft.name}`"
         )
     return notes
 

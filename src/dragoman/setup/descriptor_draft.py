@@ -51,31 +51,31 @@ class PeerDraft:
         return f"{self.name.replace('-', '_')}_adapter.py"
 
 
-def first_table(wish: PeerDraft) -> dict[str, Any]:
+def first_table(draft: PeerDraft) -> dict[str, Any]:
     """The descriptor before verification."""
     launch: dict[str, Any] = (
-        {"command": list(wish.command)} if wish.address is None else {"address": wish.address}
+        {"command": list(draft.command)} if draft.address is None else {"address": draft.address}
     )
     return {
-        "name": wish.name,
-        "title": wish.title or wish.name,
-        "roles": list(wish.roles),
+        "name": draft.name,
+        "title": draft.title or draft.name,
+        "roles": list(draft.roles),
         "launch": [launch],
-        "credentials": {"env": list(wish.env)},
+        "credentials": {"env": list(draft.env)},
     }
 
 
-def table(wish: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
+def table(draft: PeerDraft, way: LaunchSpec, card: Card) -> dict[str, Any]:
     """The descriptor from the options, the measurements and a known peer with the same program."""
     facts = card.facts
-    made = first_table(wish)
-    made["title"] = wish.title or facts.agent_name or wish.name
+    made = first_table(draft)
+    made["title"] = draft.title or facts.agent_name or draft.name
     if facts.dialect is not None:
         made["protocol"] = facts.dialect
     made["source"] = f"measured by dragoman {card.dragoman} on {card.measured_at[:10]}"
     made["verified"] = True
-    if wish.python:
-        made["adapter"] = wish.adapter
+    if draft.python:
+        made["adapter"] = draft.adapter
     if way.descriptor is not None:
         _carry_over(made, way.descriptor)
     quirks = made.get("quirks", {}) | _seen_quirks(facts)
@@ -124,12 +124,12 @@ def _seen_quirks(facts: MeasuredFacts) -> dict[str, Any]:
     return {name: True for name, value in seen.items() if value}
 
 
-def descriptor_text(wish: PeerDraft, way: LaunchSpec, card: Card) -> str:
+def descriptor_text(draft: PeerDraft, way: LaunchSpec, card: Card) -> str:
     """The descriptor as TOML text."""
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by `dragoman peers add`; yours to edit."))
-    document.add(tomlkit.comment(f"`dragoman peers verify {wish.name}` measures it again."))
-    made = table(wish, way, card)
+    document.add(tomlkit.comment(f"`dragoman peers verify {draft.name}` measures it again."))
+    made = table(draft, way, card)
     for key, value in made.items():
         if not isinstance(value, dict) and key != "launch":
             document.add(key, _item(value))
@@ -143,12 +143,12 @@ def descriptor_text(wish: PeerDraft, way: LaunchSpec, card: Card) -> str:
     return tomlkit.dumps(document)
 
 
-def adapter_text(wish: PeerDraft, card: Card) -> str:
+def adapter_text(draft: PeerDraft, card: Card) -> str:
     """The text of a Python adapter that does what the descriptor alone would do."""
-    roles = "".join(f"    {role!r},\n".replace("'", '"') for role in wish.roles)
-    prefixes = "".join(f"    {role!r}: '',\n".replace("'", '"') for role in wish.roles)
+    roles = "".join(f"    {role!r},\n".replace("'", '"') for role in draft.roles)
+    prefixes = "".join(f"    {role!r}: '',\n".replace("'", '"') for role in draft.roles)
     return SCAFFOLD.format(
-        name=wish.name,
+        name=draft.name,
         protocol=card.facts.dialect or "auto",
         roles=f"(\n{roles})" if roles else "()",
         prefixes=f"{{\n{prefixes}}}" if prefixes else "{}",
