@@ -1,7 +1,6 @@
-"""The hub as an agent: any editor that speaks ACP sees one agent, and behind it all of its peers.
+"""ACP server for editors: one agent, with every enabled peer behind it.
 
-`acp_server.server` serves one client, a `acp_server.session` is one of its sessions, a `acp_server.peer_session` the peer that works in it.
-What a session has been so far is in `runs.transcript`, its handing over in `runs.brief`, its storing in `acp_server.session_store`.
-`acp_server.delegation_view` shows a delegation, `acp_server.client_requests` brings the peer's questions to the client, `acp_server.listener` has the
-carriers and who is let in. Nothing is decided here about who works: `dragoman.delegation.routing` does.
+`listener` accepts connections, `server` serves one client, `session` is one of its sessions and
+`peer_session` the chosen peer's side of it. `session_store` persists sessions, `delegation_view`
+shows a delegation. The package does not choose peers: `delegation.routing` does.
 """

@@ -1,7 +1,7 @@
-"""What a client may choose in a session: who works, in which role, and what the peer offers.
+"""Session config options of the ACP server: peer, role, and the options of the chosen peer.
 
-Owns the two options of our own and the putting together with those of the peer that works. The
-peer has the last word on its own values (`dragoman.gateway.choices`), we on ours.
+Validates only the two options of our own. The peer's options come from `gateway.choices` and are
+validated by the peer; an option whose id collides with ours gets a prefix.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the peer wants of its client's side in one session: permission, answers, files, terminals.
+"""Forward a peer's requests to the ACP client: permission, questions, files, terminals.
 
-Owns the way of such a request to the client under the client's name of the session, and back. What
-the client did not offer is not asked of it: files are then served where the peer's client is, and
-questions are declined. The policy stands before all of it, in `peer_session`.
+Only capabilities that the client announced are used; otherwise questions are declined, and files
+are served by the peer's own client (`client.services`). The policy is checked before, in
+`acp_server.peer_session`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The slash commands of the door: what they are called, and what those say that only look.
+"""Slash commands of the ACP server: their names, and the text of /peers, /explain and /stats.
 
-Owns the four names and the texts of `/peers`, `/explain` and `/stats`, in the Markdown that editors
-show. `/delegate` is carried out in `session`. Commands of the peer that works go to the peer.
+The texts are Markdown. `/delegate` runs in `acp_server.session`; commands of the peer are sent to
+the peer.
 """
 
 from __future__ import annotations

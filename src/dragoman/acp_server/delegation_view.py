@@ -1,7 +1,7 @@
-"""A delegation as a client sees it: one tool call, with its progress and the reason of the choice.
+"""Show a running delegation to an ACP client as one tool call with progress, and cancel it.
 
-Owns how a delegation is shown while it runs and when it is over, and that a cancel reaches whoever
-works. The delegation itself is `dragoman.delegation`'s; the answer is said by `session`.
+The delegation itself is run by `delegation.delegate`; the final answer is sent by
+`acp_server.session`.
 """
 
 from __future__ import annotations

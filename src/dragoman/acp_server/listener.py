@@ -1,8 +1,8 @@
-"""The carriers of the door, and who is let in.
+"""Listen for ACP clients on stdio, a Unix socket or a WebSocket, and authenticate them.
 
-Owns the token and the names by which a WebSocket may be asked for, and the bounds for clients that
-say too much, too little or nothing. Standard input and a Unix socket need no token: they belong to
-the user who started us. What is said to a client is in `server`.
+A WebSocket requires a bearer token and a local Host header and listens on loopback only. Stdio and
+the Unix socket need no token: only the user who started the server can reach them. Limits the
+number of clients and the time until the first request. Requests are handled by `acp_server.server`.
 """
 
 from __future__ import annotations

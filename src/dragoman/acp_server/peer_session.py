@@ -1,8 +1,8 @@
-"""One peer at work in one session of a client.
+"""Connect the peer chosen for one ACP session and hold its conversation open.
 
-Owns the connection to the peer, through its broker where there is one, and its conversation: opened
-anew, or where it was left. Both are held by a task of their own, so that whoever opens them need
-not be the one who ends them. What is said to whom is known by `session`, the policy by the settings.
+Opens or resumes the conversation, through a broker if the settings say so, and applies the policy.
+One task opens and closes the connection, so that `start` and `aclose` may be called from different
+tasks. Prompts and updates to the client are in `acp_server.session`.
 """
 
 from __future__ import annotations

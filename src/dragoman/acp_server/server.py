@@ -1,8 +1,8 @@
-"""One client at the door: the hub as the agent that it sees.
+"""Handle the ACP requests of one client: new, load, resume, list, close and delete sessions.
 
-Owns the sessions that one client has open, and what it may ask for: new, listed, loaded, resumed,
-closed and deleted sessions, their options, prompts. What happens in a session is in `talk`. On
-which carrier the client came is known by `listener`.
+Keeps the sessions that the client has open and closes their peers when the client disconnects.
+Prompts and option changes go to `acp_server.session`; transports and authentication are in
+`acp_server.listener`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One session of a client: who works in it, what it is asked, and what it is told.
+"""One session of an ACP client: chosen peer, prompts, slash commands, delegation.
 
-Owns the course of a prompt: a command of ours, a delegation, or a turn of the peer that was chosen,
-which is first told what it has not seen of the conversation. Each part has its own module beside
-this one; what the client may ask for is in `server`.
+A prompt is a command of ours, a delegation (peer `auto`) or a turn of the chosen peer. A peer that
+has not seen the whole conversation first gets a brief (`runs.brief`). The connection to the peer is
+in `acp_server.peer_session`, the updates to the client are in `acp_server.updates`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The sessions of clients in the store: found again by another process, before their first prompt.
+"""Persist the sessions of ACP clients in the SQLite store, so that another process can load them.
 
-Owns what is stored of such a session: a record under the name `DOOR`, and notes beside it, which
-say who was chosen, which stored session of which peer goes on in it, and which jobs were its turns.
-What the peers said is stored by their brokers and not a second time. A session that a peer began
-without us, in a terminal for example, can be taken up, too: it has our notes beside its own.
+A session is a record whose peer is `DOOR`, with notes: the chosen peer and role, the stored session
+of each peer in it, and the job of each turn. What peers said is stored by their brokers or
+recorders, not here. A session that a peer began elsewhere, such as in a terminal, can be loaded
+too.
 """
 
 from __future__ import annotations

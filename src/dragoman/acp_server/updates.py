@@ -1,9 +1,8 @@
-"""What happens in one session, told to its client.
+"""Send `session/update` notifications to one client, in order.
 
-Owns the order of what the client is told, and how far it is: the events of a turn in the order of
-the wire, and what happens outside of turns behind them. The updates of a peer that speaks ACP are
-passed on as they came, under the client's name of the session; what the peer says of its options
-and commands is told together with ours.
+Events of a turn are sent in wire order; events outside a turn wait until the turn has ended.
+Updates of a peer that speaks ACP are forwarded without translation under the client's session id,
+except options, modes and commands, which are merged with ours.
 """
 
 from __future__ import annotations
