@@ -1,11 +1,9 @@
-"""Serve any connected agent as an official ACP v1 agent.
+"""Serve any connected peer as an ACP v1 agent.
 
-Owns the way from a `Peer` to an editor: `Gateway` serves one peer to any number of clients, `serve`
-is the short way for one. ``python -m dragoman.gateway -- CMD`` is the same as a program. It decides
-nothing: what the peer asks goes to the client, and what the client asks goes to the peer.
-
-The names are loaded when they are asked for: who only wants the words of `gateway.to_acp` or the routes
-of `gateway.relay` needs no agent and no transport.
+`Gateway` serves one peer to any number of clients, `serve` to one client; `python -m
+dragoman.gateway -- CMD` is the same as a program. Requests of the peer go to the client and those
+of the client to the peer. Names load lazily, so that importing `gateway.to_acp` or `gateway.relay`
+loads neither `agent` nor `transports`.
 """
 
 from __future__ import annotations

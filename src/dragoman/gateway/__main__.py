@@ -1,7 +1,6 @@
-"""``python -m dragoman.gateway -- CMD``: put an agent into an editor that speaks ACP v1.
+"""Command line `python -m dragoman.gateway -- CMD`: serve an agent to an editor that speaks ACP v1.
 
-Owns the command line. The bridge itself is in `dragoman.gateway`, and what CMD speaks is found out
-by `dragoman.connect`.
+Serving is in `gateway.gateway`; `client.connect` detects the dialect of CMD.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a client cannot take of what a peer says, where both speak ACP.
+"""Filter messages between an ACP peer and an ACP client that lacks some capabilities.
 
-Owns the exceptions to passing things on as they are: updates and options that a client did not say
-it knows are put in other words or left out, and models that stand apart from the options are
-offered as one more option. It passes nothing on itself: `acp_passthrough` does.
+Updates that the client did not announce are translated to others or dropped, boolean options are
+removed, and models that are not a config option are offered as one. Forwarding is in
+`gateway.acp_passthrough`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One client of a bridge whose peer speaks ACP too: lines pass through as they are.
+"""Forward messages unchanged between an ACP client and a peer that speaks ACP too.
 
-Owns what has to be known of a client on the way: which sessions are its own, which of its requests
-and which questions of the peer are still open, and what a client cannot take (`sieve`). Everything
-else is passed on unread. A client that speaks another language is handed over to `client_session`.
+Tracks only the client's sessions, its open requests and the peer's open requests, for cancel,
+timeout and disconnect. `gateway.acp_filter` changes what the client cannot take. A client that
+speaks another dialect is served by `gateway.client_session`.
 """
 
 from __future__ import annotations

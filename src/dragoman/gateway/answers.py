@@ -1,8 +1,7 @@
-"""How what happened at the peer is answered to a client of ACP v1.
+"""Translate results and errors of a peer's turn into ACP prompt responses and JSON-RPC errors.
 
-Owns the way from results and errors of the conversation API to prompt responses and the
-protocol's errors, and the translation of stop reasons that the protocol does not have: clients
-that check what they decode fail on them. It sends nothing: `client_session` and `acp_passthrough` do.
+Stop reasons that ACP v1 does not define are mapped to defined ones, because strict clients reject
+them. Sends nothing: `gateway.client_session` and `gateway.acp_passthrough` do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a client may choose in a session that lives at the peer.
+"""Translate a peer's modes, models and options into ACP session modes and config options.
 
-Owns the way from the peer's modes, models and options to those of ACP. The peer has the last word
-on every value: nothing is checked here, and what is shown is always what the peer said last.
+Nothing is validated here: the peer accepts or rejects each value, and the values shown are the last
+ones the peer reported.
 """
 
 from __future__ import annotations

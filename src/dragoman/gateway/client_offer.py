@@ -1,7 +1,7 @@
-"""What a client offers, known before there is a peer to serve it.
+"""Read a client's capabilities from its `initialize` request before the peer is connected.
 
-Owns the first line of a client: it is read early, because what it offers has to be offered to the
-peer in the peer's own handshake, and delivered again to whoever serves the client then.
+The peer's own handshake needs them. The bytes read early are delivered again to the connection that
+then serves the client.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One client of a bridge: its requests go to the peer, the peer's events go to it.
+"""Serve a peer to one client: requests go to the peer, the peer's events go to the client.
 
-Owns the sessions that one client has opened, and the order of what it is told: events of a turn in
-the order of the wire with the answer behind them, and what happens outside of turns after that.
-It does not know what events mean (`to_acp`) nor how errors are put (`answers`).
+Events of a turn are sent in wire order and before the response to the prompt; events outside a turn
+follow after it. `gateway.to_acp` translates events, `gateway.answers` translates results and
+errors.
 """
 
 from __future__ import annotations

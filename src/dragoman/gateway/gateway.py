@@ -1,7 +1,7 @@
-"""One peer, served to any number of ACP clients.
+"""`Gateway`: serve one peer to any number of ACP clients.
 
-Owns the way of the peer's events and questions to the client whose session they belong to. What
-one client sees and sends is in `link`.
+Routes the peer's events and permission requests to the client that has the session open. Everything
+about one client is in `gateway.client_session`.
 """
 
 from __future__ import annotations

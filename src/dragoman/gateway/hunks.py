@@ -1,8 +1,7 @@
-"""What a unified diff says about one file, as pairs of texts: before and after.
+"""Parse the hunks of a unified diff into pairs of old and new text.
 
-Owns the reading of hunks. ACP v1 shows a change as an old and a new text and has no place for a
-diff, so that each hunk becomes a pair of its own. What does not read as the diff of one file gives
-no pairs: whoever asks shows the diff as it is then. The neighbour is `to_acp`.
+ACP v1 shows a file change as an old and a new text, so each hunk becomes one pair. Input that is
+not the diff of one file returns an empty list; `gateway.to_acp` then shows the diff as text.
 """
 
 from __future__ import annotations

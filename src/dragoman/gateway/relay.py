@@ -1,9 +1,8 @@
-"""An agent that speaks ACP, shared line by line.
+"""Route the messages of one ACP agent to the owner of each session, without decoding them.
 
-Owns the way of what an agent sends to whoever has its session: an update is routed by the id of its
-session and nothing else of it is looked at, and so is a request. What nobody has, and what its
-owner does not want to answer, is left to the agent's own client. It does not know who the owners
-are: `acp_passthrough` and the hub's broker do.
+Only the session id is read. A message without a route, and a request that its route returns as
+`HERE`, is handled by the agent's own client. Updates that arrive before the session id is known are
+kept up to a limit. The routes are implemented in `gateway.acp_passthrough` and `broker.server`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the peer of a bridge wants of its client's side: files, terminals, answers of the user.
+"""Forward a peer's requests for files, terminals and user input to the client of the session.
 
-Owns the choice of who serves it: the client whose session it is about, if it said that it can; else
-it is served here as without a bridge, and a question to the user is declined. A question for
-permission is put here, and goes its own way in `link`.
+Only capabilities that the client announced are used. Otherwise files are served by the peer's own
+client and questions are declined. Permission requests are decided in `gateway.client_session`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Events in the words of ACP v1.
+"""Translate events into ACP v1 session updates, for one session.
 
-Owns the way back from the common vocabulary to session updates, for one session. ACP replaces the
-whole content of a tool call with every update, so what a tool has shown so far is kept here. It
-sends nothing: `client_session` does. What ACP has no word for makes no update.
+ACP replaces the whole content of a tool call with each update, so the content shown so far is kept
+here. Events without an ACP equivalent produce no update. Sending is in `gateway.client_session`.
 """
 
 from __future__ import annotations
