@@ -1,7 +1,7 @@
-"""dragoman as an MCP server: a host's model delegates to peers by calling tools.
+"""MCP server: tools by which the model of a host delegates work to peers.
 
-A surface like `dragoman.cli`: it parses, calls the hub, and answers; it decides nothing. `tools`
-has what a model is offered, `mcp_server.tool_handlers` carries a call out, `mcp_server.running_work` keeps what runs, `mcp_server.ask_peer` speaks
-with one named peer, `answers` tells what came of it, `folders` says where work may be done. The two
-ways in are `mcp_server.stdio_entry`, which leads to `stdio`, and `http` behind `mcp_server.http_guard`.
+`tools` declares the tools, `tool_handlers` runs a call, `running_work` tracks running jobs,
+`ask_peer` prompts one named peer, `answers` formats results. Transports are `stdio_entry` with
+`stdio`, and `http` behind `http_guard`. Routing and permissions are decided in `delegation` and
+`policy`.
 """

@@ -1,8 +1,8 @@
-"""What a model is told about work: what came of it, or why there was none.
+"""Format tool results for the model: as text and as structured content.
 
-Owns the words, and the same as values. A failure says what happened and that nobody is to answer
-in the peer's place: models do that, and then their user believes that the peer has said it. Some
-hosts show a model only the values (Codex does), so a failure says that in them, too.
+A failure says what happened and that the model must not answer in the peer's place; otherwise
+models do, and the user takes it for the peer's answer. Some hosts (Codex) show only the structured
+content, so a failure says this there too.
 """
 
 from __future__ import annotations

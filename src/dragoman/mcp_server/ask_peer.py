@@ -1,8 +1,7 @@
-"""Asking one peer by its name: reached, prompted once, watched to its end.
+"""Prompt one named peer once and wait for the end of the turn, in a new or a stored session.
 
-Owns the course of one question, in a conversation of its own or in one that is kept. Who may be
-asked and what the peer may do is decided in the hub (`lineage`, `delegation.permission_ceiling`, `policy`);
-which peer is best for a kind of work is `delegation`'s business.
+Delegation depth comes from `runs.lineage`, permissions from `delegation.permission_ceiling` and
+`policy`. Choosing a peer by role is in `delegation`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which process is at the other end of a connection from this very machine.
+"""Find the local process at the other end of a loopback TCP connection (Linux, via /proc).
 
-Owns the way from the port of a client to its process, as far as the system shows it. A server on
-stdio is a child of whoever calls it; one that listens is nobody's, and would let delegated work
-delegate for ever if it did not look. What is found there is read by `dragoman.runs.lineage`.
+A stdio server inherits the delegation depth from its parent; an HTTP server has to look up its
+caller, or delegated work could delegate without limit. `runs.lineage` reads the environment found
+here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The first answers to a host, given before the SDK is there.
+"""Answer `initialize` and the first `tools/list` before the MCP SDK is loaded.
 
-Owns two of them, who we are and which tools there are: loading the SDK takes a second, and a host
-that waits no longer than that (Codex does not) would begin without our tools. The SDK gets the same
-messages later and answers them, too; `stdio` sends nothing twice. What is said here is compared
-with what the SDK says by the tests. It knows no stream.
+Loading takes a second, and hosts with a shorter timeout (Codex) would start without our tools. The
+SDK later gets the same requests; `mcp_server.stdio` drops its duplicate responses. Tests compare
+the responses with the SDK's. Does no I/O.
 """
 
 from __future__ import annotations

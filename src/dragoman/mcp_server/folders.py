@@ -1,7 +1,6 @@
-"""Where work may be done: the folders that a client and the user have named.
+"""Choose and check the workspace directory: it must be inside the client's roots and `--root`.
 
-Owns the roots of a client as paths, and the choice of the workspace among them. Links are followed
-first, so that nothing leads out. How a client is asked for its roots is in `tool_handlers`.
+Symbolic links are resolved before the check. `tool_handlers` asks the client for its roots.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The server over HTTP, on this machine only.
+"""Serve MCP over HTTP on 127.0.0.1, with connection limits and timeouts.
 
-Owns the listening and the connections: how many there may be, those that have shown the token apart
-from the others, and that one which sends no request, or does not take its answers, is closed.
-Requests are checked by `door` and understood by the SDK; HTTP itself is uvicorn's business, of
-which only the protocol is used: its own server takes over signals and ends processes.
+Connections that have sent a valid token are counted apart from the others. A connection that sends
+no request, or does not read its responses, is closed. `http_guard` checks requests. Only uvicorn's
+HTTP protocol is used: its server would install signal handlers and end the process.
 """
 
 from __future__ import annotations

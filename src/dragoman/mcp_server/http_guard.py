@@ -1,8 +1,7 @@
-"""Who may come in over HTTP: one address, one token, small requests, no dawdling.
+"""ASGI middleware of the HTTP server: checks Host, Origin, bearer token, body size and timeout.
 
-Owns every check before a request reaches the SDK, as an ASGI application around another. A page in
-a browser reaches any port of its user's machine, so Host and Origin have to be ours; and whoever is
-on the machine as another user does not have the token. How connections are taken is in `http`.
+Host and Origin are checked because any web page can reach a local port, the token because other
+users of the machine can. Connection limits are in `mcp_server.http`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a client on a stream says, as lines, before and after anybody understands them.
+"""Read lines from a client's byte stream, with a size limit and back-pressure.
 
-Owns the receiving end of the stream: lines held back where nobody takes them, the end of the input
-told apart from the end of the client. What a line means is known by `early_responses` and `stdio`.
+Distinguishes the end of the input from the loss of the client. `early_responses` and
+`mcp_server.stdio` interpret the lines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Which answers are still owed on one connection, in both directions.
+"""Count the requests that are still unanswered on one connection, in both directions.
 
-Owns the count, from the messages that pass by. A client that has closed its side but still reads
-gets every answer that it is owed, and what it was asked itself can never be answered any more.
-How messages travel, and for how long answers are waited for, is in `stdio`.
+After the client has closed its input it still gets every response; our own open requests to it
+fail. `stdio` passes the messages and bounds the wait.
 """
 
 from __future__ import annotations

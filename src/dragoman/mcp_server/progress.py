@@ -1,7 +1,7 @@
-"""What a client is told while a peer works: one short line at a time.
+"""Turn the events of a running peer into short, rate-limited progress lines.
 
-Owns the way from events to a line, and the pace: a line that is replaced before it was told is
-never told. Sending is `tool_handlers`'s business, and keeping the events is the session store's.
+A line that is replaced before it was sent is dropped; a heartbeat is due when nothing happens.
+`tool_handlers` sends the lines, the store keeps the events.
 """
 
 from __future__ import annotations

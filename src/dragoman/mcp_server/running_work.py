@@ -1,8 +1,7 @@
-"""The work that this server has begun: who does it, how it stands, and how it is stopped.
+"""Track the work that this MCP server started: status, stop, and shutdown.
 
-Owns the tasks, so that a call that is cancelled or a client that goes away does not tear a peer's
-turn apart: the turn is told to stop, and its end is waited for here. What the work is comes from
-`tool_handlers`.
+Each piece of work runs in its own task, so that a cancelled call or a lost client stops the peer's
+turn in order instead of cutting it off. `tool_handlers` defines the work.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The server on a stream of lines, such as standard input and output of a host that starts it.
+"""Serve one MCP client on a byte stream of lines, such as stdin and stdout.
 
-Owns the way between our stream of bytes and the message streams of the SDK. How a host is met
-before the SDK is there is in `stdio_entry`, how lines are collected in `lines`. It ends when the input
-does and what was asked is answered (`owed`), or when it is told to; unlike the SDK's own, it has no
-thread that waits for a line.
+Connects `mcp_server.lines` with the message streams of the SDK. Ends on `stop`, or when the input
+has ended and every request is answered (`pending_answers`). Unlike the SDK's transport it has no
+thread that blocks on input. `stdio_entry` handles the time before the SDK is loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The way in on standard input and output: the host is greeted while the SDK is being loaded.
+"""Start the MCP server on stdin and stdout, and answer the host while the SDK is being loaded.
 
-Owns that time. Nothing that is imported here loads the SDK, which takes a second of work; until it
-is there `greeting` answers, and everything that was said is kept for `stdio`.
+Importing this module does not import the SDK, which takes a second. Until it is loaded
+`early_responses` answers; then `mcp_server.stdio` takes over with every line received so far.
 """
 
 from __future__ import annotations

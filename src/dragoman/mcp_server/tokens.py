@@ -1,7 +1,7 @@
-"""The secret that a client of the HTTP door has to know.
+"""Create and read the bearer token file of the HTTP server.
 
-Owns its file: made once, readable by its user alone, refused if anybody else can read it. Who
-compares it is `http_guard`.
+The file is created once with mode 600 and refused if other users can read it. `http_guard` compares
+the token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The tools carried out: from a call of a client to the hub, and back.
+"""Handle MCP tool calls: validate the arguments, run the tool, report progress.
 
-Owns the server object of the SDK, and what each tool does with its arguments. It decides nothing:
-who works is decided in `dragoman.delegation`, what a peer may do in `dragoman.policy`, how
-deep delegations may be nested in `dragoman.runs.lineage`. How bytes arrive is not known here.
+Holds the SDK's server object. `delegation` chooses peers, `policy` decides permissions and
+`runs.lineage` limits nested delegation. Transports are `mcp_server.stdio` and `mcp_server.http`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a model is offered: the tools, what each takes, and the words that explain them.
+"""Declare the MCP tools: names, argument schemas and descriptions.
 
-Owns the names, the arguments and the descriptions, as values. It carries nothing out (`tool_handlers`
-does). A description says when to call a tool and what not to make of its answer, because nothing
-else tells the model.
+A description says when to call the tool and how not to use its result, because the model gets no
+other instructions. `tool_handlers` runs the tools.
 """
 
 from __future__ import annotations
