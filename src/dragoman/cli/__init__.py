@@ -1,7 +1,7 @@
-"""The command `dragoman`. It parses, calls the hub, and prints; it decides nothing.
+"""The `dragoman` command line: entry point of the process.
 
-Only the command that runs is imported, so that `dragoman --help` loads neither an event loop nor a
-protocol.
+Commands parse, call `runs`, `delegation` or `setup`, and print. Only the module of the command that
+runs is imported, so `dragoman --help` loads neither an event loop nor a protocol.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`dragoman acp`: put dragoman into editors as an agent.
+"""`dragoman acp`: add dragoman as an agent to the settings of editors.
 
-It parses and calls `install`. Which editors there are is data of
-`dragoman.setup.install.clients`.
+The supported editors are listed in `setup.install.clients`; `cli.install` does the work.
 """
 
 from __future__ import annotations

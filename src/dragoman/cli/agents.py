@@ -1,7 +1,6 @@
-"""`dragoman agents`: which peer each agent file delegates to.
+"""`dragoman agents`: show, set and validate which peer each agent file delegates to.
 
-It parses, calls `dragoman.catalogue.agent_files`, and prints. What a value means, and that an edit
-changes one field and nothing else, is decided there.
+`catalogue.agent_files` parses and edits the files; an edit changes one field only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Which commands there are, as typer has them.
+"""Typer application of the command line: the table of commands, loaded lazily.
 
-Owns the table of commands, each with the module it is fetched from when it is called. It does not
-know what a command does: its module does, made as `commands` describes. What becomes of an error is
-in `entry`.
+Each command is a module `dragoman.cli.NAME`, imported when it is called; `cli.commands` describes
+what it must contain. `cli.entry` turns errors into messages and exit codes.
 """
 
 from __future__ import annotations

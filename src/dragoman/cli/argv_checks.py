@@ -1,7 +1,7 @@
-"""Which words of a command line can be values at all, whatever option they belong to.
+"""Validate command-line values of any option: UTF-8 text, finite numbers, non-empty paths, `--cwd`.
 
-Used by both readers of the command line, `option_types` (with typer) and `fast_parser` (without). What a
-value means is judged by its command.
+Used by both parsers, `cli.option_types` (typer) and `cli.fast_parser`. Each command validates the
+meaning of its own options.
 """
 
 from __future__ import annotations

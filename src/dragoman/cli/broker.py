@@ -1,7 +1,6 @@
-"""`dragoman broker`: the agents that are kept alive for the next command.
+"""`dragoman broker`: list, inspect, stop and reap brokers, and attach to one.
 
-It parses and prints. What brokers there are, and how they are asked and stopped, is
-`dragoman.broker`'s business.
+Brokers are found and contacted by `broker.client`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A broker on our standard input and output.
+"""Connect stdin and stdout to the broker of a plan, for `dragoman broker attach`.
 
-Owns the start for `dragoman broker attach`: the broker of a plan, and the two streams joined. What
-is said is not looked at.
+Starts the broker if none runs and sends it the policy; then bytes are copied without parsing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`dragoman chat`: one session, turn by turn.
+"""`dragoman chat`: options, help, and the loop that reads a prompt and runs a turn.
 
-Owns the command's options and help, and the loop of prompt and turn. What a turn is and what an
-interrupt does to it is in `talk`; where lines come from, in `stage`.
+Turns and interrupts are in `cli.prompt_session`, reading lines is in `cli.live_output`.
 """
 
 from __future__ import annotations

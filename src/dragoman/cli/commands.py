@@ -1,18 +1,17 @@
-"""What every command of the command line is made with.
+"""Building blocks for command modules: `new_app`, `CONTEXT`, arguments after ``--``.
 
-Owns how a command's module looks, so that only the command that runs is imported:
+Rules for a command module, so that only the command that runs is imported:
 
-- it has `app`, made by `new_app`, with one function (then it is the command) or several (then they
-  are its subcommands);
-- at its top it imports this module, typer, `output.terminal` and the standard library; the hub, the
-  loop and whatever else prints is imported inside the functions;
-- its functions raise `DragomanError` for what went wrong (`entry` makes the message and the code
-  of it) and `typer.Exit(code)` with a code of `exit_codes` for what went as it should and is no success;
-- it prints with `dragoman.cli.output` only (`terminal.put_out`, `put_err`, `put_data`), and asks
-  with `output.questions.confirm`;
-- its help text ends with examples, in a paragraph that begins with ``\\b`` so that they stay lines.
+- it defines `app`, made by `new_app`, with one function (the command) or several (subcommands);
+- at the top it imports only this module, other option modules, typer, `output.terminal`, `errors`
+  and the standard library; everything else is imported inside the functions;
+- its functions raise `DragomanError` for failures (`entry` makes the message and the exit code) and
+  `typer.Exit(code)` with a code of `exit_codes` for results that are not a success;
+- it prints only through `cli.output` (`terminal.put_out`, `put_err`, `put_data`) and asks only
+  through `output.questions.confirm`;
+- its help text ends with examples, in a paragraph that starts with ``\\b`` to keep the lines.
 
-A new command gets its line in the table of `app`.
+A new command gets a line in the table of `app`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`dragoman config`: what the settings are, where each comes from, and which projects are trusted.
+"""`dragoman config`: show settings and their origin, write a first file, trust a project.
 
-It parses, asks, and prints. How settings are merged, and what trust means, is decided in
-`dragoman.config`.
+`config` merges the settings and checks trust.
 """
 
 from __future__ import annotations

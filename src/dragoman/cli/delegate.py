@@ -1,7 +1,6 @@
-"""`dragoman delegate`: work for the peer that has earned it, with every attempt told.
+"""`dragoman delegate`: options, help, and interrupts of a delegation.
 
-Owns the command's options and help, and what an interrupt does. Who is asked, and what follows a
-failure, is decided in `dragoman.delegation`; how it is shown is in `output.delegation_output`.
+Routing and fallback are in `delegation`, rendering is in `output.delegation_output`.
 """
 
 from __future__ import annotations

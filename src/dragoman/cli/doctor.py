@@ -1,7 +1,6 @@
-"""`dragoman doctor`: what is wrong here and how it is cured, and a report for those who can help.
+"""`dragoman doctor`: print diagnoses with their remedies, or a bug report.
 
-It prints what `dragoman.setup.doctor` finds. What may be seen in a report is decided in
-`dragoman.redaction`.
+`setup.doctor` does the checks, `setup.bug_report` writes the report; secrets are redacted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The frame of the command line: who reads the words, and what becomes of an error.
+"""Run one command line: the only place where an error becomes a message and an exit code.
 
-Owns the one place where an error turns into a message and an exit code. It does not know what the
-commands are: `app` does, which is made with typer, and `fast_parser` for the one that can do without.
+`cli.fast_parser` handles plain `dragoman run` lines without typer, `cli.app` everything else. The
+texts of the messages are in `cli.error_messages`.
 """
 
 from __future__ import annotations

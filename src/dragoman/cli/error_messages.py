@@ -1,7 +1,7 @@
-"""What a person is told about an error: what happened, whose fault it is, what to do next.
+"""Error messages for users: what happened, whose fault it is, what to do next; and the exit code.
 
-Owns the words and the exit code of every error in `dragoman.errors`. It catches nothing: `entry`
-does, at the top. An error that knows better advice carries it as `remedy` or `hint`.
+Covers every class in `dragoman.errors`; an error's own `remedy` or `hint` takes precedence.
+`cli.entry` catches the errors.
 """
 
 from __future__ import annotations

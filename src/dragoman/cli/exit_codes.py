@@ -1,8 +1,7 @@
-"""The exit codes: one for each way in which a command can end.
+"""Exit codes of the command line, and the code for each turn outcome.
 
-Owns the table. Codes up to 5 and 130 mean what they mean in acpx; the rest go on from 6. It knows
-how a turn's outcome becomes a code; how an error does is in `error_messages`. For people, the same table is
-in docs/reference/exit-codes.md.
+Codes up to 5 and 130 mean the same as in acpx. The codes for errors are in `cli.error_messages`;
+the user documentation is docs/reference/exit-codes.md.
 """
 
 from __future__ import annotations
@@ -34,11 +33,17 @@ class ExitCode(enum.IntEnum):
 
 MEANINGS: Final = {
     ExitCode.OK: "The agent did what it was asked to do, and said so.",
-    ExitCode.FAILED: "The agent, the protocol or the machine failed; an empty or refused answer, too.",
-    ExitCode.USAGE: "The command line cannot be done like this, or names a peer that does not exist.",
+    ExitCode.FAILED: (
+        "The agent, the protocol or the machine failed; an empty or refused answer, too."
+    ),
+    ExitCode.USAGE: (
+        "The command line cannot be done like this, or names a peer that does not exist."
+    ),
     ExitCode.TIMEOUT: "A time budget ran out: the handshake, the session or the turn.",
     ExitCode.NO_SESSION: "The session that was asked for does not exist.",
-    ExitCode.DENIED: "A permission was denied and none approved, whatever the agent said afterwards.",
+    ExitCode.DENIED: (
+        "A permission was denied and none approved, whatever the agent said afterwards."
+    ),
     ExitCode.AUTH_REQUIRED: "The agent wants a login first.",
     ExitCode.NO_PEER: "No enabled peer can take the work.",
     ExitCode.QUOTA: "The agent's quota is used up, or its model turns requests away.",

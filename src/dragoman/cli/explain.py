@@ -1,7 +1,6 @@
-"""`dragoman explain`: who would be asked for a role, in which order, and why nobody else is.
+"""`dragoman explain`: show which peers routing would choose for a role, and why it rejects others.
 
-It parses and prints. The decision is made in `dragoman.delegation.routing`, of what
-`dragoman.delegation` gathers; nothing is started and nothing is written.
+`delegation.routing` decides. Nothing is started or written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The words of `dragoman run` as values, read without typer.
+"""Parse plain `dragoman run` command lines without importing typer.
 
-Owns the short way for the command that is called most: importing typer and building its parameters
-takes an eighth of a run whose agent is kept. It understands what is written plainly and judges
-nothing: help, mistakes, and every unusual way to write an option are left to typer, which has the
-same options (`run`). What is done with the values is in `run_prompt`.
+Importing typer takes an eighth of a warm run. Help, mistakes and unusual spellings return None and
+are left to typer, which declares the same options in `cli.run`. `cli.run_prompt` executes the
+result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`dragoman init`: from what is installed to a first piece of work that is done.
+"""`dragoman init`: options, questions and interrupts of the first setup.
 
-Owns the command's options, its questions, and what an interrupt does. What is looked at, verified,
-offered and delegated is decided in `dragoman.setup.init`; how it is told is in
+Finding, verifying and enabling agents and the first delegation are in `setup.init`; rendering is in
 `output.init_progress`.
 """
 

@@ -1,7 +1,7 @@
-"""Read stdin, and the files that options name, up to a size.
+"""Read stdin and the files that options name, with size limits and a timeout.
 
-Owns when stdin is read, how long it is waited for, and what is said meanwhile. What is made of the
-bytes is known to the callers: `prompt`, `mcp_config` and `stored_sessions`.
+After a second of waiting for stdin a notice is shown. The callers `cli.prompt`, `cli.mcp_config`
+and `cli.sessions` interpret the bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What `dragoman mcp install` and `dragoman acp install` have in common.
+"""Shared code of `dragoman mcp install` and `dragoman acp install`: print or write the entry.
 
-It prints an entry, or has it written, and says what comes next. What an entry looks like and how a
-file is changed is decided in `dragoman.setup.install`.
+`setup.install` builds the entry and edits the settings file of the other program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`dragoman jobs`: every prompt that was run here, how it stands and how it ended.
+"""`dragoman jobs`: list, watch and cancel jobs, and print their results.
 
-It parses and prints. What became of a job, and who runs it, is `dragoman.runs.jobs`'s business;
-watching one as it goes on is in `watch`.
+The state of a job comes from `runs.jobs`; following a running one is in `cli.watch`.
 """
 
 from __future__ import annotations

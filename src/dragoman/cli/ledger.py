@@ -1,7 +1,6 @@
-"""`dragoman ledger`: everything that is kept of delegations, out of here or away.
+"""`dragoman ledger`: export or prune the record of delegations.
 
-It parses, asks and prints. What is kept is `dragoman.store.ledger`'s business; sums of it are shown
-by `stats`.
+The data is in `store.ledger`; sums are shown by `cli.stats`.
 """
 
 from __future__ import annotations

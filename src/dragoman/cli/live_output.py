@@ -1,11 +1,8 @@
-"""Where an agent and a person meet: the loop works in one thread, the person has the main one.
+"""Run the event loop in one thread while the main thread reads the keyboard and gets signals.
 
-Owns the two threads, the keyboard and the signals. Lines are read in the main thread, so that
-Ctrl-C reaches a waiting prompt and line editing works, while the agent is served all the time.
-It does not know what an interrupt means: whoever listens is told which one it is, in the loop.
-
-The third Ctrl-C ends the process at once, even if the loop is stuck in writing to a pipe that
-nobody reads; the warden of the process then ends the agent.
+Reading in the main thread lets Ctrl-C interrupt a waiting prompt while the agent is still served.
+The first and the second interrupt go to the callback of `listen`, in the loop. The third ends the
+process at once, even if the loop blocks on a full pipe; the process warden then ends the agent.
 """
 
 from __future__ import annotations

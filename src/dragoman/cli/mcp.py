@@ -1,7 +1,6 @@
-"""`dragoman mcp`: give other agents and editors the tools of dragoman.
+"""`dragoman mcp`: add the dragoman MCP server to the settings of agents and editors.
 
-It parses and calls `install`. Which programs there are is data of
-`dragoman.setup.install.clients`.
+The supported programs are listed in `setup.install.clients`; `cli.install` does the work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The file of ``--mcp-config``: MCP servers that the agent shall use in this session.
+"""Parse the ``--mcp-config`` file: MCP servers for the agent's session.
 
-Owns the reading of it. The usual shape is ``{"mcpServers": {NAME: {…}}}``, where an entry has a
-`command` with `args` and `env`, or a `url` with `headers` and the `type` http or sse. It starts no
-server: the agent does.
+The format is ``{"mcpServers": {NAME: {…}}}``; an entry has `command` with `args` and `env`, or
+`url` with `headers` and `type` http or sse. The agent starts the servers.
 """
 
 from __future__ import annotations

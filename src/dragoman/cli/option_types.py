@@ -1,9 +1,7 @@
-"""The values of options, made of their words without a library.
+"""Convert option values for typer without pydantic.
 
-Owns the conversion for the few types that commands use. Typer leaves it to pydantic, whose import
-and schemas take as long as everything else that a command does before its agent starts (measured:
-150 of 400 ms). Where typer has no place for it, or a type is not one of these, typer does as it
-likes.
+Typer would import pydantic for it, which takes as long as everything else before the agent starts
+(measured: 150 of 400 ms). Types that are not handled here are left to typer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From the words of a command line to a plan: which agent, how it is reached, on which terms.
+"""Build the run plan (`RunPlan`) from command-line options and configuration.
 
-Owns the merging of options and configuration, before anything is started. It starts nothing and
-prints nothing: `prompt_session` carries a plan out, `run` and `chat` have the options.
+The plan says which agent to start, in which workspace, with which model, policy and timeouts.
+Starts nothing and prints nothing: `cli.prompt_session` executes the plan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`dragoman peers`: which agents there are, what each can do, and adding one.
+"""`dragoman peers`: list, show, verify, add, enable, disable and unpark peers.
 
-It parses, asks, and prints. What is known, measured and written is the hub's business: `overview`,
-`setup.add_peer` and `verify`. Showing a peer and its card is in `output.peer_pages`.
+The rows come from `delegation.peer_status`; adding and enabling are in `setup.add_peer`, measuring
+in `verify`, rendering in `output.peer_pages`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Who decides when an agent asks for permission: a flag, or the person at the terminal.
+"""Permission flags of the command line (`--approve-all` …) and the permission prompt on a terminal.
 
-Owns the four ways and the question as a person sees it. The answers themselves, and which option of
-the agent means what, are in `dragoman.client.permissions`; what rules of the user's settings say is
-decided in `dragoman.policy`. Every refusal is in the turn's result; how it is shown is the
-output's business.
+Rules are evaluated in `policy`, answers are mapped to the agent's options in `client.permissions`.
+Every denial is part of the turn's result; `cli.output` shows it.
 """
 
 from __future__ import annotations

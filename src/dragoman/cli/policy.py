@@ -1,7 +1,6 @@
-"""`dragoman policy`: what agents may do here, and what would become of one request.
+"""`dragoman policy`: show the permission rules, and test one request against them.
 
-It parses and prints. What rules mean is decided in `dragoman.policy`, and how the rules of
-several files come together in `dragoman.config`.
+`policy` evaluates the rules, `config` merges them from several files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What is sent to an agent: where a prompt comes from, files that it mentions, images.
+"""Build the content of a prompt: argument, file, stdin, ``@file`` mentions and images.
 
-Owns what belongs to a prompt (the argument, a file, stdin), and making content of ``@file`` and
-``--image``. It sends nothing, and it reads nothing outside of the workspace unless the person named
-the file in an option of its own.
+Reads files outside the workspace only if an option names them. Sends nothing; `cli.inputs` reads
+stdin and bounds the wait.
 """
 
 from __future__ import annotations

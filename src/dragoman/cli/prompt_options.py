@@ -1,7 +1,7 @@
-"""The options that `run`, `chat`, `delegate` and `explain` share, each with its help text.
+"""Typer options shared by the commands that prompt agents, with their help texts.
 
-Owns the names and the words. What an option does is in `options`, `prompt` and `permission_flags`.
-Options of commands that do not talk with an agent are in `shared_options`.
+What an option does is in `cli.options`, `cli.prompt` and `cli.permission_flags`. Options of the
+other commands are in `cli.shared_options`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Talking with an agent from a terminal: what `run` and `chat` have in common.
+"""One session with an agent for `run` and `chat`: connect, open, set the model, run turns, cancel.
 
-Owns the connection and the session of one command, the choice of the model, what an interrupt does
-to a running turn, and the report at its end. It decides nothing about the agent (the hub does) and
-prints nothing itself (`output` does).
-
-The first interrupt cancels the turn in the agent and shows what there is, the second leaves at
-once; an agent of our own ends with that. Before a turn, the first one ends everything. A terminal
-that is closed does not stop a turn that a broker runs.
+The first interrupt cancels the turn and shows the result so far; the second leaves at once and
+terminates an agent without a broker. Before a turn, the first interrupt ends the command. If the
+terminal is closed, a turn in a broker continues. Rendering is in `cli.output`.
 """
 
 from __future__ import annotations

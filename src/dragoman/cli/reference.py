@@ -1,7 +1,7 @@
-"""The reference of the command line, made of the help texts themselves.
+"""Generate docs/reference/cli.md from the help texts of all commands.
 
-Owns the page: ``python -m dragoman.cli.reference > docs/reference/cli.md`` writes it, and a test
-says when that has to be done again. It runs no command.
+``python -m dragoman.cli.reference > docs/reference/cli.md`` writes the page; a test fails when it
+is out of date.
 """
 
 from __future__ import annotations

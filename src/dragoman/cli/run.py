@@ -1,7 +1,7 @@
-"""`dragoman run`: one prompt, one turn, and an exit code that says how it went.
+"""`dragoman run`: options and help of the command that sends one prompt.
 
-Owns the command's options and help. An option is added here and in `fast_parser`, which reads plain
-command lines without typer. What the command does is in `run_prompt`.
+A new option is added here and in `cli.fast_parser`, which parses plain command lines without typer.
+`cli.run_prompt` executes the command.
 """
 
 from __future__ import annotations

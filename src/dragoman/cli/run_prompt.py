@@ -1,8 +1,7 @@
-"""What `dragoman run` does: one prompt, one turn, and an exit code that says how it went.
+"""Execute `dragoman run`: read the prompt, run one turn, return the exit code.
 
-Owns the order of it. The options are in `run`, and once more in `fast_parser`, which reads them
-without typer; so nothing here may import typer. The work is done in `options` (what is going to
-happen), `talk` (it happens) and `output` (it is shown).
+Must not import typer: `cli.fast_parser` calls it without. The plan is built by `cli.options`, the
+turn is run by `cli.prompt_session` and rendered by `cli.output`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Before and around a command that talks with an agent: its plan, its show, its log, its end.
+"""Set up a command that prompts an agent: plan, renderer, log, trace, interrupts.
 
-Owns the order in which a command is set up, so that an error is shown in the format that was asked
-for, and what an interrupt outside of a turn comes to. `run` and `chat` use it.
+Errors are shown in the requested output format. Outside a turn, an interrupt cancels the command
+and sets its exit code. Shared by all commands that prompt or watch an agent.
 """
 
 from __future__ import annotations

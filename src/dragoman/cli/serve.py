@@ -1,7 +1,6 @@
-"""`dragoman serve`: dragoman as a server for other programs, one subcommand for each protocol.
+"""`dragoman serve`: the table of server subcommands, loaded lazily.
 
-Owns the table of subcommands, each with the module it is fetched from when it is called:
-`dragoman.cli.serve_NAME`, which has one function in its `app`. What is served is not known here.
+Each subcommand is a module `dragoman.cli.serve_NAME` with one function in its `app`.
 """
 
 from __future__ import annotations

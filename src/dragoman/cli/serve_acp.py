@@ -1,7 +1,6 @@
-"""`dragoman serve acp`: all peers behind one agent, for editors that speak ACP.
+"""`dragoman serve acp`: options, token and signals of the ACP server for editors.
 
-It parses, finds the token and runs the server. What a client sees is `dragoman.acp_server`'s
-business, and so is who is let in.
+`acp_server` serves the clients and authenticates them.
 """
 
 from __future__ import annotations

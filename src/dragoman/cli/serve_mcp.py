@@ -1,7 +1,6 @@
-"""`dragoman serve mcp`: the tools by which a model delegates to peers, on stdio or over HTTP.
+"""`dragoman serve mcp`: options and signals of the MCP server, on stdio or over HTTP.
 
-Owns the options and the help, and the time from the start to the signal that ends it. What is
-served is in `dragoman.mcp_server`.
+`mcp_server` serves the tools.
 """
 
 from __future__ import annotations

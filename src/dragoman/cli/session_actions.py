@@ -1,7 +1,6 @@
-"""What `dragoman sessions` does with a peer: begin a session, let it be opened again, close it.
+"""Subcommands of `dragoman sessions` that contact a peer: list its own, new, ensure, resume, close.
 
-Owns the order of these steps for one command. Nothing is prompted. How a session is opened is
-decided in `dragoman.runs.sessions`, how a peer is reached in `talk`.
+No prompt is sent. `cli.prompt_session` connects to the peer, `runs.sessions` opens the session.
 """
 
 from __future__ import annotations

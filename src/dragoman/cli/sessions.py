@@ -1,8 +1,7 @@
-"""`dragoman sessions`: the conversations that are stored here.
+"""`dragoman sessions`: list, show, resume, close, delete, export and import stored sessions.
 
-It parses, asks, and prints. What is stored is `dragoman.store`'s business, which session a
-word means and how it goes on is `dragoman.runs.sessions`'s. Commands that talk with a peer for it
-are done in `session_actions`.
+Sessions are stored in `store` and looked up in `runs.sessions`. Subcommands that need the peer are
+in `cli.session_actions`, the others in `cli.stored_sessions`.
 """
 
 from __future__ import annotations

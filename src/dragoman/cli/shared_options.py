@@ -1,6 +1,6 @@
-"""Options that several commands share, so that they are called and explained alike.
+"""Typer options shared by several commands: `--format`, `--cwd`, `--yes`.
 
-Owns their names and help texts. It imports nothing that prints or runs.
+Imports nothing that prints or runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`dragoman skill`: a text that teaches a model to use this command line.
+"""`dragoman skill`: print or install the text that teaches a model to use this command line.
 
-It prints the text or has it installed. The text is `setup/install/skill.md`.
+The text is `setup/install/skill.md`.
 """
 
 from __future__ import annotations

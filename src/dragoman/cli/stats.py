@@ -1,7 +1,6 @@
-"""`dragoman stats`: how delegation went, and what it has cost.
+"""`dragoman stats`: show outcomes and cost of delegations.
 
-It parses and prints. The sums are made by `dragoman.store.ledger`; how they look is in
-`output.stat_pages`.
+`store.ledger` computes the sums, `output.stat_pages` renders them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Stored sessions, shown and moved: what `dragoman sessions` does without any peer.
+"""Show, export and prune stored sessions without contacting a peer.
 
-Owns the writing of exported files, the show of what is stored, and the question before
-old sessions go. What is stored, and how, is `dragoman.store`'s business.
+Used by `dragoman sessions`. Reading and writing the store is in `store`.
 """
 
 from __future__ import annotations

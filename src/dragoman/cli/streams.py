@@ -1,8 +1,7 @@
-"""The three streams of the process, so that every command may count on them.
+"""Prepare stdin, stdout and stderr of the process at startup, and flush them at exit.
 
-Owns what is done to them before anything else: one that was closed leads nowhere, and no character
-ends a command because the encoding lacks it. And what is done at the very end: what is held back is
-written, and the process leaves. What is written there is the business of `output`.
+A closed stream is opened on the null device, and characters that the encoding lacks never raise.
+`leave` ends the process without the interpreter's teardown. Writing is in `cli.output`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`dragoman verdict`: what somebody thinks of delegated work, for whoever is asked next time.
+"""`dragoman verdict`: rate delegated work as good or bad.
 
-It parses and prints. What a verdict changes is decided in `dragoman.delegation`.
+`delegation.verdicts` records the rating and updates what routing learned.
 """
 
 from __future__ import annotations

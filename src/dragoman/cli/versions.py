@@ -1,7 +1,6 @@
-"""What is installed here, as a bug report needs it.
+"""Version report of dragoman, Python and libraries, for `dragoman --version` and `dragoman doctor`.
 
-Owns the list of versions that `dragoman --version` and the doctor's report show. It knows nothing
-about peers; it starts no agent and opens no connection.
+Starts no agent and opens no connection.
 """
 
 from __future__ import annotations

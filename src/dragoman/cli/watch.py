@@ -1,7 +1,6 @@
-"""Watching what happens in a session that another command, or a broker, runs.
+"""Watch a session or a job that another command or a broker runs.
 
-Owns the show of it and what Ctrl-C does: it leaves, and what is watched goes on. Where the events
-come from is decided in `dragoman.runs.job_events`.
+Ctrl-C only stops watching; the job goes on. The events come from `runs.job_events`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How commands print: plain where a program reads it, readable where a person does.
+"""Output of commands: text for people, JSON lines for programs.
 
-`neutral` takes the power out of control characters, `terminal` knows what the output is connected
-to and its colours, `tables` lays out rows, `questions` asks on a terminal. What a turn looks like
-is in `text`, `jsonl` and `quiet`. Nothing here knows a command.
+`neutral` escapes control characters, `terminal` writes and colours, `tables` lays out rows,
+`questions` asks on a terminal. Turns are rendered by `text`, `jsonl` and `quiet`. No module here
+depends on a command.
 """

@@ -1,7 +1,7 @@
-"""Brokers as rows, pages and lines of JSON.
+"""Render brokers as table rows, pages and JSON lines.
 
-Owns how a broker looks in a list and by itself. What it says of itself comes from
-`dragoman.broker`; one that does not answer is shown as what is written down of it.
+The status comes from `broker.client`; for a broker that does not answer, its record
+(`broker.records`) is shown.
 """
 
 from __future__ import annotations

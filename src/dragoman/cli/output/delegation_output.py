@@ -1,7 +1,7 @@
-"""A delegation as it is shown: who is asked and why, what happens, and every attempt at the end.
+"""Render a delegation in every output format, and compute its exit code.
 
-Owns the words and lines for delegations in all formats, and the exit code of one. What happens in
-an attempt is shown as any turn is (`renderer`). It decides nothing.
+Shows the decision, each attempt with its reason, and the report at the end. The events of an
+attempt are rendered like any turn (`output.renderer`).
 """
 
 from __future__ import annotations

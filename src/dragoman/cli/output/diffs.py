@@ -1,7 +1,7 @@
-"""Changes of files as a person reads them: a unified diff, coloured on a terminal.
+"""Print changed files as a unified diff, coloured on a terminal.
 
-Owns the colours and the short names of files. What changed is a list of `dragoman.config.file_transaction`
-values, handed in by a command.
+The changes are values of `config.file_transaction`. Changes made by an agent are rendered in
+`output.file_changes`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Changes of files as a person reads them: a few lines of diff for each file.
+"""Render the file changes of an agent as a few diff lines per file.
 
-Owns the making and the cutting of diffs. Where the agent gave a diff it is shown, else one is made
-of the two texts. It colours nothing: `text` does, by the first character of each line.
+Uses the agent's diff, or computes one from the old and new text. `output.text` colours the lines.
 """
 
 from __future__ import annotations

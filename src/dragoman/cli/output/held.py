@@ -1,8 +1,7 @@
-"""Output that waits while a person is asked.
+"""Hold back output to stdout and stderr while a question to the user is open.
 
-Owns what is written to stdout and stderr while a question is open. An agent that talks on could
-push its question off the screen and write another one in its place; so nothing but the question is
-shown until it is answered. What waits is kept in memory up to a size, then in a temporary file.
+Otherwise an agent could scroll its permission question off the screen and imitate another one. Held
+output stays in memory up to a limit, then in a temporary file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What happened before, or in another shell, as a person reads it.
+"""Render stored turns, and turns of another shell, as text.
 
-Owns what is different from watching one's own turn: the prompts are shown, too, and each turn ends
-with a line, because nobody here has asked for it. Everything else is `text`'s.
+Unlike `output.text`, it shows the prompts too and ends each turn with its outcome.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`dragoman init` as a person or a program sees it: the steps, the waiting, the end.
+"""Render the steps, waits and the end of `dragoman init`, in every output format.
 
-Owns the words and lines in every format. What is found, verified and chosen comes from
-`dragoman.setup.init`; the delegation at the end is shown as any other (`delegation_output`).
+The facts come from `setup.init`; the delegation at the end is rendered by
+`output.delegation_output`.
 """
 
 from __future__ import annotations

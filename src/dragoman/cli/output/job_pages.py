@@ -1,6 +1,6 @@
-"""Jobs as rows, results and lines of JSON.
+"""Render jobs as table rows, results and JSON lines.
 
-Owns how a job looks in a list and at its end. What a job is belongs to `dragoman.store`.
+The job records come from `store`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Output for programs: one line of JSON for each thing that is told.
+"""JSON output for programs: one object with a `type` per line.
 
-Owns the shape of those lines, which is documented in docs/reference/cli-json.md and only grows.
-Every line is an object with a `type`. Events are told as they are in `dragoman.events.model`, but
-without the raw message (that is what ``--trace`` is for); then comes one `Result`, or one `Error`
-where no turn came about.
+The format is documented in docs/reference/cli-json.md; fields are only added. Events are those of
+`events.model` without the raw message (``--trace`` has it), followed by one `Result`, or one
+`Error` if there was no turn.
 """
 
 from __future__ import annotations

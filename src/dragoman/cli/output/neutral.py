@@ -1,9 +1,8 @@
-"""Text of others, made harmless for a terminal.
+"""Escape control characters in untrusted text before it reaches a terminal.
 
-Owns the one replacement of control characters, and the type of text that went through it. An
-agent's words, a file's name, an error's text, a variable: all may hold escape sequences that set a
-window's title, hide what was printed, or type into the shell. The functions that write to a stream
-(`terminal`) take nothing else: what is not `Neutral` yet is made so there.
+Text of agents, file names, errors and variables may contain escape sequences that set the window
+title, hide output or type into the shell. `Neutral` marks text that is safe; `output.terminal`
+escapes everything else when writing.
 """
 
 from __future__ import annotations

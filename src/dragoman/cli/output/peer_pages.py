@@ -1,7 +1,6 @@
-"""Peers as a person reads them: a row in the list, or a page of one.
+"""Render peers as table rows, pages and JSON.
 
-Owns the words and the shape for programs. It decides nothing and looks at nothing: rows come from
-`dragoman.delegation.peer_status`.
+The rows come from `delegation.peer_status`.
 """
 
 from __future__ import annotations

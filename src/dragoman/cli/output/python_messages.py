@@ -1,8 +1,6 @@
-"""What Python itself writes to stderr, as a terminal can be given it.
+"""Escape what Python prints to stderr: log records, warnings, errors of threads and finalizers.
 
-Owns the handlers for records of the log that no other handler takes, for warnings, and for errors
-of threads and finalizers. All of them may quote a peer, a file or a variable. Errors that end a
-command are in `dragoman.cli.entry`.
+They may quote a peer, a file or a variable. Errors that end a command are handled in `cli.entry`.
 """
 
 from __future__ import annotations

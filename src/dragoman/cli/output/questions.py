@@ -1,9 +1,8 @@
-"""Questions to a person at the terminal, and what they show.
+"""Yes/no questions on a terminal, and the text of permission questions.
 
-Owns the question that is answered with yes or no, for commands that run without an event loop, and
-the lines of a permission question: what would be done as the policy judges it, and only then the
-agent's own words for it. Without a terminal nobody can answer, and that is an error that names the
-option to use instead. How an answer to an agent's question is read is in `dragoman.cli.permission_flags`.
+A permission question first shows the action as the policy evaluates it, then the agent's own title.
+Without a terminal, `confirm` raises an error that names the option to use. The answer to a
+permission question is read in `cli.permission_flags`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The answer and nothing else: for ``$(dragoman run …)``.
+"""`--format quiet`: print only the final answer, for ``$(dragoman run …)``.
 
-Owns that stdout gets the agent's last text, once, at the end, and stderr what went wrong. A person
-who wants to see the work uses `text`.
+Errors go to stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What every way of showing a turn is given, whatever it makes of it.
+"""`Renderer`, the base class of the output formats, and `TurnReport`, the summary of a turn.
 
-Owns the interface `Renderer` and the `TurnReport` at the end of a turn. The ways are `text` (for people),
-`jsonl` (for programs) and `quiet` (the answer only); `show_as` chooses. It does not know where
-events come from.
+The formats are `text` (people), `jsonl` (programs) and `quiet` (answer only); `show_as` chooses
+one. Writing stops when the output is closed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Stored sessions as rows, pages and lines of JSON.
+"""Render stored sessions as table rows, pages and JSON lines.
 
-Owns how a session looks in a list and by itself. What a session is, and which ones are listed, is
-the hub's business: `dragoman.store` and `dragoman.runs.sessions`.
+The records come from `store` and `runs.sessions`.
 """
 
 from __future__ import annotations

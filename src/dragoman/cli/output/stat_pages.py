@@ -1,7 +1,7 @@
-"""Sums of the ledger as a table, as bars, as lines of JSON and as CSV.
+"""Render ledger sums as a table, bar chart, JSON lines and CSV.
 
-Owns the wording and the layout. What nobody knows is said to be unknown and never shown as zero,
-and a cost that had to be estimated has a mark. The sums are made by `dragoman.store.ledger`.
+Unknown values are shown as unknown, never as zero; estimated costs are marked. `store.ledger`
+computes the sums.
 """
 
 from __future__ import annotations

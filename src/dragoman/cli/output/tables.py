@@ -1,12 +1,9 @@
-"""Tables: columns that line up for a person, one row per line for a program.
+"""Print tables: aligned columns for people, one row per line for programs.
 
-Owns the layout. On a terminal the widest column that may be cut is cut to fit; in a pipe nothing is
-cut and nothing is coloured, so that `grep` and `awk` see whole values. It knows nothing of what the
-rows mean, and needs no library.
+On a terminal the widest columns are cut to fit; in a pipe nothing is cut or coloured, so `grep` and
+`awk` see whole values. JSON rows are written by `jsonl.write_json`.
 
     write_table(["peer", "version"], [["codex", "0.166.0"], ["gemini", "unknown"]])
-
-Rows of JSON for ``--format json`` are `jsonl.write_json`'s.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What the output is connected to, and what that allows.
+"""Write to stdout and stderr, detect terminals, apply colours.
 
-Owns the decision whether a person is looking, the few styles there are, and all writing to stdout
-and stderr: nothing reaches a terminal that is not neutral, or while a question is open (`held`).
-Plain text goes to pipes and files: no colour, no cursor movement. ``NO_COLOR`` (any value) takes
-colours away from terminals too, ``FORCE_COLOR`` gives them to pipes.
+Text for a terminal is escaped (`output.neutral`) and waits while a question is open
+(`output.held`). Pipes and files get plain text. ``NO_COLOR`` disables colours, ``FORCE_COLOR``
+enables them for pipes.
 """
 
 from __future__ import annotations

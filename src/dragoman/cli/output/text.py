@@ -1,9 +1,8 @@
-"""A turn as a person reads it, as it comes.
+"""Render a turn as text for people while it runs.
 
-Owns the lines: the answer as it is streamed, thinking dimmed, tool calls with their places and
-changes, the plan, refusals, and at the end the outcome with time, tokens and cost. Nothing is ever
-written over, so a pipe, a file and a terminal get the same lines; only colours differ. Whatever an
-agent says goes through `neutral` first. What the numbers at the end say is in `turn_summary`.
+Shows the streamed answer, thoughts, tool calls with their changes, the plan, denials, and a summary
+at the end (`output.turn_summary`). Lines are never overwritten, so pipes, files and terminals get
+the same lines. Agent text is escaped (`output.neutral`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Instants and durations as people and programs read them.
+"""Format instants and durations, and parse ages such as ``30d``.
 
-Owns the words: "3 min ago" for people, ISO 8601 in UTC for programs, and ages such as ``30d`` that
-people type. It reads no clock: now is an argument.
+"3 min ago" for people, ISO 8601 in UTC for programs. Reads no clock: now is an argument.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The last line of a turn: how it ended, how long it took, what it used.
+"""Format the last line of a turn: outcome, duration, model, tokens, cost.
 
-Owns the wording of numbers. What the agent did not tell is left out, never shown as zero. It knows
-nothing of colours or of where the line goes.
+Values that the agent did not report are left out, never shown as zero.
 """
 
 from __future__ import annotations

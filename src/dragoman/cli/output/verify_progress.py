@@ -1,7 +1,6 @@
-"""The verification ladder while it is climbed, rung by rung.
+"""Render the progress of `dragoman peers verify`: one line per rung of the ladder.
 
-Owns what a person sees of it and the lines for programs. The words for a rung are those of
-`dragoman.verify.report`; here they only get colours.
+The texts come from `verify.report`; this module adds colours and the JSON lines.
 """
 
 from __future__ import annotations
